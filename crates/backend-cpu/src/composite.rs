@@ -33,7 +33,9 @@ pub(crate) fn host(composite: &dyn Composite, inputs: &[In<'_>], outputs: &mut [
         .collect::<Result<_, _>>()?;
     let results = match composite.host(&arrays) {
         Some(Ok(results)) => results,
-        Some(Err(ErrorKind::Index { index, bound, position })) => return zeros(outputs, fault, Fault::Index { index, bound, position: position.unwrap_or(0) }),
+        Some(Err(ErrorKind::Index { index, bound, position, .. })) => {
+            return zeros(outputs, fault, Fault::Index { index, bound, position: position.unwrap_or(0) });
+        }
         Some(Err(ErrorKind::Domain(s))) => return zeros(outputs, fault, Fault::Domain(s)),
         Some(Err(e)) => return Err(e),
         None => return Err(ErrorKind::Unsupported { backend: "cpu".into(), what: composite.name().into() }),

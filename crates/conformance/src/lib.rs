@@ -25,3 +25,4 @@ pub mod suite;
 pub mod tolerance;
 pub mod torture;
 pub mod transforms;
+pub mod wrong;

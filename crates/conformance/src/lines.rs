@@ -6,6 +6,7 @@ use crate::{
     layouts::lay,
     random::Random,
     registry::{Entry, entries},
+    wrong::Judged,
 };
 use adamant_core::{DType, Device, Error, Tensor};
 use std::collections::BTreeMap;
@@ -17,11 +18,16 @@ pub struct NamedLines {
     pub provoked: usize,
     /// the library's line → the function called and what was said
     pub inside: BTreeMap<String, String>,
+    /// what else is wrong with them
+    pub texts: Judged,
 }
 impl NamedLines {
     /// Looks at an error of a call.
-    pub fn look(&mut self, name: &str, case: &str, error: &Error) {
+    pub fn look(&mut self, (name, text): (&str, &str), takes_tensors: bool, case: &str, error: &Error) {
         self.provoked += 1;
+        if !case.ends_with("backward") {
+            self.texts.judge((name, text), takes_tensors, case, error);
+        }
         let at = error.location();
         if is_inside(at.file()) {
             self.inside.entry(format!("{}:{}", at.file(), at.line())).or_insert_with(|| format!("{name} [{case}]: {error}"));
@@ -70,21 +76,21 @@ pub fn of_entry(entry: &Entry, device: Device, lines: &mut NamedLines) {
         .map(|(k, i)| lay(&i.draw(dtype, &mut random.part(k as u64)), "dense", device))
         .map(|t| if entry.order > 0 && t.dtype().is_ok_and(DType::is_float) { t.tracked() } else { t })
         .collect();
-    let mut seen = |case: &str, outputs: Vec<Tensor>| {
+    let mut seen = |text: &str, case: &str, outputs: Vec<Tensor>| {
         for y in &outputs {
             if let Err(e) = download(y) {
-                lines.look(&entry.name, case, &e);
+                lines.look((&entry.name, text), !entry.inputs.is_empty(), case, &e);
             }
             if y.is_tracked()
                 && let Err(e) = y.sum(..).backward()
             {
-                lines.look(&entry.name, &format!("{case}, backward"), &e);
+                lines.look((&entry.name, text), !entry.inputs.is_empty(), &format!("{case}, backward"), &e);
             }
         }
     };
     device.scoped(|| {
-        for (kind, wrong) in &entry.errors {
-            seen(kind, wrong(&right));
+        for wrong in &entry.errors {
+            seen(wrong.text, wrong.text, (wrong.call)(&right));
         }
         for (case, wrong) in WRONG {
             for which in 0..=right.len() {
@@ -92,7 +98,7 @@ pub fn of_entry(entry: &Entry, device: Device, lines: &mut NamedLines) {
                     right.iter().enumerate().map(|(k, t)| if which == k || which == right.len() { wrong(t, k, device) } else { t.clone() }).collect();
                 // What cannot be made so is no call of the function.
                 if x.iter().all(|t| t.error().is_none()) {
-                    seen(case, entry.function.call(&x));
+                    seen(entry.text, case, entry.function.call(&x));
                 }
             }
         }

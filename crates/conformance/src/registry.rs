@@ -143,6 +143,16 @@ impl Function {
         }
     }
 }
+/// A call that is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongCall {
+    /// the kind of its error
+    pub kind: &'static str,
+    /// the call
+    pub call: Call,
+    /// its text
+    pub text: &'static str,
+}
 /// One sample of one public function. A function may have several.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -159,7 +169,7 @@ pub struct Entry {
     /// the call as it stands in the registry; of a row of the scalar tables nothing
     pub text: &'static str,
     /// wrong calls with the same inputs (drawn as f32 where the function takes it), and the kind of their error
-    pub errors: Vec<(&'static str, Call)>,
+    pub errors: Vec<WrongCall>,
     /// the narrowest dtype that an f64 passes through on its way
     pub through: DType,
 }
@@ -205,7 +215,11 @@ macro_rules! samples {
             inputs: vec![$($input),*],
             function: $crate::registry::Function::Call(|$x| $crate::registry::Outputs::outputs($call)),
             text: stringify!($call),
-            errors: vec![$(($kind, (|$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong)) as $crate::registry::Call)),*],
+            errors: vec![$($crate::registry::WrongCall {
+                kind: $kind,
+                call: |$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong),
+                text: stringify!($wrong),
+            }),*],
             through: adamant_core::DType::F64,
         }),*]
     };
@@ -304,7 +318,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
         "reads: every entry is read",
     ),
     ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
-    ("composite composite1", "applies composites, whose public functions have entries"),
+    ("composite composite1 on_host", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
     (
         "rand randn randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",

@@ -192,8 +192,8 @@ pub fn errors(device: Device) -> Report {
             });
             report.note(&entry.name, kind, result);
         };
-        for (kind, wrong) in &entry.errors {
-            expect(kind, wrong);
+        for wrong in &entry.errors {
+            expect(wrong.kind, &wrong.call);
         }
         match entry.function {
             Function::Binary(f) => {

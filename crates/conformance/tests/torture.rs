@@ -69,6 +69,6 @@ fn the_lint_overlooks_a_line_of_the_library() {
     lines::of_entry(&entry, Device::reference(), &mut lines);
     assert!(!lines.inside.is_empty(), "{} errors, and none of a line of the library", lines.provoked);
     let mut lines = lines::NamedLines::default();
-    lines.look("here", "", &Error::new("here", ErrorKind::Capturing));
+    lines.look(("here", ""), false, "", &Error::new("here", ErrorKind::Capturing));
     assert!(lines.inside.is_empty() && lines.provoked == 1);
 }

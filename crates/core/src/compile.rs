@@ -43,7 +43,7 @@
 //! # Ok::<(), adamant_core::Error>(())
 //! ```
 use crate::{
-    Device, Error, ErrorKind, Origin, Outputs, Result, Tensor,
+    Device, Error, ErrorKind, Hint, Origin, Outputs, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     record::{capture, context},
     schedule::captured::{Captured, CapturedCall, Plans},
@@ -72,6 +72,10 @@ pub fn is_capturing() -> bool {
     context(|c| c.capturing())
 }
 /// Compiles a function of tensors.
+///
+/// **Numbers of Rust's are frozen**: what the closure reads beside its tensors (a field, a counter, an atomic) is what it was when the
+/// function was captured, at every later call. What changes is a tensor, a [`Cell`](crate::Cell), or [asked for](number) at
+/// each call; [`Compiled::check`] finds out whether anything else does.
 ///
 /// ```
 /// # use adamant_core::{compile, Device, Tensor};
@@ -122,6 +126,30 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     pub fn call(&self, inputs: &[&Tensor]) -> Result<Outputs> {
         self.run(inputs, &mut |x| (self.f)(x))
     }
+    /// Traces the function once more, where a capture for these inputs is there, and compares: does it read a number of Rust's
+    /// that has changed, which the capture keeps as it was? For a test or a debug build; nothing runs.
+    ///
+    /// ```
+    /// # use adamant_core::{Tensor, compile};
+    /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// # fn checked(x: &Tensor) -> adamant_core::Result<()> {
+    /// let factor = AtomicU64::new(1);
+    /// let f = compile(|x: &[Tensor]| Ok(vec![&x[0] * factor.load(Relaxed) as f32]));
+    /// f.call(&[x])?;
+    /// f.check(&[x])?;
+    /// factor.store(100, Relaxed);
+    /// f.call(&[x])?; // still times 1
+    /// assert!(f.check(&[x]).unwrap_err().to_string().contains("when it was captured"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The line that came out otherwise; an error of `f`.
+    #[track_caller]
+    pub fn check(&self, inputs: &[&Tensor]) -> Result<()> {
+        self.differs(inputs, &mut |x| (self.f)(x))
+    }
 }
 impl Compiled<()> {
     /// Runs the function, which is the same one at each call.
@@ -139,6 +167,12 @@ impl Compiled<()> {
     /// The line that came out otherwise; an error of `f`.
     #[track_caller]
     pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
+        self.differs(inputs, f)
+    }
+}
+impl<F> Compiled<F> {
+    #[track_caller]
+    fn differs(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
         let kind = context(|c| CallKind::now(inputs, c));
         let first = self.first.get().filter(|first| first.fits(&kind));
         let other = if first.is_none() { self.others.find(&kind) } else { None };
@@ -146,8 +180,9 @@ impl Compiled<()> {
         let Some(device) = inputs.first().map(|t| t.meta().device) else { return Ok(()) };
         let again = self.trace(&kind, device, f)?;
         match there.captured.differs(&again.captured) {
-            Some(origin) => Err(Error::at("compile", ErrorKind::Argument("the function does something else than when it was captured".into()), origin)
-                .hint("a number of Rust's that changes is asked for by `compile::number`, or is a cell")),
+            Some(origin) => Err(Error::at("compile", ErrorKind::Argument("the function does something else than when it was captured".into()), origin).hint(
+                Hint::new("a number of Rust's that changes is a cell, or asked for at each call").code("compile::number(DType::F32, x.device()?, || 0.1)"),
+            )),
             None => Ok(()),
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     recycle::{Remembered, remembered},
 };
 pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, Reads};
+pub use host::HostFunction;
 use smallvec::SmallVec;
 use std::{
     any::{Any, TypeId},
@@ -21,6 +22,7 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+mod host;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;

@@ -32,7 +32,7 @@ mod value;
 use adamant_ir::hash;
 pub use adamant_ir::{Attr, Attrs, Composite, DeviceId, TensorType, Types};
 pub use adamant_ir::{DType, Element, HostVec, Scalar, bf16_from_f64, f8_to_f32, f16_from_f64, f32_to_f8, round_to_odd};
-pub use adamant_ir::{Error, ErrorKind, Origin, Result};
+pub use adamant_ir::{Error, ErrorKind, Hint, Origin, Result};
 pub use adamant_ir::{HostArray, reference};
 pub use adamant_ir::{dtype, error, expr, op, product, scope, shape, special};
 use adamant_runtime::foreign;

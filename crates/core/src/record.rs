@@ -234,7 +234,11 @@ impl RecordingContext {
     /// `ThreadEnding`: a destructor of a thread-local asks, and what the thread computes with is gone.
     #[track_caller]
     pub fn alive(&self, op: &'static str) -> Result<(), Error> {
-        if self.ending { Err(Error::at(op, ErrorKind::ThreadEnding, Origin { at: std::panic::Location::caller(), scope: Default::default() })) } else { Ok(()) }
+        if self.ending {
+            Err(Error::at(op, ErrorKind::ThreadEnding, Origin { at: std::panic::Location::caller(), scope: Default::default(), called: Default::default() }))
+        } else {
+            Ok(())
+        }
     }
     /// The stream that this thread records on for a device.
     pub fn stream(&self, device: Device) -> RecordingStream {

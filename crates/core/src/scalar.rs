@@ -67,6 +67,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn sgn(&self) -> Tensor {
+        let _call = crate::scope::call("sgn");
         self.sign()
     }
     /// The tensor itself; bool is refused, as PyTorch does.
@@ -74,7 +75,7 @@ impl Tensor {
     #[must_use]
     pub fn positive(&self) -> Tensor {
         if self.error().is_none() && self.meta().dtype == DType::Bool {
-            return Tensor::fail("positive", ErrorKind::Dtype("positive takes numbers, not bool".into()));
+            return self.refused("positive", ErrorKind::Dtype("positive takes numbers, not bool".into()));
         }
         self.clone()
     }

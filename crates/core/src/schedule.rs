@@ -33,7 +33,11 @@ use adamant_runtime::{
     execute::{Caller, Failed, New, Old, Outcome, Replay, Write, WriteFate},
     plan::{Plan, Sized, Source},
 };
-pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
+pub(crate) use adamant_runtime::{
+    execute::Direct,
+    kernel::{Culprit, fault_error},
+    stats::count,
+};
 pub(crate) use owners::Owners;
 
 thread_local! {
@@ -305,8 +309,8 @@ impl Caller for Recorded<'_> {
     fn arg(&self, record: u32) -> Arg {
         self.records.get(record as usize).map_or(Arg::None, |r| r.arg)
     }
-    fn op(&self, record: u32) -> &'static str {
-        self.records.get(record as usize).map_or("run", |r| r.op.name())
+    fn op(&self, record: u32) -> Culprit {
+        self.records.get(record as usize).map_or(Culprit { name: "run", axis: None }, |r| Culprit::of(&r.op))
     }
     fn origin(&self, record: u32) -> Origin {
         (self.origin)(record)

@@ -163,12 +163,17 @@ impl Tensor {
     pub fn failed(error: Error) -> Tensor {
         // A failed tensor has no meta anybody may see; the reference device is always there.
         let meta = Meta { shape: Shape::SCALAR, dtype: DType::F32, device: Device::reference() };
-        let origin = Origin { at: error.location(), scope: Default::default() };
+        let origin = Origin { at: error.location(), scope: Default::default(), called: Default::default() };
         Tensor::from_value(Value::failed(meta, origin, record::CAPTURE, error))
     }
     #[track_caller]
     pub(crate) fn fail(op: &'static str, kind: ErrorKind) -> Tensor {
         Tensor::failed(Error::new(op, kind))
+    }
+    /// What a function of this tensor gives that refuses it.
+    #[track_caller]
+    pub(crate) fn refused(&self, op: &'static str, kind: ErrorKind) -> Tensor {
+        Tensor::failed(Error::new(op, kind).given([self.value.meta.ty()]))
     }
     /// The error this tensor carries, without running anything.
     pub fn error(&self) -> Option<Error> {
@@ -282,7 +287,7 @@ impl Tensor {
         }
         let outputs = match infer(&op, inputs, source) {
             Ok(outputs) => outputs,
-            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+            Err(kind) => return fail_all(&op, refused(&op, kind, inputs, origin)),
         };
         let on_tape = is_on_tape(&op, inputs).then(|| op.clone());
         let fails = failures(&op);
@@ -301,7 +306,7 @@ impl Tensor {
         }
         let outputs = match infer(&op, inputs, source) {
             Ok(outputs) => outputs,
-            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+            Err(kind) => return fail_all(&op, refused(&op, kind, inputs, origin)),
         };
         let values = match crate::transform::apply(&op, arg, inputs, &outputs, origin) {
             Ok(values) => values,
@@ -334,7 +339,7 @@ impl Tensor {
         });
         let meta = match inferred {
             Ok(meta) => meta,
-            Err(kind) => return Tensor::failed(Error::at(op.name(), kind, origin)),
+            Err(kind) => return Tensor::failed(refused(&op, kind, inputs, origin)),
         };
         if let (Op::Transfer(to), [input]) = (&op, inputs) {
             return match Device::of_id(*to) {
@@ -406,7 +411,7 @@ impl Tensor {
                     && let Some(wider) = promotion::wider_for(s, dtype)
                 {
                     if f == Binary::Sub && dtype == DType::Bool {
-                        return Tensor::failed(Error::at(f.name(), no_difference(), origin));
+                        return Tensor::failed(refused(&Op::Binary(f), no_difference(), &[self], origin));
                     }
                     return self.cast(wider).binary_side(f, OperandRef::Scalar(s), side);
                 }
@@ -426,10 +431,10 @@ impl Tensor {
         match promotion::alike([self, other]) {
             // No difference of bools, nor of one and a number: PyTorch's refusal.
             Ok(_) if f == Binary::Sub && [self, other].iter().any(|t| t.value.meta.dtype == DType::Bool) => {
-                Tensor::failed(Error::at(f.name(), no_difference(), Origin::here()))
+                Tensor::failed(refused(&Op::Binary(f), no_difference(), &[self, other], Origin::here()))
             }
             Ok([a, b]) => a.binary(f, b),
-            Err(kind) => Tensor::failed(Error::at(f.name(), kind, Origin::here())),
+            Err(kind) => Tensor::failed(refused(&Op::Binary(f), kind, &[self, other], Origin::here())),
         }
     }
     /// Converts the elements to another dtype: one rounding; floats to integers truncate toward zero; integers wrap.
@@ -523,7 +528,10 @@ impl Tensor {
             return self.clone();
         }
         let m = self.value.meta;
-        Tensor::full_on(m.shape, value, m.dtype, m.device)
+        match value.into().fit(m.dtype) {
+            Ok(value) => Tensor::full_on(m.shape, value, m.dtype, m.device),
+            Err(kind) => self.refused("full_like", kind),
+        }
     }
 
     /// Computes the value now, so that it lies in its device's memory. Reading a tensor does the same; call it to say when.
@@ -581,6 +589,11 @@ fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: 
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
     inputs.iter().any(|t| t.tape.is_some()) && !record::context(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
+}
+/// The error of an op that its inputs do not fit.
+#[cold]
+fn refused(op: &Op, kind: ErrorKind, inputs: &[&Tensor], origin: Origin) -> Error {
+    Error::at(op.name(), kind, origin).given(inputs.iter().map(|t| t.value.meta.ty()))
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

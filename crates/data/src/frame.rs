@@ -81,6 +81,7 @@ impl FrameFile {
     /// `File`: it cannot be read, is no regular file, or begins with a record beyond the limits.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &CsvOptions) -> Result<FrameFile> {
+        let _call = adamant_core::scope::call("read_csv");
         let path = path.as_ref();
         let file = CsvFile::open(path, options).map_err(|reason| file_error("read_csv", path, reason))?;
         Ok(FrameFile { file, options: options.clone() })

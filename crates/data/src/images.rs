@@ -54,6 +54,7 @@ impl ImageFolder {
     /// that cannot be read. Channels other than 1 and 3.
     #[track_caller]
     pub fn open(folder: impl AsRef<Path>, options: ImageOptions) -> Result<ImageFolder> {
+        let _call = adamant_core::scope::call("image_folder");
         let folder = folder.as_ref();
         check(&options)?;
         let (classes, files) = list(folder).map_err(|reason| file_error("image_folder", folder, reason))?;
@@ -127,6 +128,7 @@ pub fn is_image(path: impl AsRef<Path>) -> bool {
 /// `File`: it cannot be read. Channels other than 1 and 3, a size of 0.
 #[track_caller]
 pub fn read_image(path: impl AsRef<Path>, options: &ImageOptions) -> Result<Tensor> {
+    let _call = adamant_core::scope::call("read_image");
     let path = path.as_ref();
     check(options)?;
     let image = decode(path).map_err(|reason| file_error("read_image", path, reason))?;

@@ -171,6 +171,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     /// A setting that makes no sense; a quarantine file that cannot be opened.
     #[track_caller]
     pub fn build(self) -> Result<DataLoader<D>> {
+        let _call = adamant_core::scope::call("data_loader");
         let refuse = |what: &str| Err(wrong("data_loader", what.into()));
         if self.batch_size == 0 {
             return refuse("a batch needs at least one record");

@@ -341,6 +341,7 @@ impl TensorDataset {
     /// No tensors, two lengths, or what [`Rows::from_tensor`] refuses.
     #[track_caller]
     pub fn new(tensors: &[&Tensor]) -> Result<TensorDataset> {
+        let _call = adamant_core::scope::call("tensor_dataset");
         let parts = tensors.iter().map(|t| Rows::from_tensor(t)).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<usize> = parts.iter().map(Rows::len).collect();
         match lengths.first() {

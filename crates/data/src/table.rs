@@ -29,6 +29,7 @@ impl Table {
     /// As [`Table::read_csv_with`].
     #[track_caller]
     pub fn read_csv(path: impl AsRef<Path>) -> Result<Table> {
+        let _call = adamant_core::scope::call("read_csv");
         Table::read_csv_with(path, &CsvOptions::default())
     }
     /// Reads a CSV file as the options say.
@@ -49,6 +50,7 @@ impl Table {
     /// that is not there.
     #[track_caller]
     pub fn read_csv_with(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Table> {
+        let _call = adamant_core::scope::call("read_csv");
         read(path.as_ref(), options)
     }
     /// Number of rows.

@@ -59,6 +59,7 @@ impl Vocabulary {
     /// A character that is not in the vocabulary, with its position.
     #[track_caller]
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        let _call = adamant_core::scope::call("encode");
         let Some(characters) = &self.characters else { return Ok(text.bytes().map(u32::from).collect()) };
         let place: HashMap<char, u32> = characters.iter().zip(0..).map(|(c, k)| (*c, k)).collect();
         // Most text is ASCII: one look instead of a hash.
@@ -173,6 +174,7 @@ impl Tokens {
     /// `File`, if it cannot be read, is over [`MAX_BYTES`], or is no UTF-8.
     #[track_caller]
     pub fn read_characters(path: impl AsRef<Path>) -> Result<Tokens> {
+        let _call = adamant_core::scope::call("read_text");
         let path = path.as_ref();
         let text = String::from_utf8(read(path)?).map_err(|e| file_error("read_text", path, e.utf8_error()))?;
         Ok(Tokens { path: path.into(), ..Tokens::characters(&text) })
@@ -251,6 +253,7 @@ impl Tokens {
     /// A context of 0.
     #[track_caller]
     pub fn windows(&self, context: usize) -> Result<TokenWindows> {
+        let _call = adamant_core::scope::call("windows");
         if context == 0 {
             return Err(wrong("windows", "a window has at least one token".into()));
         }

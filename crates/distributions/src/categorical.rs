@@ -54,7 +54,7 @@ macro_rules! of_classes {
             /// As of [`Parameters::new`]: a weight is finite and at least 0, and not all of a row are 0.
             #[track_caller]
             pub fn new($($more: $ty,)* probs: &Tensor) -> Result<$name> {
-                located(|| {
+                located(stringify!($name), || {
                 let parameters = Parameters::new(stringify!($name), &[("probs", probs, Constraint::NonNegative)], 1)?;
                 let [p] = parameters.all();
                 some(stringify!($name), "probs", &p.sum(-1))?;
@@ -70,7 +70,7 @@ macro_rules! of_classes {
             /// As of [`Parameters::new`]: no logit is NaN, and not all of a row are -inf.
             #[track_caller]
             pub fn from_logits($($more: $ty,)* logits: &Tensor) -> Result<$name> {
-                located(|| {
+                located(stringify!($name), || {
                 let parameters = Parameters::new(stringify!($name), &[("logits", logits, Constraint::Real)], 1)?;
                 let [l] = parameters.all();
                 let log = l.log_softmax(-1);

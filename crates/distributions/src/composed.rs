@@ -102,6 +102,7 @@ impl MixtureSameFamily {
     /// The batch of `component` is not that of `mixing` with its classes as the last axis; two dtypes.
     #[track_caller]
     pub fn new(mixing: Categorical, component: impl Distribution + 'static) -> Result<MixtureSameFamily> {
+        let _call = adamant_core::scope::call("MixtureSameFamily");
         let fail = |kind| Err(Error::new("MixtureSameFamily", kind));
         let (left, right) = (mixing.probs().shape()?, component.batch_shape());
         if left != right {

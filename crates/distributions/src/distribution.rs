@@ -152,8 +152,8 @@ pub fn kl_divergence(p: &dyn Distribution, q: &dyn Distribution) -> Tensor {
 }
 
 #[track_caller]
-fn at_caller(f: impl FnOnce() -> Result<Tensor>) -> Tensor {
-    located(f).unwrap_or_else(Tensor::failed)
+fn at_caller(called: &'static str, f: impl FnOnce() -> Result<Tensor>) -> Tensor {
+    located(called, f).unwrap_or_else(Tensor::failed)
 }
 #[track_caller]
 fn missing(name: &'static str, what: &str) -> Error {
@@ -180,24 +180,35 @@ fn prepared<F: Family>(family: &F, value: &Tensor) -> Result<Tensor> {
     Ok(value.cast(p.wide()).expand(shape))
 }
 #[track_caller]
-fn function<F: Family>(family: &F, which: PointFunction, what: &str, value: &Tensor) -> Tensor {
-    at_caller(|| {
+fn function<F: Family>(family: &F, which: PointFunction, value: &Tensor) -> Tensor {
+    let (called, what) = match which {
+        PointFunction::LogProb => ("log_prob", "log_prob"),
+        PointFunction::Cdf => ("cdf", "cdf in closed form"),
+        PointFunction::Icdf => ("icdf", "icdf in closed form"),
+    };
+    at_caller(called, || {
         let p = family.parameters();
         let x = prepared(family, value)?;
         Ok(family.function(which, &x).ok_or_else(|| missing(p.name(), what))?.cast(p.dtype()))
     })
 }
 #[track_caller]
-fn statistic<F: Family>(family: &F, which: Statistic, what: &str) -> Tensor {
-    at_caller(|| {
+fn statistic<F: Family>(family: &F, which: Statistic) -> Tensor {
+    let (called, what) = match which {
+        Statistic::Mean => ("mean", "mean"),
+        Statistic::Variance => ("variance", "variance"),
+        Statistic::Mode => ("mode", "mode in closed form"),
+        Statistic::Entropy => ("entropy", "entropy in closed form"),
+    };
+    at_caller(called, || {
         let p = family.parameters();
         let dtype = if family.of_classes() && which == Statistic::Mode { DType::I64 } else { p.dtype() };
         Ok(family.statistic(which).ok_or_else(|| missing(p.name(), what))?.cast(dtype))
     })
 }
 #[track_caller]
-fn drawn<F: Family>(family: &F, shape: &[usize], rng: &Rng) -> Tensor {
-    at_caller(|| {
+fn drawn<F: Family>(called: &'static str, family: &F, shape: &[usize], rng: &Rng) -> Tensor {
+    at_caller(called, || {
         let p = family.parameters();
         let dims = [shape, &p.batch(), &p.event()].concat();
         let shape = Shape::new(&dims).map_err(|kind| Error::new(p.name(), kind))?;
@@ -221,41 +232,41 @@ impl<F: Family> Distribution for F {
         self.parameters().device()
     }
     fn sample(&self, shape: &[usize], rng: &Rng) -> Tensor {
-        drawn(self, shape, rng).detach()
+        drawn("sample", self, shape, rng).detach()
     }
     fn rsample(&self, shape: &[usize], rng: &Rng) -> Tensor {
         if self.reparameterized() {
-            drawn(self, shape, rng)
+            drawn("rsample", self, shape, rng)
         } else {
-            Tensor::failed(missing(self.name(), "reparameterized samples; `sample` draws without gradients"))
+            at_caller("rsample", || Err(missing(self.name(), "reparameterized samples; `sample` draws without gradients")))
         }
     }
     fn has_rsample(&self) -> bool {
         self.reparameterized()
     }
     fn log_prob(&self, value: &Tensor) -> Tensor {
-        function(self, PointFunction::LogProb, "log_prob", value)
+        function(self, PointFunction::LogProb, value)
     }
     fn cdf(&self, value: &Tensor) -> Tensor {
-        function(self, PointFunction::Cdf, "cdf in closed form", value)
+        function(self, PointFunction::Cdf, value)
     }
     fn icdf(&self, probability: &Tensor) -> Tensor {
-        function(self, PointFunction::Icdf, "icdf in closed form", probability)
+        function(self, PointFunction::Icdf, probability)
     }
     fn mean(&self) -> Tensor {
-        statistic(self, Statistic::Mean, "mean")
+        statistic(self, Statistic::Mean)
     }
     fn variance(&self) -> Tensor {
-        statistic(self, Statistic::Variance, "variance")
+        statistic(self, Statistic::Variance)
     }
     fn mode(&self) -> Tensor {
-        statistic(self, Statistic::Mode, "mode in closed form")
+        statistic(self, Statistic::Mode)
     }
     fn entropy(&self) -> Tensor {
-        statistic(self, Statistic::Entropy, "entropy in closed form")
+        statistic(self, Statistic::Entropy)
     }
     fn kl_to(&self, other: &dyn Distribution) -> Tensor {
-        at_caller(|| {
+        at_caller("kl_divergence", || {
             let none = || Error::new("kl_divergence", ErrorKind::Argument(format!("no closed form is known from {} to {}", self.name(), other.name())));
             let other = other.as_any().downcast_ref::<F>().ok_or_else(none)?;
             if self.dtype() != other.dtype() {
@@ -325,7 +336,7 @@ macro_rules! family {
             #[track_caller]
             pub fn new($($parameter: &adamant_core::Tensor),+) -> adamant_core::Result<$name> {
                 let given = [$((stringify!($parameter), $parameter, $crate::Constraint::$constraint)),+];
-                $crate::parameters::located(|| $name($crate::Parameters::new(stringify!($name), &given, $events)?).checked())
+                $crate::parameters::located(stringify!($name), || $name($crate::Parameters::new(stringify!($name), &given, $events)?).checked())
             }
             $(
                 #[doc = concat!("The parameter `", stringify!($parameter), "`, broadcast.")]

@@ -63,7 +63,7 @@ impl MultivariateNormal {
     }
     #[track_caller]
     fn of(loc: &Tensor, matrix: &Tensor, name: &'static str, root: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<MultivariateNormal> {
-        located(|| MultivariateNormal::built(loc, matrix, name, root))
+        located(NAME, || MultivariateNormal::built(loc, matrix, name, root))
     }
     fn built(loc: &Tensor, matrix: &Tensor, name: &'static str, root: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<MultivariateNormal> {
         let vectors = Parameters::new(NAME, &[("loc", loc, Constraint::Real)], 1)?;

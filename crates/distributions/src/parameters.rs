@@ -1,5 +1,5 @@
 //! Parameters of a distribution: of one float dtype, broadcast to one batch, inside their ranges. It knows no family.
-use adamant_core::{DType, Device, Error, ErrorKind, Origin, Result, Shape, Tensor, is_capturing, scope};
+use adamant_core::{DType, Device, Error, ErrorKind, Result, Shape, Tensor, is_capturing, scope};
 use std::{cell::Cell, fmt};
 
 /// What a parameter's elements must be. NaN is none of them.
@@ -86,7 +86,7 @@ impl Parameters {
     /// element that is not what its constraint says.
     #[track_caller]
     pub fn new(name: &'static str, given: &[(&'static str, &Tensor, Constraint)], event_rank: usize) -> Result<Parameters> {
-        located(|| Parameters::checked(name, given, event_rank))
+        located(name, || Parameters::checked(name, given, event_rank))
     }
     fn checked(name: &'static str, given: &[(&'static str, &Tensor, Constraint)], event_rank: usize) -> Result<Parameters> {
         let fail = |kind| Err(Error::new(name, kind));
@@ -186,16 +186,10 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// What is built inside, ops and errors, is of the caller's line.
+/// What is built inside, ops and errors, is of the function `called` and the caller's line.
 #[track_caller]
-pub(crate) fn located<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    struct Restore(Option<Origin>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            scope::inherit(self.0);
-        }
-    }
-    let _restore = Restore(scope::inherit(Some(Origin::here())));
+pub(crate) fn located<T>(called: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _call = scope::call(called);
     f()
 }
 fn wide(dtype: DType) -> DType {

@@ -1,6 +1,9 @@
 //! One typed error: what went wrong, in which op, at which line of the user, in which layer, and what to try.
-use crate::{DType, Shape};
+use crate::{DType, Shape, TensorType};
 use std::{fmt, panic::Location, sync::Arc};
+
+mod hint;
+pub use hint::Hint;
 
 /// Shorthand for results of this library.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -11,18 +14,27 @@ pub struct Error(Arc<Inner>);
 
 struct Inner {
     kind: ErrorKind,
-    op: &'static str,
+    /// what the user called
+    called: &'static str,
+    /// what was refused inside it, where that is something else
+    inner: Option<&'static str>,
     origin: Origin,
-    hint: Option<String>,
+    /// what the function was given
+    given: Box<[TensorType]>,
+    hint: Option<Hint>,
+    /// is the hint the call's own, and not what the kind tells?
+    own_hint: bool,
 }
 
-/// Where an op was applied: the source line, the line that entered the innermost layer, and the path of layers.
+/// Where an op was applied: the source line, the path of layers, and the function that the user called there.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// The line that applied the op.
     pub at: &'static Location<'static>,
     /// The scope (path of layers) it was applied in.
     pub scope: crate::scope::ScopeId,
+    /// The function composed of ops that was called, if it was one: an error of any op inside names it.
+    pub called: crate::scope::CalledId,
 }
 
 /// What went wrong.
@@ -67,7 +79,9 @@ pub enum ErrorKind {
     Index {
         /// the index
         index: i64,
-        /// the size of the axis it points into
+        /// the axis it points into, where known
+        axis: Option<usize>,
+        /// the size of that axis
         bound: usize,
         /// its position in the index tensor, where known
         position: Option<usize>,
@@ -159,25 +173,6 @@ impl ErrorKind {
             ErrorKind::Internal(_) => "internal",
         }
     }
-    fn default_hint(&self) -> Option<String> {
-        Some(match self {
-            ErrorKind::DtypeMismatch { left, right } => match left.promote(*right) {
-                Some(both) => format!("cast one side: `.cast({})`", both.in_code()),
-                None => {
-                    let both = if left.is_float() || right.is_float() { DType::F32 } else { DType::I64 };
-                    format!("they have no common dtype; cast both: `.cast({})`", both.in_code())
-                }
-            },
-            ErrorKind::Axis { rank: 0, .. } => "the tensor is a scalar and has no axes".into(),
-            ErrorKind::Axis { rank, .. } => format!("axes run from -{rank} to {}", rank - 1),
-            ErrorKind::DeviceMismatch { left, .. } => format!("move one of them with `.to({left})`"),
-            ErrorKind::OutOfMemory { .. } => "use a smaller batch, drop tensors you no longer need, or `checkpoint` a part of the model".into(),
-            ErrorKind::Capturing => "return the tensor from the compiled function and read it outside".into(),
-            ErrorKind::TapeReleased => "call `backward_keep` the first time to go through the same graph twice".into(),
-            ErrorKind::CheckpointCapture => "pass the tensor to the closure as an input".into(),
-            _ => return None,
-        })
-    }
 }
 
 impl Error {
@@ -188,12 +183,37 @@ impl Error {
     }
     /// An error with a known origin.
     pub fn at(op: &'static str, kind: ErrorKind, origin: Origin) -> Error {
-        let hint = kind.default_hint();
-        Error(Arc::new(Inner { kind, op, origin, hint }))
+        let own = op.strip_prefix("adamant.").unwrap_or(op);
+        let called = crate::scope::called_name(origin.called).unwrap_or(own);
+        let hint = Hint::of(&kind, called);
+        // `conv` inside `conv2d`, or `arange_on` inside `arange`, is no second fact.
+        let inner = (!called.starts_with(own) && !own.starts_with(called)).then_some(own);
+        Error(Arc::new(Inner { kind, called, inner, origin, given: Box::default(), hint, own_hint: false }))
+    }
+    fn with(&self, change: impl FnOnce(&mut Inner)) -> Error {
+        let Inner { kind, called, inner, origin, given, hint, own_hint } = &*self.0;
+        let mut inner = Inner { kind: kind.clone(), called, inner: *inner, origin: *origin, given: given.clone(), hint: hint.clone(), own_hint: *own_hint };
+        change(&mut inner);
+        Error(Arc::new(inner))
     }
     /// The same error with a hint on what to try.
-    pub fn hint(self, hint: impl Into<String>) -> Error {
-        Error(Arc::new(Inner { kind: self.0.kind.clone(), op: self.0.op, origin: self.0.origin, hint: Some(hint.into()) }))
+    #[must_use]
+    pub fn hint(self, hint: impl Into<Hint>) -> Error {
+        self.with(|e| (e.hint, e.own_hint) = (Some(hint.into()), true))
+    }
+    /// The same error of a function that was given these tensors.
+    #[must_use]
+    pub fn given(self, inputs: impl IntoIterator<Item = TensorType>) -> Error {
+        self.with(|e| {
+            e.given = inputs.into_iter().collect();
+            if !e.own_hint {
+                e.hint = Hint::of_given(&e.kind, &e.given).or(e.hint.take());
+            }
+        })
+    }
+    /// Shape and dtype of each tensor that the function was given, where known.
+    pub fn inputs(&self) -> &[TensorType] {
+        &self.0.given
     }
     /// What went wrong.
     pub fn kind(&self) -> &ErrorKind {
@@ -205,12 +225,15 @@ impl Error {
         if self.0.origin.scope.0 != 0 {
             return self;
         }
-        let Inner { kind, op, origin, hint } = &*self.0;
-        Error(Arc::new(Inner { kind: kind.clone(), op, origin: Origin { scope, ..*origin }, hint: hint.clone() }))
+        self.with(|e| e.origin.scope = scope)
     }
-    /// The op that failed.
+    /// The function that was called, as the user wrote it: `conv2d`, `mse_loss`.
     pub fn op(&self) -> &'static str {
-        self.0.op
+        self.0.called
+    }
+    /// The op inside the called function that was refused, where it is not that function: `sub` in `mse_loss`.
+    pub fn inner_op(&self) -> Option<&'static str> {
+        self.0.inner
     }
     /// The source line that applied the op.
     pub fn location(&self) -> &'static Location<'static> {
@@ -222,7 +245,11 @@ impl Error {
     }
     /// What to try, if there is something to say.
     pub fn hint_text(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+        self.0.hint.as_ref().map(Hint::text)
+    }
+    /// The code in the hint, in terms of the operands `x`, or `left` and `right`.
+    pub fn hint_code(&self) -> Option<&str> {
+        self.0.hint.as_ref().and_then(Hint::snippet)
     }
 }
 impl Origin {
@@ -239,7 +266,7 @@ impl Origin {
     #[inline]
     pub fn here() -> Origin {
         let here = Location::caller();
-        crate::scope::inherited().unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
+        crate::scope::inherited().unwrap_or_else(|| Origin { at: here, scope: crate::scope::current(), called: Default::default() })
     }
 }
 
@@ -254,8 +281,14 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Axis { axis, rank } => write!(f, "axis {axis} does not exist in a tensor of {rank} axes"),
             ErrorKind::DtypeMismatch { left, right } => write!(f, "dtypes differ: left {left}, right {right}"),
             ErrorKind::Dtype(s) | ErrorKind::Argument(s) | ErrorKind::Domain(s) | ErrorKind::Backward(s) | ErrorKind::Transform(s) => f.write_str(s),
-            ErrorKind::Index { index, bound, position: Some(p) } => write!(f, "index {index} at position {p} is out of range for an axis of size {bound}"),
-            ErrorKind::Index { index, bound, position: None } => write!(f, "index {index} is out of range for an axis of size {bound}"),
+            ErrorKind::Index { index, axis, bound, position } => {
+                write!(f, "index {index}")?;
+                position.map_or(Ok(()), |p| write!(f, " at position {p}"))?;
+                match axis {
+                    Some(axis) => write!(f, " is out of range for axis {axis}, of size {bound}"),
+                    None => write!(f, " is out of range for an axis of size {bound}"),
+                }
+            }
             ErrorKind::DeviceMismatch { left, right } => write!(f, "tensors are on two devices: left {left}, right {right}"),
             ErrorKind::DeviceAbsent(s) => write!(f, "device not available: {s}"),
             ErrorKind::DeviceLost(s) => write!(f, "device lost: {s}"),
@@ -277,9 +310,29 @@ impl fmt::Display for ErrorKind {
         }
     }
 }
+impl Error {
+    /// The tensors, as far as the kind has not told them.
+    fn show_given(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = &*self.0.given;
+        if let ([a, b], ErrorKind::ShapeMismatch { left, right, .. }) = (given, &self.0.kind)
+            && (a.shape, b.shape, a.dtype) == (*left, *right, b.dtype)
+        {
+            return write!(f, ", both {}", a.dtype);
+        }
+        for (k, t) in given.iter().enumerate() {
+            write!(f, "{}{} {}", if k == 0 { "; given " } else { ", " }, t.dtype, t.shape)?;
+        }
+        Ok(())
+    }
+}
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.op, self.0.kind)?;
+        f.write_str(self.0.called)?;
+        if let Some(inner) = self.0.inner {
+            write!(f, " (in its {inner})")?;
+        }
+        write!(f, ": {}", self.0.kind)?;
+        self.show_given(f)?;
         let scope = self.scope();
         if !scope.is_empty() {
             write!(f, "; in {scope}")?;
@@ -294,7 +347,7 @@ impl fmt::Display for Error {
             write!(f, ", called from {}:{}", entered.file(), entered.line())?;
         }
         if let Some(hint) = &self.0.hint {
-            write!(f, ". Hint: {hint}")?;
+            write!(f, ". Hint: {}", hint.text())?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ mod tensor_type;
 pub use composite::{Attr, Attrs, Composite};
 pub use dtype::{DType, Element, HostVec, Scalar};
 pub use dtype::{bf16_from_f64, f8_to_f32, f16_from_f64, f32_to_f8, round_to_odd};
-pub use error::{Error, ErrorKind, Origin, Result};
+pub use error::{Error, ErrorKind, Hint, Origin, Result};
 pub use half::{bf16, f16};
 pub use host::HostArray;
 pub use op::{Arg, Op};

@@ -184,6 +184,14 @@ macro_rules! primitives {
 }
 
 impl Op {
+    /// The axis that the op's index points into.
+    pub fn indexed_axis(&self) -> Option<usize> {
+        match self {
+            Op::Gather { axis } | Op::Scatter { axis, .. } | Op::SegmentReduce { axis, .. } => Some(*axis as usize),
+            Op::Composite(c) if c.name() == "adamant.embedding" => Some(0),
+            _ => None,
+        }
+    }
     /// The op's name as errors, profiles and the text form give it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -24,7 +24,7 @@ fn host(c: &dyn Composite, inputs: &[HostArray], types: &[TensorType]) -> Result
     let zeros = || types.iter().map(|ty| map(ty, |_| Scalar::Int(0))).collect();
     match c.host(inputs) {
         Some(Ok(out)) => Ok((out, None)),
-        Some(Err(ErrorKind::Index { index, bound, position })) => Ok((zeros(), Some(Fault::Index { index, bound, position: position.unwrap_or(0) }))),
+        Some(Err(ErrorKind::Index { index, bound, position, .. })) => Ok((zeros(), Some(Fault::Index { index, bound, position: position.unwrap_or(0) }))),
         Some(Err(ErrorKind::Domain(s))) => Ok((zeros(), Some(Fault::Domain(s)))),
         Some(Err(e)) => Err(e),
         None => Err(ErrorKind::Internal(format!("{} has neither a body that was inlined nor a host function", c.name()))),

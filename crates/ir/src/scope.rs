@@ -55,6 +55,79 @@ pub fn inherit(origin: Option<Origin>) -> Option<Origin> {
     INHERITED.replace(origin)
 }
 
+/// The name of a function that a user calls and that applies several ops, as a number: an origin carries it. 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CalledId(u32);
+static CALLED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+/// The names that a thread asked for last, by their addresses.
+const RECENT: usize = 64;
+thread_local! {
+    static RECENT_CALLS: [Cell<((usize, usize), u32)>; RECENT] = const { [const { Cell::new(((0, 0), 0)) }; RECENT] };
+}
+impl CalledId {
+    /// The number of a name.
+    #[inline]
+    pub fn of(name: &'static str) -> CalledId {
+        let at = (name.as_ptr() as usize, name.len());
+        RECENT_CALLS.with(|recent| {
+            let place = &recent[(at.0 >> 2) % RECENT];
+            match place.get() {
+                (known, id) if known == at => CalledId(id),
+                _ => {
+                    let id = CalledId::looked_up(name);
+                    place.set((at, id.0));
+                    id
+                }
+            }
+        })
+    }
+    #[cold]
+    fn looked_up(name: &'static str) -> CalledId {
+        let mut names = CALLED.lock();
+        let known = names.iter().position(|n| *n == name);
+        let k = known.unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        CalledId(k as u32 + 1)
+    }
+}
+/// The function that was called, unless it was a single op.
+pub fn called_name(id: CalledId) -> Option<&'static str> {
+    CALLED.lock().get((id.0 as usize).checked_sub(1)?).copied()
+}
+/// Ends the call when dropped.
+#[must_use = "the call ends when the guard is dropped"]
+pub struct CallGuard(Option<Origin>);
+impl Drop for CallGuard {
+    #[inline(never)]
+    fn drop(&mut self) {
+        inherit(self.0);
+    }
+}
+/// What this thread applies until the guard is dropped is of the function `name`, which was called from the caller's line:
+/// errors of it name both. A function that calls this one, and the walk back, keep their own. Not around a user's closure.
+#[track_caller]
+#[inline]
+pub fn call(name: &'static str) -> CallGuard {
+    call_at(name, Origin::here())
+}
+/// The origin of what a function does later that is made here: its line, under the function's name.
+#[track_caller]
+pub fn called_here(name: &'static str) -> Origin {
+    let origin = Origin::here();
+    if origin.called == CalledId::default() { Origin { called: CalledId::of(name), ..origin } } else { origin }
+}
+/// [`call`] from a known line.
+#[inline]
+pub fn call_at(name: &'static str, origin: Origin) -> CallGuard {
+    let outer = inherited();
+    if outer.is_none() {
+        inherit(Some(Origin { called: CalledId::of(name), ..origin }));
+    }
+    CallGuard(outer)
+}
+
 /// The scope this thread is in.
 #[inline]
 pub fn current() -> ScopeId {

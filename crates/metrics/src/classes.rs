@@ -113,6 +113,7 @@ impl Classification {
     /// Options that fit together.
     #[track_caller]
     pub(crate) fn check(&self, name: &'static str) -> Result<()> {
+        let _call = adamant_core::scope::call(name);
         let wrong = |what: String| Err(Error::new(name, ErrorKind::Argument(what)));
         match self.kind {
             TargetKind::Multiclass(n) if n < 2 => return wrong(format!("{n} classes: there are at least 2")),
@@ -173,7 +174,7 @@ fn numbers(state: &MetricState, t: &Tensor, whose: &str) -> Result<Tensor> {
     let dtype = t.dtype()?;
     if dtype.is_float() {
         let error = Error::new(state.name, ErrorKind::Dtype(format!("{whose} are class numbers, integers or bool, not {dtype}")));
-        return Err(error.hint("`.cast(DType::I64)` where they are whole numbers"));
+        return Err(error.hint(adamant_core::Hint::new("where they are whole numbers, cast them").code("x.cast(DType::I64)")));
     }
     t.cast(DType::I64).ok()
 }

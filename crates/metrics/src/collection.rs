@@ -38,6 +38,7 @@ impl MetricCollection {
     #[track_caller]
     pub fn with(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Result<MetricCollection> {
         let name = name.into();
+        let _call = adamant_core::scope::call(NAME);
         let wrong = |what: String| Err(Error::new(NAME, ErrorKind::Argument(what)));
         if name.is_empty() || name.contains('.') {
             return wrong(format!("`{name}` is no name of a metric: it is not empty and has no dot"));

@@ -4,6 +4,7 @@ use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 
 /// True positives, false positives, false negatives, true negatives of each class.
 const COUNTS: [&str; 4] = ["tp", "fp", "fn", "tn"];
+#[track_caller]
 fn state(name: &'static str, of: &Classification) -> Result<MetricState> {
     of.check(name)?;
     COUNTS.iter().try_fold(MetricState::new(name)?, |state, count| state.count(count, [of.width()]))?.refusing()

@@ -67,6 +67,7 @@ pub trait Metric: Send {
     /// # Errors
     /// Another metric than this one, or a state of other shapes; memory. Then nothing has changed.
     fn merge(&mut self, other: &dyn Metric) -> Result<()> {
+        let _call = scope::call("merge");
         if other.name() != self.name() {
             return Err(Error::new(self.name(), ErrorKind::Argument(format!("what `{}` has seen cannot be merged into `{}`", other.name(), self.name()))));
         }
@@ -92,6 +93,7 @@ pub trait Metric: Send {
     /// # Errors
     /// An accumulator without a tensor, or one of another shape or dtype; memory. Then nothing has changed.
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        let _call = scope::call("load_state_dict");
         self.state_mut().load_state_dict(state)
     }
 }
@@ -363,8 +365,9 @@ impl MetricState {
     }
     /// The metric as the layer that its ops are of, so that errors of theirs name it too.
     #[track_caller]
-    pub(crate) fn enter(&self) -> scope::ScopeGuard {
-        scope::enter(self.name)
+    pub(crate) fn enter(&self) -> (scope::CallGuard, scope::ScopeGuard) {
+        let layer = scope::enter(self.name);
+        (scope::call(self.name), layer)
     }
     /// Are the tensors on the metric's device?
     #[track_caller]

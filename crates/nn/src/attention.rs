@@ -4,6 +4,7 @@ use adamant_core::{
     DType, Error, ErrorKind, Outputs, Result, Tensor,
     composite::split::Split,
     functional::{self, AttentionOptions},
+    scope,
 };
 
 /// Options of [`MultiheadAttention`]; the defaults are PyTorch's.
@@ -73,6 +74,7 @@ impl MultiheadAttention {
     /// Heads that do not divide the features; a dropout that is no probability.
     #[track_caller]
     pub fn with(embed_dim: usize, num_heads: usize, options: MultiheadAttentionOptions) -> Result<MultiheadAttention> {
+        let _call = scope::call("MultiheadAttention");
         let refuse = |text: String| Error::new("MultiheadAttention", ErrorKind::Argument(text));
         if num_heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(num_heads) {
             return Err(refuse(format!("{num_heads} heads do not divide {embed_dim} features")));
@@ -135,6 +137,7 @@ impl MultiheadAttention {
     #[track_caller]
     fn run(&self, query: &Tensor, key: &Tensor, value: &Tensor, masks: &Masks<'_>, need_weights: bool) -> Result<(Tensor, Option<Tensor>)> {
         let _scope = self.site.enter();
+        let _call = scope::call(self.site.kind());
         let batched = query.shape()?.rank() == 3;
         let (heads, width) = (self.num_heads, self.embed_dim / self.num_heads);
         let [q, mut k, mut v] = self.projections(query, key, value)?;

@@ -1,7 +1,7 @@
 //! Initial values. Shapes are those of weights: `[out, in, ..kernel]`; fan-in is `in · kernel`, fan-out `out · kernel`.
 //! Sources: Glorot and Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2013 (orthogonal),
 //! Martens 2010 (sparse); defaults as in `torch.nn.init`.
-use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, compile::decide, is_capturing, shape::ToShape};
+use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, compile::decide, is_capturing, scope, shape::ToShape};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -283,6 +283,7 @@ pub fn default_bias(len: usize, weight: impl ToShape) -> Result<Tensor> {
 /// An empty interval, or one so far out that hardly a draw falls into it.
 #[track_caller]
 pub fn trunc_normal(shape: impl ToShape, mean: f64, std: f64, low: f64, high: f64) -> Result<Tensor> {
+    let _call = scope::call("trunc_normal");
     let shape = to_shape(shape)?;
     let refuse = || {
         Error::new(

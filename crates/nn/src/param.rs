@@ -36,7 +36,7 @@ impl Param {
         let dtype = value.dtype()?;
         if !dtype.is_float() {
             return Err(Error::new("parameter", ErrorKind::Dtype(format!("only floats can be trained, not {dtype}")))
-                .hint("use Param::buffer for state that is not trained"));
+                .hint(adamant_core::Hint::new("state that is not trained is a buffer").code("Param::buffer(&x)?")));
         }
         Param::with_role(value, Role::Trainable)
     }

@@ -1,7 +1,7 @@
 //! Recurrent networks: RNN (Elman 1990), GRU (Cho et al. 2014), LSTM (Hochreiter and Schmidhuber 1997), in several
 //! layers and both directions, and their single steps. Equations and names are those of `torch.nn`.
 use crate::{Module, Param, Site, Walk, Walker, init};
-use adamant_core::{Error, ErrorKind, Result, Tensor, functional};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
 
 mod cells;
 pub use cells::{GruCell, LstmCell, RnnCell};
@@ -154,6 +154,7 @@ impl Network {
     #[track_caller]
     fn run(&self, x: &Tensor, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
         let _scope = self.site.enter();
+        let _call = scope::call(self.site.kind());
         let shape = x.shape()?;
         let width = self.weights.first().map_or(0, |w| w.weight_ih.meta().shape[1]);
         if !(2..=3).contains(&shape.rank()) || shape[shape.rank() - 1] != width {

@@ -52,7 +52,7 @@ impl GradAccumulator {
     #[track_caller]
     pub fn new(parameters: Vec<Param>, every: usize) -> Result<GradAccumulator> {
         if every == 0 {
-            return Err(Error::new("accumulate", ErrorKind::Argument("a step takes at least one batch".into())));
+            return Err(Error::new("GradAccumulator", ErrorKind::Argument("a step takes at least one batch".into())));
         }
         Ok(GradAccumulator { parameters, every, sums: Grads::default(), rows: Vec::new(), capture: 0, waiting: Arc::default() })
     }
@@ -72,7 +72,7 @@ impl GradAccumulator {
     #[track_caller]
     pub fn add(&mut self, grads: Grads, rows: usize) -> Result<Option<Grads>> {
         if rows == 0 {
-            return Err(Error::new("accumulate", ErrorKind::Argument("a batch without rows has no mean loss".into())));
+            return Err(Error::new("GradAccumulator", ErrorKind::Argument("a batch without rows has no mean loss".into())));
         }
         if self.every == 1 {
             return Ok(Some(grads));
@@ -124,13 +124,13 @@ impl GradAccumulator {
                 let waiting = self.waiting.clone();
                 compile::check_at_end(move || match waiting.load(Relaxed) {
                     0 => Ok(()),
-                    n => Err(Error::new("accumulate", ErrorKind::Argument(format!("a captured function leaves {n} small batches that wait for a step")))
+                    n => Err(Error::new("GradAccumulator", ErrorKind::Argument(format!("a captured function leaves {n} small batches that wait for a step")))
                         .hint("add all small batches of a step in it, or call `finish`")),
                 });
             }
         } else if self.capture != capture {
             self.reset();
-            return Err(Error::new("accumulate", ErrorKind::Argument(apart.into())).hint("add all small batches of a step in one function"));
+            return Err(Error::new("GradAccumulator", ErrorKind::Argument(apart.into())).hint("add all small batches of a step in one function"));
         }
         Ok(())
     }

@@ -146,14 +146,15 @@ impl WeightAverage {
     /// A parameter without a mean, or one of another shape. Then nothing has changed.
     #[track_caller]
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)], updates: u64) -> Result<()> {
+        let _call = adamant_core::scope::call("load_state_dict");
         let found = self.parameters.iter().map(|p| {
             let path = p.path();
             let mean = state.iter().find(|(name, _)| **name == *path).map(|(_, t)| t.clone());
-            mean.ok_or_else(|| Error::new("average", ErrorKind::Argument(format!("there is no mean of `{path}`"))))
+            mean.ok_or_else(|| Error::new("WeightAverage", ErrorKind::Argument(format!("there is no mean of `{path}`"))))
         });
         let found = found.collect::<Result<Vec<Tensor>>>()?;
         let Ok(updates) = u32::try_from(updates) else {
-            return Err(Error::new("average", ErrorKind::Argument(format!("the state counts {updates} updates; nobody has made so many"))));
+            return Err(Error::new("WeightAverage", ErrorKind::Argument(format!("the state counts {updates} updates; nobody has made so many"))));
         };
         step(|| {
             self.updates.set(&Tensor::from_vec_on(vec![updates], (), self.updates.meta().device))?;

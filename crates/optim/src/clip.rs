@@ -37,11 +37,11 @@ impl std::fmt::Display for ClipPolicy {
     }
 }
 #[track_caller]
-fn positive(limit: f64) -> Result<()> {
+fn positive(called: &'static str, limit: f64) -> Result<()> {
     if limit > 0.0 {
         Ok(())
     } else {
-        Err(Error::new("clip", ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
+        Err(Error::new(called, ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
     }
 }
 /// How [`clip_grad_norm`] measures and limits gradients. A number alone is the limit of their Euclidean norm.
@@ -77,7 +77,7 @@ impl From<f64> for ClipNorm {
 #[track_caller]
 pub fn get_total_norm<'t>(tensors: impl IntoIterator<Item = &'t Tensor>, norm_type: f64, error_if_nonfinite: bool) -> Result<Tensor> {
     if norm_type.is_nan() {
-        return Err(Error::new("clip", ErrorKind::Argument("a norm has an order, which is no NaN".into())));
+        return Err(Error::new("get_total_norm", ErrorKind::Argument("a norm has an order, which is no NaN".into())));
     }
     let mut device = None;
     let mut norms = tensors.into_iter().map(|g| {
@@ -102,12 +102,12 @@ pub fn get_total_norm<'t>(tensors: impl IntoIterator<Item = &'t Tensor>, norm_ty
 #[track_caller]
 fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
     if is_capturing() {
-        return Err(Error::new("clip", ErrorKind::Argument("a function that is being captured cannot ask whether the norm is finite".into()))
+        return Err(Error::new("get_total_norm", ErrorKind::Argument("a function that is being captured cannot ask whether the norm is finite".into()))
             .hint("hold the step back by `step_when(norm.isfinite())` there, which asks nobody"));
     }
     match total.to_vec_as::<f64>()?.first() {
         Some(norm) if !norm.is_finite() => {
-            Err(Error::new("clip", ErrorKind::Domain(format!("the norm of order {norm_type} of the gradients is {norm}: they cannot be scaled by it")))
+            Err(Error::new("get_total_norm", ErrorKind::Domain(format!("the norm of order {norm_type} of the gradients is {norm}: they cannot be scaled by it")))
                 .hint("look for the loss that overflowed, or set `error_if_nonfinite` to false to scale by it anyway"))
         }
         _ => Ok(()),
@@ -133,10 +133,10 @@ fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
 #[track_caller]
 pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], limit: impl Into<ClipNorm>) -> Result<Tensor> {
     let ClipNorm { max, norm_type, error_if_nonfinite } = limit.into();
-    positive(max)?;
+    positive("clip_grad_norm", max)?;
     let cells: Vec<_> = parameters.iter().map(Param::cell).collect();
     if !cells.iter().any(|cell| grads.of(cell).is_some()) {
-        return Err(Error::new("clip", ErrorKind::Argument("none of the parameters has a gradient".into())));
+        return Err(Error::new("clip_grad_norm", ErrorKind::Argument("none of the parameters has a gradient".into())));
     }
     let norm = get_total_norm(cells.iter().filter_map(|cell| grads.of(cell)), norm_type, error_if_nonfinite)?;
     clip_grads_with_norm(grads, parameters, max, &norm)?;
@@ -149,9 +149,9 @@ pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], limit: impl Into<
 /// A limit that is not positive; a norm that carries an error or has axes.
 #[track_caller]
 pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, norm: &Tensor) -> Result<()> {
-    positive(max)?;
+    positive("clip_grads_with_norm", max)?;
     if norm.shape()?.rank() != 0 {
-        return Err(Error::new("clip", ErrorKind::Argument(format!("a norm is a single number, not a tensor of shape {}", norm.shape()?))));
+        return Err(Error::new("clip_grads_with_norm", ErrorKind::Argument(format!("a norm is a single number, not a tensor of shape {}", norm.shape()?))));
     }
     // min(1, r) as -max(-1, -r)
     let scale = (norm + 1e-6).binary_reversed(adamant_core::scalar::Binary::Div, max).neg().maximum(-1.0).neg();
@@ -170,7 +170,7 @@ pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, n
 /// A limit that is not positive.
 #[track_caller]
 pub fn clip_grad_value(grads: &mut Grads, parameters: &[Param], max: f64) -> Result<()> {
-    positive(max)?;
+    positive("clip_grad_value", max)?;
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
             let clipped = g.maximum(-max).neg().maximum(-max).neg().ok()?;

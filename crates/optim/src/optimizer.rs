@@ -6,7 +6,7 @@ use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
 };
-use adamant_core::{Error, ErrorKind, Grads, Meta, Origin, Result, Tensor, compile::decide, is_capturing, step};
+use adamant_core::{Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
 use adamant_nn::Param;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -154,7 +154,7 @@ const LR: &str = "lr";
 /// The state of another optimizer.
 #[track_caller]
 fn another(name: &str, wants: String) -> Error {
-    Error::new("optimizer", ErrorKind::Argument(format!("the state is of another optimizer: {name} has {wants}")))
+    Error::new("load_state_dict", ErrorKind::Argument(format!("the state is of another optimizer: {name} has {wants}")))
 }
 
 /// What a training loop needs of any optimizer.
@@ -347,8 +347,8 @@ impl<R: UpdateRule> Updater<R> {
     fn update(&mut self, grads: &Grads) -> Result<()> {
         self.look()?;
         if let Some(text) = changes_nothing(&mut self.groups.iter().flat_map(|g| &g.parameters), grads) {
-            return Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", self.name())))
-                .hint("is it over the parameters of the model that the loss is of?"));
+            return Err(Error::new("step", ErrorKind::Argument(format!("{}: {text}", self.name())))
+                .hint(Hint::new("make it over the parameters of the model that the loss is of").code("Sgd::default().over(model.parameters())")));
         }
         let Updater { groups, state, clocks, arrangement, .. } = self;
         for group in groups.iter() {
@@ -362,7 +362,7 @@ impl<R: UpdateRule> Updater<R> {
             for p in concerned.iter() {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
-                    return Err(Error::new("optimizer", ErrorKind::Internal("a parameter without a clock".into())));
+                    return Err(Error::new("step", ErrorKind::Internal("a parameter without a clock".into())));
                 };
                 let mut slots = Slots::new(&group.rule, p, state, clock);
                 let negated = rule.maximize().then(|| -g);
@@ -410,6 +410,7 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.groups.first().map_or("", |g| g.rule.read(UpdateRule::name))
     }
     fn step(&mut self, grads: &Grads) -> Result<()> {
+        let _call = scope::call("step");
         adamant_core::grad::with_grad(false, || step(|| self.update(grads)))
     }
     fn lrs(&self) -> Vec<f64> {

@@ -140,7 +140,7 @@ impl Clock {
         let capture = compile::capture_number();
         if capture != 0 && self.advanced_in == capture {
             let text = "other parameters have a gradient in this step than in an earlier one of the same captured function";
-            return Err(Error::new("optimizer", ErrorKind::Argument(text.into())).hint("take an optimizer for each, or step outside `compile`"));
+            return Err(Error::new("step", ErrorKind::Argument(text.into())).hint("take an optimizer for each, or step outside `compile`"));
         }
         // It begins with what was committed, and follows in this step: taken back, it shows what is true then.
         let twin = |cell: &Cell| {
@@ -247,7 +247,7 @@ impl Running<'_> {
         let made = if made.dtype()? == dtype { made } else { made.cast(dtype) }.ok()?;
         if made.rank() != 0 {
             let text = format!("`{name}` has shape {}; what all parameters share has no axes", made.shape()?);
-            return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+            return Err(Error::new("step", ErrorKind::Argument(text)));
         }
         self.clock.once.push((name, dtype, made.clone()));
         Ok(made)
@@ -268,7 +268,7 @@ impl Running<'_> {
             let first = match self.state.loaded.remove(name) {
                 Some(t) if t.shape()? != want.shape => {
                     let text = format!("`{}.{name}` has shape {} in the checkpoint and {} here", self.parameter.path(), t.shape()?, want.shape);
-                    return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+                    return Err(Error::new("step", ErrorKind::Argument(text)));
                 }
                 Some(t) if t.dtype()? == want.dtype && t.device()? == want.device => t,
                 // By the host, for ops may be part of a capture: each float is exact in f64.
@@ -277,7 +277,7 @@ impl Running<'_> {
             };
             self.state.cells.insert(name, slot(&first)?);
         }
-        self.slot(name).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
+        self.slot(name).ok_or_else(|| Error::new("step", ErrorKind::Internal(format!("slot {name} is gone"))))
     }
     #[track_caller]
     fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
@@ -396,7 +396,7 @@ impl<R: UpdateRule> Scalars<'_, R> {
     pub fn step(&self) -> Tensor {
         match self.clock.known(STEP, DType::U32) {
             Some(count) => count.cast(self.dtype),
-            None => Tensor::failed(Error::new("optimizer", ErrorKind::Internal("no step is counted".into()))),
+            None => Tensor::failed(Error::new("step", ErrorKind::Internal("no step is counted".into()))),
         }
     }
     /// A number of the rule.
@@ -439,7 +439,7 @@ impl<R: UpdateRule> Scalars<'_, R> {
             };
             self.clock.numbers.insert(name, Cell::new(&Tensor::from_vec_on(vec![first as f32], (), self.clock.device), false)?);
         }
-        self.clock.numbers.get(name).map(Cell::detached).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("number {name} is gone"))))
+        self.clock.numbers.get(name).map(Cell::detached).ok_or_else(|| Error::new("step", ErrorKind::Internal(format!("number {name} is gone"))))
     }
     /// Replaces a running number, which was asked for before.
     ///
@@ -449,7 +449,7 @@ impl<R: UpdateRule> Scalars<'_, R> {
     pub fn set_number(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
         match self.clock.numbers.get(name) {
             Some(cell) => cell.set(&value.cast(DType::F32)),
-            None => Err(Error::new("optimizer", ErrorKind::Argument(format!("the number {name} has no first value")))),
+            None => Err(Error::new("step", ErrorKind::Argument(format!("the number {name} has no first value")))),
         }
     }
 }
@@ -504,7 +504,7 @@ pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result
     for (name, value) in state {
         let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
         let Some(id) = by_path.get(path) else {
-            let error = Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
+            let error = Error::new("load_state_dict", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
             return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
                 Some(near) => error.hint(format!("there is `{near}`")),
                 None => error,
@@ -514,7 +514,7 @@ pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result
         if slot == STEP {
             let steps = value.item::<f64>()?;
             if steps < 0.0 || steps.fract() != 0.0 || steps > f64::from(u32::MAX) {
-                return Err(Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is {steps}, which is no count of steps"))));
+                return Err(Error::new("load_state_dict", ErrorKind::Argument(format!("`{name}` is {steps}, which is no count of steps"))));
             }
         }
         fresh.entry(*id).or_default().loaded.insert(slot.to_string(), value);

@@ -141,9 +141,9 @@ fn gradients_of_another_model_that_change_nothing_in_silence() {
         let (model, another) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
         let mut optimizer = Sgd::new(0.1).over(model.parameters());
         let error = optimizer.step(&gradients(&another.parameters(), 1.0)).unwrap_err().to_string();
-        assert!(error.starts_with("optimizer: SGD: none of the 2 gradients is of one of its 2 parameters"), "{error}");
+        assert!(error.starts_with("step: SGD: none of the 2 gradients is of one of its 2 parameters"), "{error}");
         let error = Sgd::new(0.1).over([]).step(&gradients(&model.parameters(), 1.0)).unwrap_err().to_string();
-        assert!(error.starts_with("optimizer: SGD: it has no parameters"), "{error}");
+        assert!(error.starts_with("step: SGD: it has no parameters"), "{error}");
         // Nothing was reached, or more than these: that may be meant.
         optimizer.step(&Grads::default())?;
         let both: Vec<Param> = model.parameters().into_iter().chain(another.parameters()).collect();
@@ -157,7 +157,7 @@ fn hyper_parameters_that_make_no_sense() {
         let before = bits(&model.state_dict());
         let mut optimizer = Sgd::new(0.1).nesterov(true).over(model.parameters());
         let error = optimizer.step(&gradients(&model.parameters(), 1.0)).unwrap_err().to_string();
-        assert!(error.starts_with("optimizer: SGD: nesterov needs a momentum and no dampening"), "{error}");
+        assert!(error.starts_with("step: SGD: nesterov needs a momentum and no dampening"), "{error}");
         assert!(AdamW::new(f64::NAN).check().is_err() && Adam::new(1.0).betas((0.9, 1.0)).check().is_err());
         assert_eq!(bits(&model.state_dict()), before);
         Ok(())

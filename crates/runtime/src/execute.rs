@@ -5,7 +5,7 @@ use crate::{
     Arg, Device, Error, ErrorKind, Op, Origin, Scalar, Stored, Taint, TensorType,
     backend::{Guard, Refused},
     buffer::Buffer,
-    kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
+    kernel::{Culprit, FaultWord, KernelKind, Operand, Step, fault_error},
     plan::{ArgFrom, Place, Plan, PlanStep, PlanStorage, Sized, SizedOperand},
     planted::{Plant, is},
     recycle::{self, SpareList, SpareLists, emptied},
@@ -106,8 +106,8 @@ const BATCH: usize = 32;
 pub trait Caller {
     /// The argument of a record in this run.
     fn arg(&self, record: u32) -> Arg;
-    /// The name of the op that a record applied.
-    fn op(&self, record: u32) -> &'static str;
+    /// The op that a record applied.
+    fn op(&self, record: u32) -> Culprit;
     /// The line that a record was applied at.
     fn origin(&self, record: u32) -> Origin;
     /// The values that cells are written with, in order. Asked before the steps that do it, if an error was found in data or
@@ -312,7 +312,7 @@ impl Replay<'_> {
     fn memory(&self, bytes: usize, value: u32) -> Result<Arc<Buffer>, Error> {
         self.device.pool().take(self.device, bytes).map_err(|kind| {
             let record = self.plan.graph.node_of(value).record;
-            Error::at(self.name(record), kind, self.caller.origin(record))
+            Error::at(self.culprit(record).name, kind, self.caller.origin(record))
         })
     }
     /// What went wrong in a step.
@@ -457,7 +457,7 @@ impl Replay<'_> {
                 let fault = positioned(fault, z.index_of(&s.kernel.kind).as_ref());
                 for (v, node) in self.plan.culprits(s) {
                     let x = &g.nodes[node as usize];
-                    taints[v as usize] = Some(fault_error(self.name(x.record), fault.clone(), self.caller.origin(x.record)));
+                    taints[v as usize] = Some(fault_error(self.culprit(x.record), fault.clone(), self.caller.origin(x.record)));
                 }
             }
         }
@@ -472,7 +472,7 @@ impl Replay<'_> {
         taints
     }
     /// What the user called: the op that was recorded, not those of its body.
-    fn name(&self, record: u32) -> &'static str {
+    fn culprit(&self, record: u32) -> Culprit {
         self.caller.op(record)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     buffer::Buffer,
     shape::{Layout, MAX_RANK},
 };
-use crate::{Error, ErrorKind, Origin};
+use crate::{Error, ErrorKind, Op, Origin};
 pub use adamant_ir::{fault::Fault, kernel::*};
 use std::{any::Any, sync::OnceLock};
 
@@ -86,12 +86,27 @@ impl FaultWord {
     }
 }
 
+/// An op as an error found in its data names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Culprit {
+    /// its name
+    pub name: &'static str,
+    /// the axis that its index points into
+    pub axis: Option<usize>,
+}
+impl Culprit {
+    /// That of an op.
+    pub fn of(op: &Op) -> Culprit {
+        Culprit { name: op.name(), axis: op.indexed_axis() }
+    }
+}
 /// The error a fault becomes.
-pub fn fault_error(op: &'static str, fault: Fault, origin: Origin) -> Error {
+pub fn fault_error(op: Culprit, fault: Fault, origin: Origin) -> Error {
+    let Culprit { name, axis } = op;
     let kind = match fault {
-        Fault::Index { index, bound, position } => ErrorKind::Index { index, bound, position: Some(position) },
+        Fault::Index { index, bound, position } => ErrorKind::Index { index, axis, bound, position: Some(position) },
         Fault::DivisionByZero => ErrorKind::Domain("an integer was divided by zero".into()),
         Fault::Domain(s) => ErrorKind::Domain(s),
     };
-    Error::at(op, kind, origin)
+    Error::at(name, kind, origin)
 }

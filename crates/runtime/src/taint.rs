@@ -3,7 +3,7 @@
 use crate::{
     Error, ErrorKind, Origin, Shape,
     backend::{Event, Reports, Words},
-    kernel::{Fault, fault_error},
+    kernel::{Culprit, Fault, fault_error},
     shape::Layout,
 };
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ pub(crate) struct Seed {
 }
 pub(crate) enum TaintSource {
     /// An op that looks at its data: which, where it was called, and how its index lies, if it has one.
-    Op { name: &'static str, origin: Origin, index: Option<(Shape, Layout)> },
+    Op { op: Culprit, origin: Origin, index: Option<(Shape, Layout)> },
     /// an input of the run
     Input(Taint),
 }
@@ -186,7 +186,7 @@ impl Faults {
     /// Nobody can tell any more.
     fn unknown(&self, kind: &ErrorKind) -> Found {
         let error = |seed: &Seed| match &seed.what {
-            TaintSource::Op { name, origin, .. } => Error::at(name, kind.clone(), *origin),
+            TaintSource::Op { op, origin, .. } => Error::at(op.name, kind.clone(), *origin),
             TaintSource::Input(_) => Error::new("read", kind.clone()),
         };
         self.seeds.iter().map(|seed| Some(error(seed))).collect()
@@ -195,7 +195,7 @@ impl Faults {
 impl Seed {
     fn error(&self, fault: Fault) -> Option<Error> {
         match &self.what {
-            TaintSource::Op { name, origin, index } => Some(fault_error(name, positioned(fault, index.as_ref()), *origin)),
+            TaintSource::Op { op, origin, index } => Some(fault_error(*op, positioned(fault, index.as_ref()), *origin)),
             TaintSource::Input(taint) => taint.found(),
         }
     }

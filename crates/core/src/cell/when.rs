@@ -68,6 +68,7 @@ impl Drop for PredicateFrame {
 /// predicate.
 #[track_caller]
 pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
+    let here = crate::Origin::here();
     step(|| {
         let frame = PredicateFrame::open();
         let (when, result) = f()?;
@@ -75,7 +76,7 @@ pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
         let ty = when.try_meta()?;
         if ty.dtype != DType::Bool || ty.shape.rank() != 0 {
             let text = format!("the predicate is {}{}, it must be a bool without axes", ty.dtype, ty.shape);
-            return Err(Error::new("step_when", ErrorKind::Argument(text)).hint("reduce it: `.all(..)`, `.any(..)`"));
+            return Err(Error::at("step_when", ErrorKind::Argument(text), here).hint(crate::Hint::new("reduce it to one").code("x.all(..)")));
         }
         let when = when.detach();
         crate::grad::with_grad(false, || {

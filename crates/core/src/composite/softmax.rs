@@ -110,6 +110,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn softmin(&self, axis: impl Axis) -> Tensor {
+        let _call = crate::scope::call("softmin");
         self.neg().softmax(axis)
     }
 }

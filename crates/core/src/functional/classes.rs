@@ -172,7 +172,7 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, ta
         let sizes = CtcSizes::of(m)?;
         let CtcSizes { time, n, classes, is_batched, .. } = sizes;
         if options.blank >= classes {
-            return Err(ErrorKind::Index { index: options.blank as i64, bound: classes, position: None }.into());
+            return Err(ErrorKind::Index { index: options.blank as i64, axis: None, bound: classes, position: None }.into());
         }
         check_ctc_integers(targets, input_lengths, target_lengths, n)?;
         let length = |t: &Tensor| t.reshape([n, 1]).cast(DType::I64);

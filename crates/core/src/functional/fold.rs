@@ -4,6 +4,7 @@ use super::Sizes;
 use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     op::{PadSpec, ScatterMode, window_size},
+    scope::call,
 };
 use crate::{Scalar, composite::loss::gather};
 use smallvec::SmallVec;
@@ -69,6 +70,7 @@ impl WindowPlan {
 /// x `[batch, channels, height, width]` (the batch may be missing) to `[batch, channels · window, positions]`.
 #[track_caller]
 pub fn unfold(x: &Tensor, options: &UnfoldOptions) -> Tensor {
+    let _call = call("unfold");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -93,12 +95,13 @@ pub fn unfold(x: &Tensor, options: &UnfoldOptions) -> Tensor {
         dims.push(p.positions());
         Ok(columns.reshape(dims))
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("unfold", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("unfold", kind, origin).given([x.meta().ty()])))
 }
 /// x `[batch, channels · window, positions]` (the batch may be missing) to `[batch, channels, ..output_size]`: every
 /// column added back where its window lay.
 #[track_caller]
 pub fn fold(x: &Tensor, output_size: [usize; 2], options: &UnfoldOptions) -> Tensor {
+    let _call = call("fold");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -128,7 +131,7 @@ pub fn fold(x: &Tensor, output_size: [usize; 2], options: &UnfoldOptions) -> Ten
         let whole = sum.reshape(dims);
         Ok(whole.narrow(r - 1, p.pad[0], output_size[0]).narrow(r, p.pad[1], output_size[1]).cast(m.dtype))
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("fold", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("fold", kind, origin).given([x.meta().ty()])))
 }
 
 /// A view through more axes: reshape, permute, reshape.
@@ -139,6 +142,7 @@ fn rearrange(x: &Tensor, apart: &[usize], order: &[isize], joined: &[usize]) -> 
 /// x `[.., channels · r², height, width]` to `[.., channels, height · r, width · r]` (Shi et al., 2016).
 #[track_caller]
 pub fn pixel_shuffle(x: &Tensor, upscale_factor: usize) -> Tensor {
+    let _call = call("pixel_shuffle");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -153,11 +157,12 @@ pub fn pixel_shuffle(x: &Tensor, upscale_factor: usize) -> Tensor {
         dims.extend([c, h * r, w * r]);
         rearrange(x, &[lead, c, r, r, h, w], &[0, 1, 4, 2, 5, 3], &dims)
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pixel_shuffle", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pixel_shuffle", kind, origin).given([x.meta().ty()])))
 }
 /// The inverse of [`pixel_shuffle`].
 #[track_caller]
 pub fn pixel_unshuffle(x: &Tensor, downscale_factor: usize) -> Tensor {
+    let _call = call("pixel_unshuffle");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -173,12 +178,13 @@ pub fn pixel_unshuffle(x: &Tensor, downscale_factor: usize) -> Tensor {
         dims.extend([c * r * r, h, w]);
         rearrange(x, &[lead, c, h, r, w, r], &[0, 1, 3, 5, 2, 4], &dims)
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pixel_unshuffle", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pixel_unshuffle", kind, origin).given([x.meta().ty()])))
 }
 /// Channel g · n + k of x `[batch, channels, ..]` becomes channel k · groups + g, n channels per group (Zhang et al.,
 /// "ShuffleNet", 2018).
 #[track_caller]
 pub fn channel_shuffle(x: &Tensor, groups: usize) -> Tensor {
+    let _call = call("channel_shuffle");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -190,5 +196,5 @@ pub fn channel_shuffle(x: &Tensor, groups: usize) -> Tensor {
         }
         rearrange(x, &[s[0], groups, s[1] / groups, s[2..].iter().product()], &[0, 2, 1, 3], &s)
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("channel_shuffle", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("channel_shuffle", kind, origin).given([x.meta().ty()])))
 }

@@ -8,6 +8,7 @@ use crate::{
         loss::{CrossEntropy, Reduction},
         wide::{floats, wide},
     },
+    scope::call,
     tensor::compose::{compose, refuse},
 };
 use smallvec::{SmallVec, smallvec};
@@ -28,6 +29,7 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
 /// Each element zero with probability p, else divided by 1 - p; the draws come from `rng`, one per element.
 #[track_caller]
 pub fn dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
+    let _call = call("dropout");
     if p == 0.0 || x.error().is_some() {
         return x.clone();
     }

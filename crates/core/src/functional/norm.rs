@@ -3,6 +3,7 @@ use crate::{
     Arg, ErrorKind, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
+    scope::call,
     shape::ToShape,
     tensor::{Outputs, compose::compose},
 };
@@ -25,10 +26,10 @@ fn trailing(op: &'static str, x: &Tensor, normalized: impl ToShape) -> Result<us
     if x.error().is_some() {
         return Err(x.clone());
     }
-    let normalized = normalized.to_shape().map_err(|k| Tensor::fail(op, k))?;
+    let normalized = normalized.to_shape().map_err(|k| x.refused(op, k))?;
     let shape = x.meta().shape;
     if normalized.rank() == 0 || !shape.ends_with(&normalized) {
-        return Err(Tensor::fail(
+        return Err(x.refused(
             op,
             ErrorKind::ShapeMismatch { left: shape, right: normalized, axes: None, expected: "the input's last axes must be the normalised shape" },
         ));
@@ -39,6 +40,7 @@ fn trailing(op: &'static str, x: &Tensor, normalized: impl ToShape) -> Result<us
 /// `(x - mean) / sqrt(var + eps) * weight + bias` over the last axes, whose shape is `normalized_shape`.
 #[track_caller]
 pub fn layer_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let _call = call("layer_norm");
     match trailing("layer_norm", x, normalized_shape) {
         Ok(axes) => first(norm(Over::Layer { axes }, eps, x, weight, bias), "layer_norm"),
         Err(failed) => failed,
@@ -48,6 +50,7 @@ pub fn layer_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Te
 /// the dtype.
 #[track_caller]
 pub fn rms_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tensor>, eps: Option<f64>) -> Tensor {
+    let _call = call("rms_norm");
     match trailing("rms_norm", x, normalized_shape) {
         Ok(axes) => {
             let eps = eps.unwrap_or(match x.meta().dtype {
@@ -64,11 +67,13 @@ pub fn rms_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tens
 /// Normalises each of `groups` groups of channels of each sample of x `[samples, channels, ..]`.
 #[track_caller]
 pub fn group_norm(x: &Tensor, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let _call = call("group_norm");
     first(norm(Over::Group { groups }, eps, x, weight, bias), "group_norm")
 }
 /// Normalises each channel of each sample of x `[samples, channels, ..]` over its spatial axes.
 #[track_caller]
 pub fn instance_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let _call = call("instance_norm");
     match instances(x) {
         Ok((_, channels)) => first(norm(Over::Group { groups: channels }, eps, x, weight, bias), "instance_norm"),
         Err(failed) => failed,
@@ -78,6 +83,7 @@ pub fn instance_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>,
 /// running statistics are made of.
 #[track_caller]
 pub fn instance_norm_statistics(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> (Tensor, Tensor, Tensor) {
+    let _call = call("instance_norm_statistics");
     let (samples, channels) = match instances(x) {
         Ok(sizes) => sizes,
         Err(failed) => return (failed.clone(), failed.clone(), failed),
@@ -104,10 +110,10 @@ fn instances(x: &Tensor) -> Result<(usize, usize), Tensor> {
     }
     let shape = x.meta().shape;
     if shape.rank() < 2 {
-        return Err(Tensor::fail("instance_norm", ErrorKind::Shape { shape, expected: "a batch of channels [samples, channels, ..]".into() }));
+        return Err(x.refused("instance_norm", ErrorKind::Shape { shape, expected: "a batch of channels [samples, channels, ..]".into() }));
     }
     if shape[2..].iter().product::<usize>() == 1 {
-        return Err(Tensor::fail("instance_norm", ErrorKind::Shape { shape, expected: "more than one spatial element per channel".into() }));
+        return Err(x.refused("instance_norm", ErrorKind::Shape { shape, expected: "more than one spatial element per channel".into() }));
     }
     Ok((shape[0], shape[1]))
 }
@@ -115,6 +121,7 @@ fn instances(x: &Tensor) -> Result<(usize, usize), Tensor> {
 /// variance, `[channels]`; running statistics take the variance times n / (n - 1), n elements per channel.
 #[track_caller]
 pub fn batch_norm_training(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> (Tensor, Tensor, Tensor) {
+    let _call = call("batch_norm_training");
     let mut outputs = norm(Over::Batch, eps, x, weight, bias).into_iter();
     let mut next = || outputs.next().unwrap_or_else(|| Tensor::fail("batch_norm", ErrorKind::Internal("no output".into())));
     (next(), next(), next())
@@ -123,6 +130,7 @@ pub fn batch_norm_training(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Te
 /// gradient flows.
 #[track_caller]
 pub fn batch_norm_inference(x: &Tensor, mean: &Tensor, var: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let _call = call("batch_norm_inference");
     let mut inputs = vec![x, mean, var];
     inputs.extend(weight);
     inputs.extend(bias);

@@ -1,5 +1,5 @@
 //! Padding by a constant, by reflection, by repeating the edge, or around the circle.
-use crate::{Arg, Error, ErrorKind, Op, Origin, Scalar, Tensor, op::PadSpec};
+use crate::{Arg, Error, ErrorKind, Op, Origin, Scalar, Tensor, op::PadSpec, scope::call};
 use smallvec::SmallVec;
 
 /// What stands beyond the edge.
@@ -25,6 +25,7 @@ impl Default for PadMode {
 /// batch may be missing).
 #[track_caller]
 pub fn pad(x: &Tensor, widths: &[isize], mode: PadMode) -> Tensor {
+    let _call = call("pad");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -53,7 +54,7 @@ pub fn pad(x: &Tensor, widths: &[isize], mode: PadMode) -> Tensor {
         }
         Ok(y)
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pad", kind, origin)))
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("pad", kind, origin).given([x.meta().ty()])))
 }
 #[track_caller]
 fn pad_axis(x: &Tensor, axis: usize, lo: isize, hi: isize, mode: PadMode) -> Result<Tensor, ErrorKind> {

@@ -5,6 +5,7 @@ use crate::{
     composite::loss::gather,
     op::{ArgOp, ScatterMode, WindowOp, WindowSpec},
     record::context,
+    scope::call,
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -57,23 +58,25 @@ macro_rules! dimensions {
         #[doc = concat!("The maximum of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), and its index in the flat plane, i64.")]
         #[track_caller]
         pub fn $max(x: &Tensor, options: &MaxPoolOptions) -> (Tensor, Tensor) {
+            let _call = call(stringify!($max));
             let origin = Origin::here();
             if x.error().is_some() {
                 return (x.clone(), x.clone());
             }
             max_pool(x, options, $n, origin).unwrap_or_else(|kind| {
-                let failed = Tensor::failed(Error::at(stringify!($max), kind, origin));
+                let failed = Tensor::failed(Error::at(stringify!($max), kind, origin).given([x.meta().ty()]));
                 (failed.clone(), failed)
             })
         }
         #[doc = concat!("The mean of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing).")]
         #[track_caller]
         pub fn $avg(x: &Tensor, options: &AvgPoolOptions) -> Tensor {
+            let _call = call(stringify!($avg));
             let origin = Origin::here();
             if x.error().is_some() {
                 return x.clone();
             }
-            avg_pool(x, options, $n).unwrap_or_else(|kind| Tensor::failed(Error::at(stringify!($avg), kind, origin)))
+            avg_pool(x, options, $n).unwrap_or_else(|kind| Tensor::failed(Error::at(stringify!($avg), kind, origin).given([x.meta().ty()])))
         }
         #[doc = concat!("The p-norm of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), of the signed sum of the p-th powers as in PyTorch.")]
         #[track_caller]
@@ -212,6 +215,7 @@ fn counts(w: &Windows, shape: &Shape, n: usize, include: bool, like: &Meta) -> R
 /// sizes; `None` keeps an axis. Window i of n over a size reaches from floor(i·size/n) to ceil((i+1)·size/n).
 #[track_caller]
 pub fn adaptive_avg_pool(x: &Tensor, output_size: &[Option<usize>]) -> Tensor {
+    let _call = call("adaptive_avg_pool");
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -219,11 +223,12 @@ pub fn adaptive_avg_pool(x: &Tensor, output_size: &[Option<usize>]) -> Tensor {
     if let Err(e) = context(|c| c.alive("adaptive_avg_pool")) {
         return Tensor::failed(e);
     }
-    adaptive_avg(x, output_size).unwrap_or_else(|kind| Tensor::failed(Error::at("adaptive_avg_pool", kind, origin)))
+    adaptive_avg(x, output_size).unwrap_or_else(|kind| Tensor::failed(Error::at("adaptive_avg_pool", kind, origin).given([x.meta().ty()])))
 }
 /// The maximum of each window as in [`adaptive_avg_pool`], and its index in the flat plane, i64.
 #[track_caller]
 pub fn adaptive_max_pool(x: &Tensor, output_size: &[Option<usize>]) -> (Tensor, Tensor) {
+    let _call = call("adaptive_max_pool");
     let origin = Origin::here();
     if x.error().is_some() {
         return (x.clone(), x.clone());
@@ -232,7 +237,7 @@ pub fn adaptive_max_pool(x: &Tensor, output_size: &[Option<usize>]) -> (Tensor, 
         return (Tensor::failed(e.clone()), Tensor::failed(e));
     }
     adaptive_max(x, output_size, origin).unwrap_or_else(|kind| {
-        let failed = Tensor::failed(Error::at("adaptive_max_pool", kind, origin));
+        let failed = Tensor::failed(Error::at("adaptive_max_pool", kind, origin).given([x.meta().ty()]));
         (failed.clone(), failed)
     })
 }

@@ -66,7 +66,7 @@ impl Graph {
                 }
             }
             let at = if let At::Code(at) = node.at { at } else { here.at };
-            let origin = Origin { at, scope: node.scope };
+            let origin = Origin { at, scope: node.scope, called: Default::default() };
             let (op, place) = (on_device(&node.op, self.home, device), self.place_on(node.outputs.start, device)?);
             let made = scope::within(node.scope, || Tensor::apply_many_on(place, op, node.arg, &read.iter().collect::<Vec<_>>(), origin));
             for (k, v) in node.outputs.clone().enumerate() {

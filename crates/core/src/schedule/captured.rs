@@ -104,7 +104,7 @@ impl Caller for AskedRecords<'_> {
             None => self.recorded.arg(record),
         }
     }
-    fn op(&self, record: u32) -> &'static str {
+    fn op(&self, record: u32) -> super::Culprit {
         self.recorded.op(record)
     }
     fn origin(&self, record: u32) -> Origin {

@@ -1,6 +1,6 @@
 //! Windows of the reference device: op by op through the interpreter, composites through their bodies. Nothing is
 //! planned, fused or reused here.
-use super::{Stop, fault_error, suppress};
+use super::{Culprit, Stop, fault_error, suppress};
 use crate::{
     Device, Error, ErrorKind, HostArray, Meta, Op, Tensor, TensorType, communicator,
     composite::InTensors,
@@ -29,7 +29,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
         let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
         let metas: Vec<Meta> = outs.iter().map(|v| v.meta).collect();
         let (results, fault) = interpret_op(&r.op, r.arg, &inputs, &metas, log.device).map_err(|k| Stop::Records(smallvec![number], k))?;
-        let taint = fault.map(|f| fault_error(r.op.name(), f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
+        let taint = fault.map(|f| fault_error(Culprit::of(&r.op), f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
         for (k, a) in results.into_iter().enumerate().take(outs.len()) {
             arrays[first + k] = Some(a);
             taints[first + k] = taint.clone();

@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     index::{spread, wrap},
 };
-use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common};
+use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common, scope::call};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
 struct MergedIndex {
@@ -157,7 +157,7 @@ impl Tensor {
     /// many elements are not zero (i64).
     #[track_caller]
     pub fn nonzero_static(&self, size: usize, fill: i64) -> (Tensor, Tensor) {
-        compose1("nonzero", self, |x| {
+        compose1("nonzero_static", self, |x| {
             let (meta, x) = (x.meta(), x.detach());
             let (flags, n) = (x.nonzero_mask().ravel(), meta.shape.elements());
             let count = flags.sum(..);
@@ -212,7 +212,7 @@ impl Tensor {
     /// The elements where the mask is false, those of a scalar tensor where it is true.
     #[track_caller]
     pub fn masked_fill_with(&self, mask: &Tensor, value: &Tensor) -> Tensor {
-        compose("masked_fill", &[self, mask, value], || {
+        compose("masked_fill_with", &[self, mask, value], || {
             if value.rank() != 0 {
                 return refuse(format!("a fill value has no axes, not {}", value.rank()));
             }

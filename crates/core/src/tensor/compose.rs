@@ -1,7 +1,11 @@
 //! How a function that is made of other ops is written: its checks use `?`, what it records carries the user's line,
 //! and an error that its own checks find names it.
 use super::Tensor;
-use crate::{Error, ErrorKind, Origin, record::context, scope};
+use crate::{
+    Error, ErrorKind, Origin,
+    record::context,
+    scope::{self, CallGuard, CalledId},
+};
 
 /// Why a composed function cannot be built: a kind (the function's name and the user's line are added), or a whole error.
 pub(crate) enum Refusal {
@@ -23,25 +27,38 @@ pub(crate) type Built<T> = std::result::Result<T, Refusal>;
 /// A result that can stand for an error.
 pub(crate) trait Failing {
     fn failing(error: Error) -> Self;
+    fn carried(&self) -> Option<Error>;
 }
 impl Failing for Tensor {
     fn failing(error: Error) -> Tensor {
         Tensor::failed(error)
+    }
+    fn carried(&self) -> Option<Error> {
+        self.error()
     }
 }
 impl Failing for (Tensor, Tensor) {
     fn failing(error: Error) -> (Tensor, Tensor) {
         (Tensor::failed(error.clone()), Tensor::failed(error))
     }
+    fn carried(&self) -> Option<Error> {
+        self.0.error().or_else(|| self.1.error())
+    }
 }
 impl Failing for (Tensor, Tensor, Tensor) {
     fn failing(error: Error) -> (Tensor, Tensor, Tensor) {
         (Tensor::failed(error.clone()), Tensor::failed(error.clone()), Tensor::failed(error))
     }
+    fn carried(&self) -> Option<Error> {
+        self.0.error().or_else(|| self.1.error()).or_else(|| self.2.error())
+    }
 }
 impl<T> Failing for crate::Result<T> {
     fn failing(error: Error) -> crate::Result<T> {
         Err(error)
+    }
+    fn carried(&self) -> Option<Error> {
+        self.as_ref().err().cloned()
     }
 }
 
@@ -52,12 +69,14 @@ macro_rules! two_forms {
             $(#[$doc])+
             #[track_caller]
             pub fn $name(&self $(, $arg: $t)*) -> $out {
+                let _call = crate::scope::call(stringify!($name));
                 let ($x, $keep) = (self, false);
                 $body
             }
             #[doc = concat!("As [`Tensor::", stringify!($name), "`], keeping the axes with size 1.")]
             #[track_caller]
             pub fn $keepdim(&self $(, $arg: $t)*) -> $out {
+                let _call = crate::scope::call(stringify!($keepdim));
                 let ($x, $keep) = (self, true);
                 $body
             }
@@ -65,22 +84,6 @@ macro_rules! two_forms {
     };
 }
 pub(super) use two_forms;
-
-/// Gives the ops recorded while it lives one origin. An outer composition, or the walk back, keeps its own.
-struct OriginGuard(Option<Origin>);
-impl OriginGuard {
-    fn enter(origin: Origin) -> OriginGuard {
-        let outer = scope::inherited();
-        scope::inherit(Some(outer.unwrap_or(origin)));
-        OriginGuard(outer)
-    }
-}
-impl Drop for OriginGuard {
-    #[inline(never)]
-    fn drop(&mut self) {
-        scope::inherit(self.0);
-    }
-}
 
 /// Builds a composed function: the first error of the inputs, else what `f` gives.
 #[track_caller]
@@ -93,13 +96,23 @@ pub(crate) fn compose<T: Failing>(op: &'static str, inputs: &[&Tensor], f: impl 
     let built = f();
     drop(guard);
     match built {
-        Ok(t) => t,
-        Err(refusal) => T::failing(refusal.told(op, origin)),
+        Ok(t) => match t.carried() {
+            None => t,
+            Some(error) => T::failing(of_call(error, op, inputs, origin)),
+        },
+        Err(refusal) => T::failing(of_call(refusal.told(op, origin), op, inputs, origin)),
     }
+}
+/// An error met inside a function, told with what the function was given. One that came in with a tensor stays what it is.
+#[cold]
+fn of_call(error: Error, op: &'static str, inputs: &[&Tensor], origin: Origin) -> Error {
+    let outermost = origin.called == CalledId::default();
+    let own = error.op() == scope::called_name(origin.called).unwrap_or(op) && error.location() == origin.at;
+    if own && (outermost || error.inputs().is_empty()) { error.given(inputs.iter().map(|t| t.meta().ty())) } else { error }
 }
 // What is the same for every function is compiled once: there are hundreds of them.
 #[inline(never)]
-fn begin(op: &'static str, inputs: &[&Tensor], origin: Origin) -> Result<OriginGuard, Error> {
+fn begin(op: &'static str, inputs: &[&Tensor], origin: Origin) -> Result<CallGuard, Error> {
     if let Some(error) = inputs.iter().find_map(|t| t.error()) {
         return Err(error);
     }
@@ -107,7 +120,7 @@ fn begin(op: &'static str, inputs: &[&Tensor], origin: Origin) -> Result<OriginG
     if context(|c| c.alive(op)).is_err() {
         return Err(Error::at(op, ErrorKind::ThreadEnding, origin));
     }
-    Ok(OriginGuard::enter(origin))
+    Ok(scope::call_at(op, origin))
 }
 impl Refusal {
     #[cold]

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{compose, refuse},
 };
-use crate::{Arg, DType, Device, Element, ErrorKind, Op, Origin, Rng, Scalar, Shape, TensorType, shape::ToShape};
+use crate::{Arg, DType, Device, Element, ErrorKind, Op, Origin, Rng, Scalar, Shape, TensorType, scope::call, shape::ToShape};
 
 impl Tensor {
     /// A tensor that copies a slice into memory of the device, which on the CPU lies in huge pages where it is large;
@@ -39,6 +39,7 @@ impl Tensor {
     /// A tensor without axes that holds one element.
     #[track_caller]
     pub fn scalar<T: Element>(value: T) -> Tensor {
+        let _call = call("scalar");
         Tensor::from_vec(vec![value], ())
     }
     /// A tensor from nested arrays, slices or vectors of any depth. Elements keep their Rust type.
@@ -57,6 +58,7 @@ impl Tensor {
     /// The result is a failed tensor if rows have different lengths; the error names the row.
     #[track_caller]
     pub fn from_nested<N: Nested>(nested: &N) -> Tensor {
+        let _call = call("from_nested");
         let (mut sizes, mut data) = (Vec::new(), Vec::new());
         match nested.flatten(0, &mut sizes, &mut data) {
             Ok(()) => Tensor::from_vec(data, sizes),
@@ -67,6 +69,7 @@ impl Tensor {
     #[doc(hidden)]
     #[track_caller]
     pub fn from_literal<N: Nested>(nested: &N) -> Tensor {
+        let _call = call("from_literal");
         let kind = N::Item::DTYPE;
         if kind.is_float() {
             Tensor::from_literal_as::<f32, N>(nested)
@@ -101,31 +104,37 @@ impl Tensor {
     /// f32 zeros on the current device.
     #[track_caller]
     pub fn zeros(shape: impl ToShape) -> Tensor {
+        let _call = call("zeros");
         Tensor::full(shape, 0.0f32, DType::F32)
     }
     /// f32 ones on the current device.
     #[track_caller]
     pub fn ones(shape: impl ToShape) -> Tensor {
+        let _call = call("ones");
         Tensor::full(shape, 1.0f32, DType::F32)
     }
     /// f32 zeros: there are no uninitialised tensors.
     #[track_caller]
     pub fn empty(shape: impl ToShape) -> Tensor {
+        let _call = call("empty");
         Tensor::zeros(shape)
     }
     /// Zeros of a dtype on a device.
     #[track_caller]
     pub fn zeros_on(shape: impl ToShape, dtype: DType, device: Device) -> Tensor {
+        let _call = call("zeros_on");
         Tensor::full_on(shape, 0i64, dtype, device)
     }
     /// Ones of a dtype on a device.
     #[track_caller]
     pub fn ones_on(shape: impl ToShape, dtype: DType, device: Device) -> Tensor {
+        let _call = call("ones_on");
         Tensor::full_on(shape, 1i64, dtype, device)
     }
     /// One number in every element, on the current device.
     #[track_caller]
     pub fn full(shape: impl ToShape, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+        let _call = call("full");
         match Device::current() {
             Ok(device) => Tensor::full_on(shape, value, dtype, device),
             Err(e) => Tensor::failed(e),
@@ -134,6 +143,7 @@ impl Tensor {
     /// `start, start + step, ...` up to and without `end`. Integers are exact; floats are `start + k * step`.
     #[track_caller]
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType) -> Tensor {
+        let _call = call("arange");
         match Device::current() {
             Ok(device) => Tensor::arange_on(start, end, step, dtype, device),
             Err(e) => Tensor::failed(e),
@@ -143,7 +153,7 @@ impl Tensor {
     #[track_caller]
     pub fn arange_on(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType, device: Device) -> Tensor {
         let (start, end, step) = (start.into(), end.into(), step.into());
-        compose("arange", &[], || {
+        compose("arange_on", &[], || {
             if step.to_f64() == 0.0 || !(start.to_f64().is_finite() && end.to_f64().is_finite() && step.to_f64().is_finite()) {
                 return refuse(format!("a range from {start} to {end} by {step} has no end"));
             }
@@ -190,6 +200,7 @@ impl Tensor {
     /// The f32 identity matrix of size n.
     #[track_caller]
     pub fn eye(n: usize) -> Tensor {
+        let _call = call("eye");
         match Device::current() {
             Ok(device) => Tensor::eye_on(n, n, DType::F32, device),
             Err(e) => Tensor::failed(e),
@@ -198,7 +209,7 @@ impl Tensor {
     /// Ones where row and column are equal, zeros elsewhere.
     #[track_caller]
     pub fn eye_on(rows: usize, columns: usize, dtype: DType, device: Device) -> Tensor {
-        compose("eye", &[], || {
+        compose("eye_on", &[], || {
             let ty = TensorType { shape: Shape::new(&[rows, columns])?, dtype: DType::I64 };
             let at = |axis| Tensor::source(Op::Iota { axis, ty }, Arg::None, device, Origin::here());
             Ok(at(0).eq(at(1)).cast(dtype))
@@ -207,17 +218,20 @@ impl Tensor {
     /// Row and column indices (i64, `[2, n]`) of the lower triangle of a matrix, up to the given diagonal.
     #[track_caller]
     pub fn tril_indices(rows: usize, columns: usize, diagonal: isize) -> Tensor {
+        let _call = call("tril_indices");
         triangle_indices(rows, columns, |i, j| j - i <= diagonal)
     }
     /// Row and column indices (i64, `[2, n]`) of the upper triangle of a matrix, from the given diagonal on.
     #[track_caller]
     pub fn triu_indices(rows: usize, columns: usize, diagonal: isize) -> Tensor {
+        let _call = call("triu_indices");
         triangle_indices(rows, columns, |i, j| j - i >= diagonal)
     }
 
     /// f32, uniform in [0, 1).
     #[track_caller]
     pub fn rand(shape: impl ToShape, rng: &Rng) -> Tensor {
+        let _call = call("rand");
         rng.uniform(shape, DType::F32)
     }
     /// f32, standard normal. The same seed gives the same numbers on every device.
@@ -232,6 +246,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn randn(shape: impl ToShape, rng: &Rng) -> Tensor {
+        let _call = call("randn");
         rng.normal(shape, DType::F32)
     }
     /// i64, uniform in `low..high`. A range wider than 2³² is refused.

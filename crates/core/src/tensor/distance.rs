@@ -9,6 +9,7 @@ use crate::{
     composite::wide::{floats, same_dtype},
     op::ReduceOp,
     promotion::alike,
+    scope::call,
     shape::{Axes, Axis},
 };
 
@@ -38,6 +39,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn norm(&self) -> Tensor {
+        let _call = call("norm");
         self.vector_norm(2.0, ..)
     }
     #[track_caller]

@@ -7,7 +7,7 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     fourier::pairs,
 };
-use crate::{DType, Device, ErrorKind, Shape, composite::wide::floats, shape::ToSizes};
+use crate::{DType, Device, ErrorKind, Shape, composite::wide::floats, scope::call, shape::ToSizes};
 use std::f64::consts::TAU;
 
 impl FftNorm {
@@ -110,21 +110,25 @@ impl Tensor {
     /// [`Tensor::fft`] over the last two axes.
     #[track_caller]
     pub fn fft2(&self, norm: FftNorm) -> Tensor {
+        let _call = call("fft2");
         self.fftn(&[], [-2, -1], norm)
     }
     /// The inverse of [`Tensor::fft2`].
     #[track_caller]
     pub fn ifft2(&self, norm: FftNorm) -> Tensor {
+        let _call = call("ifft2");
         self.ifftn(&[], [-2, -1], norm)
     }
     /// [`Tensor::rfft`] over the last axis, then [`Tensor::fft`] over the one before it.
     #[track_caller]
     pub fn rfft2(&self, norm: FftNorm) -> Tensor {
+        let _call = call("rfft2");
         self.rfftn(&[], [-2, -1], norm)
     }
     /// The inverse of [`Tensor::rfft2`], to `n` real columns.
     #[track_caller]
     pub fn irfft2(&self, n: Option<usize>, norm: FftNorm) -> Tensor {
+        let _call = call("irfft2");
         self.ifft(None, -2, norm).irfft(n, -1, norm)
     }
     /// The first half of a signal with a real spectrum to that spectrum, `n` real numbers (default: 2 (m - 1)).
@@ -150,11 +154,13 @@ impl Tensor {
     /// [`Tensor::hfftn`] over the last two axes.
     #[track_caller]
     pub fn hfft2(&self, norm: FftNorm) -> Tensor {
+        let _call = call("hfft2");
         self.hfftn(&[], [-2, -1], norm)
     }
     /// [`Tensor::ihfftn`] over the last two axes.
     #[track_caller]
     pub fn ihfft2(&self, norm: FftNorm) -> Tensor {
+        let _call = call("ihfft2");
         self.ihfftn(&[], [-2, -1], norm)
     }
     /// The zero frequency in the middle of `axes` (none named: all). Of complex numbers name the axes, or shift their parts.

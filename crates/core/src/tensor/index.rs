@@ -52,7 +52,7 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_value(&self, axis: impl Axis, index: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose("scatter", &[self, index], || {
+        compose("scatter_value", &[self, index], || {
             let source = Tensor::full_on(index.meta().shape, value, self.meta().dtype, self.meta().device);
             Ok(self.scatter(axis, index, &source))
         })

@@ -8,6 +8,7 @@ use crate::{
     composite::split::Split,
     op::broadcast,
     promotion::common,
+    scope::call,
     shape::{Axis, ToSizes},
 };
 use smallvec::SmallVec;
@@ -83,7 +84,7 @@ impl Tensor {
     /// The error this tensor carries; no such axis; sizes that do not add up.
     #[track_caller]
     pub fn split_with_sizes(&self, sizes: &[usize], axis: impl Axis) -> Result<Vec<Tensor>> {
-        compose1("split", self, |x| {
+        compose1("split_with_sizes", self, |x| {
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if sizes.iter().fold(0usize, |a, &b| a.saturating_add(b)) != shape[axis] {
@@ -142,7 +143,7 @@ impl Tensor {
     /// The error this tensor carries; no such axis.
     #[track_caller]
     pub fn tensor_split_at(&self, indices: &[isize], axis: impl Axis) -> Result<Vec<Tensor>> {
-        compose1("tensor_split", self, |x| {
+        compose1("tensor_split_at", self, |x| {
             let axis = x.meta().shape.axis(axis.to_axis())?;
             let ends = indices.iter().map(|&i| Some(i)).chain([None]);
             let starts = [None].into_iter().chain(indices.iter().map(|&i| Some(i)));
@@ -421,6 +422,7 @@ impl Tensor {
     /// As [`Tensor::repeat`], but sizes that are missing count as 1.
     #[track_caller]
     pub fn tile(&self, repeats: impl ToSizes) -> Tensor {
+        let _call = call("tile");
         let repeats = repeats.to_sizes();
         let missing = self.rank().saturating_sub(repeats.len());
         self.repeat(std::iter::repeat_n(1, missing).chain(repeats).collect::<Vec<isize>>())
@@ -447,7 +449,7 @@ impl Tensor {
     /// Element k of an axis repeated `repeats[k]` times. How long the result is stands in the data: this reads it.
     #[track_caller]
     pub fn repeat_interleave_by(&self, repeats: &Tensor, axis: impl Axis) -> Tensor {
-        compose("repeat_interleave", &[self, repeats], || {
+        compose("repeat_interleave_by", &[self, repeats], || {
             let shape = self.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if *repeats.meta().shape != [shape[axis]] || !repeats.meta().dtype.is_int() {

@@ -213,7 +213,7 @@ impl Tensor {
     /// [`Tensor::tensordot`] over the last `n` axes of this tensor and the first `n` of the other.
     #[track_caller]
     pub fn tensordot_last(&self, other: &Tensor, n: usize) -> Tensor {
-        compose("tensordot", &[self, other], || {
+        compose("tensordot_last", &[self, other], || {
             let rank = self.rank();
             if n > rank || n > other.rank() {
                 return refuse(format!("{n} axes of tensors of {rank} and {}", other.rank()));

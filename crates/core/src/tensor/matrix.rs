@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1},
     decompose::Factor,
 };
-use crate::{DType, ErrorKind, Shape};
+use crate::{DType, ErrorKind, Shape, scope::call};
 
 fn factor(op: &'static str, f: Factor, a: &Tensor, output: usize) -> Built<Tensor> {
     let mut all = Tensor::composite(f, &[a]).into_iter().skip(output);
@@ -112,6 +112,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn eigvalsh(&self) -> Tensor {
+        let _call = call("eigvalsh");
         self.eigh().0
     }
     /// u `[.., m, k]`, singular values `[.., k]` in descending order, vᵀ `[.., k, n]` with `u diag(s) vᵀ = self`.
@@ -130,6 +131,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn svdvals(&self) -> Tensor {
+        let _call = call("svdvals");
         self.svd().1
     }
     /// The number of singular values above `rtol` times the largest (i64); `None`: as [`Tensor::pinv`].

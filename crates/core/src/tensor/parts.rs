@@ -15,7 +15,7 @@ impl Tensor {
             let size = shape[axis] as isize;
             let at = if index < 0 { index + size } else { index };
             if !(0..size).contains(&at) {
-                return Err(ErrorKind::Index { index: index as i64, bound: size as usize, position: None }.into());
+                return Err(ErrorKind::Index { index: index as i64, axis: Some(axis), bound: size as usize, position: None }.into());
             }
             Ok(self.update_slice(axis, at as usize, &source.unsqueeze(axis)))
         })

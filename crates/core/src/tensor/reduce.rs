@@ -8,6 +8,7 @@ use crate::{
     Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
     composite::logsumexp::LogSumExp,
     op::{ArgOp, ReduceOp},
+    scope::call,
     shape::{Axes, Axis},
 };
 
@@ -25,7 +26,7 @@ macro_rules! reductions {
             #[track_caller]
             pub fn $keepdim(&self, axes: impl Axes $(, $arg: $t)*) -> Tensor {
                 let $keep = true;
-                compose1(stringify!($name), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
+                compose1(stringify!($keepdim), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
             }
         )* }
     };
@@ -110,7 +111,7 @@ impl Tensor {
         let name = Op::Reduce { op, axes: AxisSet(0) }.name();
         let axes = match axes.to_axes(&shape) {
             Ok(a) => a,
-            Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin)),
+            Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin).given([self.meta().ty()])),
         };
         let of_one = axes.0 != 0 && axes.iter().all(|axis| shape[axis] == 1);
         // What is combined of one float is that float.
@@ -151,16 +152,19 @@ impl Tensor {
     /// As [`Tensor::sum`], keeping the axes with size 1.
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Tensor {
+        let _call = call("sum_keepdim");
         self.reduce(ReduceOp::Sum, axes, true)
     }
     /// The sum in another dtype: elements are cast first.
     #[track_caller]
     pub fn sum_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        let _call = call("sum_dtype");
         self.cast(dtype).sum(axes).cast(dtype)
     }
     /// The mean in another dtype: elements are cast first.
     #[track_caller]
     pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        let _call = call("mean_dtype");
         if !dtype.is_float() && self.error().is_none() {
             return Tensor::fail("mean_dtype", ErrorKind::Dtype(format!("a mean is a float, not {dtype}")));
         }
@@ -170,12 +174,14 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn max(&self) -> Tensor {
+        let _call = call("max");
         self.amax(..)
     }
     /// The smallest element of all; NaN if any is NaN. [`Tensor::amin`] takes axes, [`Tensor::min_dim`] gives indices too.
     #[track_caller]
     #[must_use]
     pub fn min(&self) -> Tensor {
+        let _call = call("min");
         self.amin(..)
     }
     /// The sum of the main diagonal of a matrix.

@@ -6,6 +6,7 @@ use super::{
 use crate::{
     Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
     op::{PadSpec, View},
+    scope::call,
     shape::{Axes, Axis, Dims, MAX_RANK, ToSizes},
 };
 use smallvec::SmallVec;
@@ -47,13 +48,13 @@ impl Tensor {
         let shape = self.meta().shape;
         let axes = axes.to_sizes();
         if axes.len() != shape.rank() {
-            return Tensor::fail("permute", ErrorKind::Argument(format!("{} axes for a tensor of {}: {axes:?}", axes.len(), shape.rank())));
+            return self.refused("permute", ErrorKind::Argument(format!("{} axes for a tensor of {}: {axes:?}", axes.len(), shape.rank())));
         }
         let mut perm = [0u8; 8];
         for (k, &a) in axes.iter().enumerate() {
             match shape.axis(a) {
                 Ok(a) => perm[k] = a as u8,
-                Err(kind) => return Tensor::fail("permute", kind),
+                Err(kind) => return self.refused("permute", kind),
             }
         }
         if (0..shape.rank()).all(|k| perm[k] as usize == k) {
@@ -69,7 +70,7 @@ impl Tensor {
             return if self.error().is_some() {
                 self.clone()
             } else {
-                Tensor::fail("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
+                self.refused("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
             };
         }
         let mut perm: SmallVec<[isize; MAX_RANK]> = (0..rank).collect();
@@ -90,19 +91,20 @@ impl Tensor {
         for (k, &s) in sizes.iter().enumerate() {
             match s {
                 -1 if k >= lead => dims.push(from[k - lead]),
-                s if s < 0 => return Tensor::fail("expand", ErrorKind::Argument(format!("{s} is no size for a new axis"))),
+                s if s < 0 => return self.refused("expand", ErrorKind::Argument(format!("{s} is no size for a new axis"))),
                 s => dims.push(s as usize),
             }
         }
         match Shape::new(&dims) {
             Ok(to) if to == from => self.clone(),
             Ok(to) => self.as_view(View::Expand(to), Arg::None),
-            Err(kind) => Tensor::fail("expand", kind),
+            Err(kind) => self.refused("expand", kind),
         }
     }
     /// `len` elements of an axis from `start` on.
     #[track_caller]
     pub fn narrow(&self, axis: impl Axis, start: usize, len: usize) -> Tensor {
+        let _call = call("narrow");
         self.slice(axis, start, start.saturating_add(len), 1)
     }
     /// Elements `start..end` of an axis, every `step`-th. Nothing outside the axis may be named.
@@ -114,17 +116,23 @@ impl Tensor {
         let shape = self.meta().shape;
         let axis = match shape.axis(axis.to_axis()) {
             Ok(a) => a,
-            Err(kind) => return Tensor::fail("slice", kind),
+            Err(kind) => return self.refused("slice", kind),
         };
         if start > end || end > shape[axis] || step == 0 {
             let size = shape[axis];
-            let kind = match end.max(start) {
-                _ if step == 0 => ErrorKind::Argument("a step of 0 goes nowhere".into()),
-                most if most > size => ErrorKind::Index { index: i64::try_from(most).unwrap_or(i64::MAX), bound: size, position: None },
+            let kind = match step {
+                0 => ErrorKind::Argument("a step of 0 goes nowhere".into()),
+                _ if end.max(start) > size => {
+                    // The last element that was asked for.
+                    let last = start.max(end - usize::from(end > start));
+                    ErrorKind::Index { index: i64::try_from(last).unwrap_or(i64::MAX), axis: Some(axis), bound: size, position: None }
+                }
                 _ => ErrorKind::Argument(format!("{start}..{end} ends before it begins")),
             };
             return Tensor::failed(
-                crate::Error::new("slice", kind).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
+                crate::Error::new("slice", kind)
+                    .given([self.meta().ty()])
+                    .hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
             );
         }
         let len = (end - start).div_ceil(step);
@@ -142,7 +150,7 @@ impl Tensor {
         match axes.to_axes(&self.meta().shape) {
             Ok(axes) if axes.0 == 0 => self.clone(),
             Ok(axes) => self.as_view(View::Flip(axes), Arg::None),
-            Err(kind) => Tensor::fail("flip", kind),
+            Err(kind) => self.refused("flip", kind),
         }
     }
     /// 0, 1, 2, ... along an axis, in this tensor's shape and on its device.
@@ -154,7 +162,7 @@ impl Tensor {
         let m = self.meta();
         match m.shape.axis(axis.to_axis()) {
             Ok(axis) => Tensor::source(Op::Iota { axis: axis as u8, ty: TensorType { dtype, shape: m.shape } }, Arg::None, m.device, Origin::here()),
-            Err(kind) => Tensor::fail("iota", kind),
+            Err(kind) => self.refused("iota_like", kind),
         }
     }
 
@@ -193,6 +201,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn ravel(&self) -> Tensor {
+        let _call = call("ravel");
         self.reshape([-1isize])
     }
     /// One axis split into several; one size may be -1.
@@ -275,6 +284,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn adjoint(&self) -> Tensor {
+        let _call = call("adjoint");
         self.mt()
     }
     /// The axes `source` moved to the places `destination`; the others keep their order.
@@ -307,6 +317,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn atleast_1d(&self) -> Tensor {
+        let _call = call("atleast_1d");
         if self.rank() == 0 { self.reshape([1usize]) } else { self.clone() }
     }
     /// At least two axes: new ones come first.
@@ -345,7 +356,7 @@ impl Tensor {
             let size = shape[axis] as isize;
             let at = if index < 0 { index + size } else { index };
             if !(0..size).contains(&at) {
-                return Err(ErrorKind::Index { index: index as i64, bound: shape[axis], position: None }.into());
+                return Err(ErrorKind::Index { index: index as i64, axis: Some(axis), bound: shape[axis], position: None }.into());
             }
             Ok(x.narrow(axis, at as usize, 1).reshape(shape.without(axis)))
         })
@@ -353,12 +364,13 @@ impl Tensor {
     /// `x[index]`: the part at one index of the first axis.
     #[track_caller]
     pub fn get(&self, index: impl Axis) -> Tensor {
+        let _call = call("get");
         self.select(0, index)
     }
     /// `x[start:end:step]` along an axis as Python reads it: negative bounds count from the end, bounds outside are clamped.
     #[track_caller]
     pub fn slice_signed(&self, axis: impl Axis, start: Option<isize>, end: Option<isize>, step: usize) -> Tensor {
-        compose1("slice", self, |x| {
+        compose1("slice_signed", self, |x| {
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if step == 0 {
@@ -379,7 +391,7 @@ impl Tensor {
             let axis = shape.axis(axis.to_axis())?;
             let len = source.meta().shape.get(axis).copied().unwrap_or(0);
             if start.saturating_add(len) > shape[axis] {
-                return Err(ErrorKind::Index { index: start.saturating_add(len) as i64 - 1, bound: shape[axis], position: None }.into());
+                return Err(ErrorKind::Index { index: start.saturating_add(len) as i64 - 1, axis: Some(axis), bound: shape[axis], position: None }.into());
             }
             Ok(Tensor::apply(Op::UpdateSlice { axis: axis as u8 }, Arg::Start(start), &[self, source]))
         })
@@ -389,7 +401,7 @@ impl Tensor {
     #[track_caller]
     pub fn pad_constant(&self, widths: impl ToSizes, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose1("pad", self, |x| {
+        compose1("pad_constant", self, |x| {
             let (meta, flat) = (x.meta(), widths.to_sizes());
             let rank = meta.shape.rank();
             if flat.len() % 2 != 0 || flat.len() > 2 * rank {

@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
 };
-use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, shape::Axis};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, scope::call, shape::Axis};
 
 /// Rows up to this length are searched by counting, longer ones by halving.
 const COUNTED: usize = 64;
@@ -24,12 +24,14 @@ impl Tensor {
     /// Where the elements along an axis come from when they are sorted, i64.
     #[track_caller]
     pub fn argsort(&self, axis: impl Axis, descending: bool) -> Tensor {
+        let _call = call("argsort");
         self.detach().sort(axis, descending).1
     }
     /// Sorted along the first axis.
     #[track_caller]
     #[must_use]
     pub fn msort(&self) -> Tensor {
+        let _call = call("msort");
         self.sort(0, false).0
     }
     /// The k largest (or smallest) elements along an axis, in order, and their indices (i64).

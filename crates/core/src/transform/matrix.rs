@@ -1,7 +1,7 @@
 //! Whole matrices of derivatives, by the other transforms: all columns of a Jacobian are one push, all rows one pull, of a
 //! stack of unit vectors.
-use super::{Tensors, forward::jvp, leaves, reverse::grad, reverse::vjp, tree, vmap::vmap};
-use crate::{Error, ErrorKind, Meta, Origin, Shape, Tensor};
+use super::{Tensors, forward::jvp, leaves, reverse::grad_at, reverse::vjp, tree, vmap::vmap};
+use crate::{Error, ErrorKind, Meta, Origin, Shape, Tensor, scope::called_here};
 
 /// Which way a [`jacobian`] is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,10 +32,14 @@ pub enum JacobianMode {
 /// In the results: the function's own; an input or, backward, an output that is no float; more axes than a tensor can have.
 ///
 /// Source: `jax.jacfwd`, `jax.jacrev`.
+#[track_caller]
 pub fn jacobian<R: Tensors>(f: impl Fn(Tensor) -> R, mode: JacobianMode) -> impl Fn(Tensor) -> R {
+    jacobian_at(f, mode, called_here("jacobian"))
+}
+fn jacobian_at<R: Tensors>(f: impl Fn(Tensor) -> R, mode: JacobianMode, here: Origin) -> impl Fn(Tensor) -> R {
     move |x| match mode {
-        JacobianMode::Forward => forward(&f, x),
-        JacobianMode::Backward => backward(&f, x),
+        JacobianMode::Forward => forward(&f, x, here),
+        JacobianMode::Backward => backward(&f, x, here),
     }
 }
 /// [`jacobian`] by [`vjp`], a row for each element of the output: PyTorch's and JAX's name.
@@ -47,8 +51,9 @@ pub fn jacobian<R: Tensors>(f: impl Fn(Tensor) -> R, mode: JacobianMode) -> impl
 /// assert_eq!(j.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
+#[track_caller]
 pub fn jacrev<R: Tensors>(f: impl Fn(Tensor) -> R) -> impl Fn(Tensor) -> R {
-    jacobian(f, JacobianMode::Backward)
+    jacobian_at(f, JacobianMode::Backward, called_here("jacrev"))
 }
 /// [`jacobian`] by [`jvp()`], a column for each element of the input: PyTorch's and JAX's name.
 ///
@@ -59,11 +64,11 @@ pub fn jacrev<R: Tensors>(f: impl Fn(Tensor) -> R) -> impl Fn(Tensor) -> R {
 /// assert_eq!(j.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
+#[track_caller]
 pub fn jacfwd<R: Tensors>(f: impl Fn(Tensor) -> R) -> impl Fn(Tensor) -> R {
-    jacobian(f, JacobianMode::Forward)
+    jacobian_at(f, JacobianMode::Forward, called_here("jacfwd"))
 }
-fn forward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor) -> R {
-    let here = Origin::here();
+fn forward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor, here: Origin) -> R {
     let meta = match input(&x, here) {
         Ok(meta) => meta,
         Err(e) => return f(Tensor::failed(e.clone())).map(&mut |_| Tensor::failed(e.clone())),
@@ -76,8 +81,7 @@ fn forward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor) -> R {
         shaped(&c.permute(&order[..]), &out[1..], &meta.shape)
     })
 }
-fn backward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor) -> R {
-    let here = Origin::here();
+fn backward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor, here: Origin) -> R {
     let shape = match input(&x, here) {
         Ok(meta) => meta.shape,
         Err(e) => return f(Tensor::failed(e.clone())).map(&mut |_| Tensor::failed(e.clone())),
@@ -139,11 +143,13 @@ fn shaped(t: &Tensor, out: &[usize], input: &Shape) -> Tensor {
 /// ```
 ///
 /// # Errors
-/// As [`grad`] and [`jacobian`].
+/// As [`grad`](super::grad) and [`jacobian`].
 ///
 /// Source: `jax.hessian`.
+#[track_caller]
 pub fn hessian(f: impl Fn(Tensor) -> Tensor) -> impl Fn(Tensor) -> Tensor {
-    jacobian(grad(f), JacobianMode::Forward)
+    let here = called_here("hessian");
+    jacobian_at(grad_at(f, here), JacobianMode::Forward, here)
 }
 /// The product of the second derivatives of a function that returns a single number with a direction `v`, as a function of
 /// `(x, v)`: what a column of the Hessian costs, without the Hessian (Pearlmutter, "Fast exact multiplication by the
@@ -159,8 +165,9 @@ pub fn hessian(f: impl Fn(Tensor) -> Tensor) -> impl Fn(Tensor) -> Tensor {
 /// ```
 ///
 /// # Errors
-/// As [`grad`] and [`jvp()`].
+/// As [`grad`](super::grad) and [`jvp()`].
+#[track_caller]
 pub fn hvp<A: Tensors>(f: impl Fn(A) -> Tensor) -> impl Fn(A, A) -> A {
-    let gradient = grad(f);
+    let gradient = grad_at(f, called_here("hvp"));
     move |x, v| jvp(&gradient, x, v).1
 }

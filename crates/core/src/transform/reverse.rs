@@ -6,6 +6,7 @@ use crate::{
     Error, ErrorKind, Origin, Result, Tensor,
     composite::Cotangents,
     grad::{Region, alias, grad_enabled, pull_to, with_tape},
+    scope::called_here,
 };
 use smallvec::SmallVec;
 
@@ -60,8 +61,13 @@ fn arrived(op: &'static str, inputs: &[Tensor], found: Result<Vec<Option<Tensor>
 /// In the gradients: the function's own; a result of more than one element; an input that is no float.
 ///
 /// Source: `jax.grad`; `torch.func.grad`.
+#[track_caller]
 pub fn grad<A: Tensors>(f: impl Fn(A) -> Tensor) -> impl Fn(A) -> A {
-    let both = value_and_grad(f);
+    grad_at(f, called_here("grad"))
+}
+/// [`grad`], made at a line by a function of that or another name.
+pub(super) fn grad_at<A: Tensors>(f: impl Fn(A) -> Tensor, here: Origin) -> impl Fn(A) -> A {
+    let both = both_at(f, here);
     move |x| both(x).1
 }
 /// As [`grad`], with the function's value before the gradients: one run serves both.
@@ -78,9 +84,12 @@ pub fn grad<A: Tensors>(f: impl Fn(A) -> Tensor) -> impl Fn(A) -> A {
 ///
 /// # Errors
 /// As [`grad`]; the value carries the function's own.
+#[track_caller]
 pub fn value_and_grad<A: Tensors>(f: impl Fn(A) -> Tensor) -> impl Fn(A) -> (Tensor, A) {
+    both_at(f, called_here("value_and_grad"))
+}
+fn both_at<A: Tensors>(f: impl Fn(A) -> Tensor, here: Origin) -> impl Fn(A) -> (Tensor, A) {
     move |x| {
-        let here = Origin::here();
         let inputs = leaves(&x);
         let around = grad_enabled();
         let begun = begin(&inputs, around);

@@ -5,7 +5,7 @@ use super::{
     leaves, tree,
 };
 use crate::{
-    Error, ErrorKind, Result, Tensor,
+    Error, ErrorKind, Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     primitive::{ExampleAxis, MaybeBatched},
 };
@@ -49,8 +49,14 @@ pub struct Vmap {
     cells: Cells,
     chunk_size: Option<usize>,
     axis_size: Option<usize>,
+    /// the line that asked for the transform
+    here: Option<Origin>,
 }
 impl Vmap {
+    #[track_caller]
+    fn refused(&self, kind: ErrorKind) -> Error {
+        Error::at("vmap", kind, self.here.unwrap_or_else(Origin::here))
+    }
     /// For each input tensor the axis of its examples, which may count from the end, or `None` where all share it. Without
     /// it, and for inputs beyond these: axis 0.
     #[must_use]
@@ -111,6 +117,7 @@ impl Vmap {
 /// ([`MAX_RANK`](crate::MAX_RANK)); a read of data inside; a cell that is written another value by each example.
 ///
 /// Source: `jax.vmap`; `torch.vmap`.
+#[track_caller]
 pub fn vmap<A: Tensors, R: Tensors>(f: impl Fn(A) -> R) -> impl Fn(A) -> R {
     vmap_with(f, Vmap::default())
 }
@@ -118,7 +125,9 @@ pub fn vmap<A: Tensors, R: Tensors>(f: impl Fn(A) -> R) -> impl Fn(A) -> R {
 ///
 /// # Errors
 /// As [`vmap()`]; an axis that does not exist; an output of its own for each example where `None` is its axis.
+#[track_caller]
 pub fn vmap_with<A: Tensors, R: Tensors>(f: impl Fn(A) -> R, options: Vmap) -> impl Fn(A) -> R {
+    let options = Vmap { here: Some(Origin::here()), ..options };
     move |x| match stacks(&x, &options) {
         Ok(Stacks { stacked, size }) => run(&f, &x, &stacked, size, &options),
         // What the function returns has a structure, which nothing else tells.
@@ -132,7 +141,7 @@ struct Stacks {
     size: usize,
 }
 fn stacks(x: &impl Tensors, options: &Vmap) -> Result<Stacks> {
-    let error = |kind| Error::new("vmap", kind);
+    let error = |kind| options.refused(kind);
     let mut size = options.axis_size;
     let mut stacked = Vec::new();
     for (k, t) in leaves(x).into_iter().enumerate() {
@@ -228,25 +237,25 @@ fn some<A: Tensors, R: Tensors>(f: &impl Fn(A) -> R, x: &A, stacked: &[MaybeBatc
         .map(|(k, y)| {
             let axis = options.out_axes.get(k).copied().unwrap_or(Some(0));
             own.push(axis.is_some());
-            finish(&batch, inside.to_lane(y), axis).unwrap_or_else(Tensor::failed)
+            finish(&batch, inside.to_lane(y), axis, options).unwrap_or_else(Tensor::failed)
         })
         .collect();
     (tree(&y, &outputs), own)
 }
 /// A stack with the examples' axis where it is wanted.
-fn finish(batch: &ExampleAxis, lane: MaybeBatched, axis: Option<isize>) -> Result<Tensor> {
+fn finish(batch: &ExampleAxis, lane: MaybeBatched, axis: Option<isize>, options: &Vmap) -> Result<Tensor> {
     if lane.tensor.error().is_some() {
         return Ok(lane.tensor);
     }
     let Some(axis) = axis else {
         return if lane.batched {
-            Err(Error::new("vmap", ErrorKind::Transform("the output differs between examples; give the axis at which they are stacked".into())))
+            Err(options.refused(ErrorKind::Transform("the output differs between examples; give the axis at which they are stacked".into())))
         } else {
             Ok(lane.tensor)
         };
     };
     let stack = batch.stacked(&lane)?;
-    let axis = stack.meta().shape.axis(axis).map_err(|k| Error::new("vmap", k))?;
+    let axis = stack.meta().shape.axis(axis).map_err(|k| options.refused(k))?;
     if axis == 0 {
         return Ok(stack);
     }

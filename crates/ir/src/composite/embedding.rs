@@ -40,7 +40,7 @@ impl Composite for Embedding {
             return Err(ErrorKind::Dtype(format!("an index is an integer tensor, not {}", ids.dtype)));
         }
         if let Some(p) = self.padding_idx.filter(|&p| p >= table.shape[0]) {
-            return Err(ErrorKind::Index { index: p as i64, bound: table.shape[0], position: None });
+            return Err(ErrorKind::Index { index: p as i64, axis: Some(0), bound: table.shape[0], position: None });
         }
         let shape = ids.shape.insert(ids.shape.rank(), table.shape[1])?;
         Ok(smallvec![TensorType { shape, ..*table }])

@@ -1,6 +1,6 @@
 //! A linear layer: a product with its bias.
 use super::{Composite, wide::same_dtype};
-use crate::{ErrorKind, TensorType, Types};
+use crate::{DType, ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// Inputs: x `[.., in]`, weight `[out, in]`, and bias `[out]` if there is one.
@@ -26,6 +26,9 @@ impl Composite for Linear {
             });
         }
         same_dtype(x, w)?;
+        if x.dtype == DType::Bool {
+            return Err(ErrorKind::Dtype("linear is not defined for bool".into()));
+        }
         if let Some(b) = inputs.get(2) {
             same_dtype(x, b)?;
             if *b.shape != [w.shape[0]] {

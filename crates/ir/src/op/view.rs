@@ -60,7 +60,7 @@ impl View {
                 }
                 // Where it starts is an argument and is checked by the caller.
                 if *len > 0 && (len - 1).saturating_mul(*step) >= shape[a] {
-                    return Err(ErrorKind::Index { index: ((len - 1).saturating_mul(*step)) as i64, bound: shape[a], position: None });
+                    return Err(ErrorKind::Index { index: ((len - 1).saturating_mul(*step)) as i64, axis: Some(a), bound: shape[a], position: None });
                 }
                 Ok(shape.with(a, *len))
             }

@@ -1,7 +1,7 @@
 //! Single steps of recurrent networks, for loops of one's own.
 use super::{RnnNonlinearity, TimeStep};
 use crate::{Module, Param, Site, init};
-use adamant_core::{Error, ErrorKind, Result, Tensor, functional};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
 
 #[derive(Clone, Module)]
 struct One {
@@ -31,6 +31,7 @@ impl One {
     #[track_caller]
     fn run(&self, x: &Tensor, h: Option<&Tensor>, c: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
         let _scope = self.site.enter();
+        let _call = scope::call(self.site.kind());
         let mut shape = x.shape()?.to_vec();
         let Some(last) = shape.last_mut() else {
             return Err(Error::new("recurrent", ErrorKind::Shape { shape: x.shape()?, expected: "[batch, features] or [features]".into() }));

@@ -6,6 +6,7 @@ use crate::{
     first_touch::FirstTouch,
     foreign::guarded,
     reference::ReferenceBackend,
+    scope,
 };
 use parking_lot::RwLock;
 use std::{
@@ -31,14 +32,16 @@ impl Device {
     /// The backend is not compiled in, or `ADAMANT_ISA` asks for what the CPU lacks.
     #[track_caller]
     pub fn cpu() -> Result<Device> {
+        let _call = scope::call("cpu");
         Device::open("cpu", 0)
     }
-    /// CUDA device number n (feature `cuda`).
+    /// CUDA device number n, of a backend that a program links: this version of Adamant brings none.
     ///
     /// # Errors
     /// The backend is not compiled in or finds no such device.
     #[track_caller]
     pub fn cuda(n: usize) -> Result<Device> {
+        let _call = scope::call("cuda");
         Device::open("cuda", n)
     }
     /// wgpu adapter number n (feature `wgpu`).
@@ -47,6 +50,7 @@ impl Device {
     /// The backend is not compiled in or finds no such adapter.
     #[track_caller]
     pub fn wgpu(n: usize) -> Result<Device> {
+        let _call = scope::call("wgpu");
         Device::open("wgpu", n)
     }
     /// The reference interpreter: slow, plain, in f64, always there.
@@ -59,6 +63,7 @@ impl Device {
     /// None is.
     #[track_caller]
     pub fn auto() -> Result<Device> {
+        let _call = scope::call("auto");
         Device::choose().map(|(device, _)| device)
     }
     /// What [`Device::auto`] gives, and why: which devices were looked at, in the order of preference. One that the host's
@@ -90,7 +95,7 @@ impl Device {
         if reasons.is_empty() {
             reasons.push("no backend is compiled in; enable the feature `cpu` of the crate `adamant`".into());
         }
-        Err(Error::new("device", ErrorKind::DeviceAbsent(reasons.join("; "))))
+        Err(Error::new("choose", ErrorKind::DeviceAbsent(reasons.join("; "))))
     }
     /// Opens device `number` of a backend by name; the second call returns the same device.
     ///
@@ -109,10 +114,10 @@ impl Device {
             let known: Vec<_> = BACKENDS.iter().map(|r| r.name).collect();
             if !OURS.contains(&backend) {
                 let what = format!("`{backend}` is no device; write auto, reference, {}, or what a linked backend calls itself ({known:?})", OURS.join(", "));
-                return Err(Error::new("device", ErrorKind::Argument(what)));
+                return Err(Error::new("open", ErrorKind::Argument(what)));
             }
             return Err(Error::new(
-                "device",
+                "open",
                 ErrorKind::DeviceAbsent(match backend {
                     // There is no such feature yet.
                     "cuda" => format!("no backend `cuda` is compiled in (there are {known:?}), and this version of Adamant brings none"),
@@ -122,7 +127,7 @@ impl Device {
         };
         let here = Origin::here();
         let opening = || guarded(|| format!("the {} backend, while it was opened,", r.name), || (r.open)(number).map(|b| Device::new(number, guard(b), false)));
-        Device::place(r.name, number).get(|| opening().flatten().map_err(|k| Error::at("device", k, here)))
+        Device::place(r.name, number).get(|| opening().flatten().map_err(|k| Error::at("open", k, here)))
     }
     /// A device of one's own: a context with its own threads, pool and limits.
     pub fn from_backend(backend: Box<dyn Backend>) -> Device {

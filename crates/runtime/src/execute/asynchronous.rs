@@ -188,7 +188,7 @@ impl Replay<'_> {
             From::Step { step, node } => {
                 let record = g.nodes[node as usize].record;
                 let index = self.sized.steps[step as usize].index_of(&self.plan.steps[step as usize].kernel.kind);
-                Some(TaintSource::Op { name: self.caller.op(record), origin: self.caller.origin(record), index })
+                Some(TaintSource::Op { op: self.caller.op(record), origin: self.caller.origin(record), index })
             }
         };
         dependence.sources.iter().filter_map(|s| Some(Seed { word: s.word, what: what(s.from)? })).collect()
@@ -285,7 +285,7 @@ impl Replay<'_> {
         self.hand_over(std::slice::from_ref(&step)).map_err(|Refused { kind, .. }| match copy.value {
             Some(v) => {
                 let record = self.plan.graph.node_of(v).record;
-                Error::at(self.caller.op(record), kind, self.caller.origin(record)).into()
+                Error::at(self.caller.op(record).name, kind, self.caller.origin(record)).into()
             }
             None => self.anywhere(kind),
         })

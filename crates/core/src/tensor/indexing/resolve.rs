@@ -171,7 +171,7 @@ impl IndexWalk {
         let at = if n < 0 { n.saturating_add_unsigned(size) } else { n };
         match usize::try_from(at) {
             Ok(at) if at < size => Ok(at),
-            _ => Err(self.wrong(k, ErrorKind::Index { index: n as i64, bound: size, position: None })),
+            _ => Err(self.wrong(k, ErrorKind::Index { index: n as i64, axis: Some(self.cuts.len()), bound: size, position: None })),
         }
     }
     fn wrong(&self, k: usize, kind: ErrorKind) -> Refusal {
