@@ -180,7 +180,7 @@ impl Tensor {
         compose1("ldl_factor_ex", self, |a| outputs::<3>(Packed::Ldl { checked: false }, &[a]).map(|[both, pivots, info]| (both, pivots, info)))
     }
     /// x with `A x = b`, b `[.., n, k]` of the same leading sizes, where this tensor and `pivots` are what [`Tensor::ldl_factor`]
-    /// returns of A. The gradient goes to b.
+    /// returns of A. The gradient goes to b (PyTorch has none).
     ///
     /// # Errors
     /// In the tensor: shapes that do not fit; two dtypes; pivots that are not i32 or, at the first read, of no such factorization.

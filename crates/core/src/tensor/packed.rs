@@ -295,7 +295,7 @@ impl Compound for Packed {
             LdlSolve => {
                 let Some(g) = g(0) else { return Ok(smallvec![None, None, None]) };
                 if args.needs[0] {
-                    let why = "the gradient goes to the right side alone, as in PyTorch: detach the factors, or use `solve`";
+                    let why = "the gradient goes to the right side alone: detach the factors, or use `solve`";
                     return Err(Error::new(self.name(), ErrorKind::Backward(why.into())));
                 }
                 let right = Tensor::composite1(LdlSolve, &[args.input(0)?, args.input(1)?, g]);

@@ -107,7 +107,7 @@ fn schur(h: &mut Matrix, v: &mut Matrix) -> Option<Vec<Complex>> {
         let mut from = last;
         while from > 0 {
             let size = h.get(from - 1, from - 1).abs() + h.get(from, from).abs();
-            if h.get(from, from - 1).abs() < f64::EPSILON * if size == 0.0 { norm } else { size } {
+            if h.get(from, from - 1).abs() <= f64::EPSILON * if size == 0.0 { norm } else { size } {
                 break;
             }
             from -= 1;
