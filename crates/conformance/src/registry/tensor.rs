@@ -445,6 +445,7 @@ fn factored() -> Vec<Entry> {
         "Tensor::put" 2 NUMBER [v(&[3, 4]), whole(&[3], &[1.0, -1.0, 5.0]), v(&[3])] |x| x[0].put(&x[1], &x[2], true); "shape" => x[0].put(&x[1], &x[0], true),
         "Tensor::fill_diagonal" 2 NUMBER [v(&[5, 2])] |x| x[0].fill_diagonal(1, true); "shape" => x[0].ravel().fill_diagonal(1, false),
         "Tensor::sum_to_size" 2 NUMBER [v(&[2, 3, 4])] |x| x[0].sum_to_size([3, 1]); "shape" => x[0].sum_to_size([2, 4]),
+        "Tensor::rearrange" 2 ANY [v(&[2, 6, 3])] |x| x[0].rearrange("b (h p) c -> p (c b) h 1", &[("p", 2)]); "argument" => x[0].rearrange("b h c -> b h", &[]); "shape" => x[0].rearrange("b (h p) c -> b h p c", &[("p", 4)]),
         "Tensor::as_strided" 2 ANY [v(&[3, 4])] |x| x[0].as_strided(&[2, 3], &[1, 2], 3); "argument" => x[0].as_strided(&[2, 3], &[1, 6], 3),
         "Tensor::as_strided_scatter" 2 NUMBER [v(&[3, 4]), v(&[2, 2])] |x| x[0].as_strided_scatter(&x[1], &[2, 2], &[1, 4], 3); "shape" => x[0].as_strided_scatter(&x[1], &[2, 1], &[1, 4], 3); "argument" => x[0].as_strided_scatter(&x[1], &[2, 2], &[1], 3),
         "Tensor::histogramdd" 0 WIDE [v(&[9, 2]), given(&[4], &[-1.0, 0.0, 0.5, 1.5])] |x| x[0].histogramdd(&[&x[1], &x[1]], None, false); "shape" => x[0].histogramdd(&[&x[1]], None, false),

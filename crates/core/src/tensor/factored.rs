@@ -450,8 +450,7 @@ fn vectors(packed: &Tensor, tau: &Tensor) -> Built<Tensor> {
 fn reflected(v: &Tensor, tau: &Tensor, c: &Tensor, transpose: bool) -> Built<Tensor> {
     let inner = v.mt().matmul(v).triu(1) * tau.unsqueeze(-2);
     let (across, factors) = (v.mt().matmul(c), tau.unsqueeze(-1));
-    let middle =
-        if transpose { inner.mt().solve_triangular(&(across * factors), false, true) } else { inner.solve_triangular(&across, true, true) * factors };
+    let middle = if transpose { inner.mt().solve_triangular(&(across * factors), false, true) } else { inner.solve_triangular(&across, true, true) * factors };
     Ok(c - v.matmul(middle))
 }
 /// The columns after the n-th of the whole q of a matrix `[.., m, n]`.
