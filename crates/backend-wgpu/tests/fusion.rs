@@ -18,7 +18,7 @@ fn sums_of_products_are_near_each_other_fused_and_op_by_op() {
         let mut other_bits = [0; 2];
         for case in 0..CASES {
             let [t, x, z] = [0, 1000, 5000].map(|which| drawn(case, which));
-            let mixture = || ((1.0f32 - &t) * &x + &t * &z).sum(..);
+            let mixture = || ((1.0 - &t) * &x + &t * &z).sum(..);
             let products = || (&x * &z + &t * &t).sum(..);
             for (sum, other_bits) in [&mixture as &dyn Fn() -> Tensor, &products].into_iter().zip(&mut other_bits) {
                 let read = || sum().to_vec::<f32>().unwrap()[0];

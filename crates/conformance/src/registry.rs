@@ -321,7 +321,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("composite composite1 on_host", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
     (
-        "rand randn randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",
+        "rand randn rand_dtype randn_dtype rand_like randn_like randint_like bernoulli multinomial poisson normal svd_lowrank pca_lowrank randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",
         "draws from an Rng cell: tested by their bits and moments beside the generator",
     ),
     ("empty", "promises nothing about its elements"),
@@ -338,6 +338,9 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
         "adamant.cross_entropy_with_backward",
         "takes the place of a loss and its gradient in a plan, which no tape sees; compared with both by a backend that claims it",
     ),
+    ("adamant.ldl, adamant.reflections", "their factors have no gradient, as in PyTorch: asking for it is an error"),
+    ("adamant.lu_order", "it gives an order"),
+    ("adamant.poisson", "it gives counts"),
     ("adamant.cofactors", "the gradient of adamant.det, differentiated by its second order"),
     ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
     ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),

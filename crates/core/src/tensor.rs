@@ -24,8 +24,8 @@ mod decompose;
 mod dense;
 mod diagonal;
 mod display;
-mod draws;
 mod distance;
+mod draws;
 mod einsum;
 mod equations;
 mod factored;
@@ -47,6 +47,7 @@ mod places;
 mod polynomials;
 mod read;
 mod reading;
+mod rearrange;
 mod reduce;
 mod scan;
 mod shaping;
@@ -55,15 +56,16 @@ mod statistics;
 
 pub use create::Nested;
 pub(crate) use decompose::factor;
-pub(crate) use draws::Poisson;
-pub(crate) use packed::packed;
+pub use display::{PrintOptions, set_printoptions};
 pub use distance::MatrixNorm;
+pub(crate) use draws::PoissonCounts;
 pub use factored::QrMode;
 pub use fourier::FftNorm;
 pub use index::{BagMode, ScatterReduce};
 pub use indexing::{Ellipsis, IndexItem, IndexNumber, IndexSlice, NewAxis, ToIndex, ToIndexItem, stepped};
 pub use joining::Indexing;
 pub use low_rank::Lobpcg;
+pub(crate) use packed::packed;
 pub use reading::Reading;
 pub use statistics::Interpolation;
 
@@ -77,6 +79,32 @@ pub use statistics::Interpolation;
 /// y = y + 1.0; // a new tensor: what x shows does not change
 /// assert_eq!((x.to_vec::<f32>()?, y.to_vec::<f32>()?), (vec![1.0, 2.0], vec![2.0, 3.0]));
 /// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// A number may stand on either side of an operator. On the right it is of any type; on the left it is an f64 or an i64, so that the
+/// types of literals follow and methods may be called on what is computed:
+///
+/// ```
+/// # use adamant_core::{Device, tensor};
+/// # Device::reference().make_current();
+/// let t = tensor![1.0, 2.0];
+/// let y = 1.0 + &t - 0.5 * &t;
+/// let powers = (1.0 - &t).exp() * (2 * &t).sqrt();
+/// let inverse = (1.0f64 / &t).log();
+/// let (k, n) = (2.0, 3);
+/// let scaled = (k * &t).exp() + (n * &t).abs();
+/// # assert_eq!(y.to_vec::<f32>()?, [1.5, 2.0]);
+/// # for t in [powers, inverse, scaled] { t.materialize()?; }
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// An f32 or i32 there is refused at compile time: with two float types Rust could not tell which one the `1.0` of `(1.0 - &t).exp()`
+/// is (E0282). Write `f64::from(s) - &t`, or put it on the right, where `-&t + s` is the same.
+///
+/// ```compile_fail,E0277
+/// # use adamant_core::tensor;
+/// let s: f32 = 1.0;
+/// let y = s - tensor![1.0];
 /// ```
 #[derive(Clone)]
 pub struct Tensor {

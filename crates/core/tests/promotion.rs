@@ -230,13 +230,13 @@ fn numbers_widen_and_keep_their_value() {
     Device::reference().make_current();
     let ids = Tensor::from_vec(vec![1i64, 2], [2]);
     assert_eq!((&ids * 0.5).to_vec::<f32>().unwrap(), [0.5, 1.0]);
-    assert_eq!((0.5f32 * &ids).to_vec::<f32>().unwrap(), [0.5, 1.0]);
+    assert_eq!((0.5 * &ids).to_vec::<f32>().unwrap(), [0.5, 1.0]);
     let mask = Tensor::from_vec(vec![true, false], [2]);
     assert_eq!((&mask + 1).to_vec::<i64>().unwrap(), [2, 1]);
     assert_eq!(mask.where_(1, 2.5).to_vec::<f32>().unwrap(), [1.0, 2.5]);
     assert_eq!(ids.clamp(1.5, 1.75).to_vec::<f32>().unwrap(), [1.5, 1.75]);
     let bytes = Tensor::from_vec(vec![1u8], [1]);
-    for refused in [&bytes + 300, 1.0f32 - &mask, ids.masked_fill(&mask, 0.5)] {
+    for refused in [&bytes + 300, 1.0 - &mask, ids.masked_fill(&mask, 0.5)] {
         assert!(refused.materialize().is_err());
     }
 }

@@ -3,7 +3,7 @@ use super::{ANY, Entry, FLOAT, INTEGER, NUMBER, WIDE, definite, fixed, given, in
 use adamant_core::{
     DType, Scalar, SegmentReduce, Segments, Tensor,
     promotion::strict,
-    tensor::{BagMode, FftNorm, Indexing, Interpolation, MatrixNorm, ScatterReduce},
+    tensor::{BagMode, FftNorm, Indexing, Interpolation, Lobpcg, MatrixNorm, QrMode, ScatterReduce},
 };
 
 const NORM: FftNorm = FftNorm::Backward;
@@ -14,6 +14,7 @@ pub(super) fn samples() -> Vec<Entry> {
     all.extend(reductions());
     all.extend(indexing());
     all.extend(algebra());
+    all.extend(factored());
     all.extend(
         samples! {
             "Tensor::cast" 2 NUMBER [v(&[2, 3])] |x| x[0].cast(DType::F64).cast(DType::F32).cast(DType::F64),
@@ -400,5 +401,62 @@ fn algebra() -> Vec<Entry> {
         "Tensor::matrix_rank" 0 WIDE [v(&[3, 2])] |x| x[0].matrix_rank(None); "shape" => x[0].reshape([6]).matrix_rank(None),
         "Tensor::matrix_power" 2 WIDE [definite(&[2, 2])] |x| x[0].matrix_power(3); "shape" => x[0].narrow(0, 0, 1).matrix_power(3),
         "Tensor::full_like" 0 NUMBER [v(&[2])] |x| x[0].full_like(Scalar::Int(1)),
+    }
+}
+/// Complex eigenvalues' sums and the vectors' sizes: what does not depend on their order and phases.
+fn unordered((values, vectors): (Tensor, Tensor)) -> (Tensor, Tensor) {
+    let sums = values.real().square().sum(-1) + values.imag().square().sum(-1);
+    (sums, (vectors.square().sum(-1) * values.real().unsqueeze(-2)).sum(-1))
+}
+/// A matrix whose largest element of a column is never in doubt.
+fn pivoted(x: &Tensor) -> Tensor {
+    x + x.detach().zeros_like().fill_diagonal(4.0, false)
+}
+/// Factors of LU and LDLᵀ, Householder's reflections, functions of matrices, and some of their eigenvalues.
+fn factored() -> Vec<Entry> {
+    samples! {
+        "Tensor::lu" 2 WIDE [v(&[2, 3, 4])] |x| pivoted(&x[0]).lu(); "shape" => x[0].ravel().lu(),
+        "Tensor::lu_factor" 2 WIDE [v(&[4, 3])] |x| pivoted(&x[0]).lu_factor(); "shape" => x[0].ravel().lu_factor(); "domain" => (&x[0] * 0.0).lu_factor(),
+        "Tensor::lu_factor_ex" 2 WIDE [v(&[3, 3])] |x| pivoted(&x[0]).lu_factor_ex(); "shape" => x[0].ravel().lu_factor_ex(),
+        "Tensor::lu_unpack" 2 WIDE [v(&[3, 3])] |x| { let (lu, pivots) = pivoted(&x[0]).lu_factor(); lu.lu_unpack(&pivots) }; "dtype" => x[0].lu_unpack(&x[0].select(0, 0)),
+        "Tensor::lu_solve" 2 WIDE [v(&[3, 3]), v(&[3, 2])] |x| { let (lu, pivots) = pivoted(&x[0]).lu_factor(); lu.lu_solve(&pivots, &x[1], false) }; "shape" => { let (lu, pivots) = pivoted(&x[0]).lu_factor(); lu.lu_solve(&pivots, &x[1].mt(), false) },
+        "Tensor::lu_solve" 2 WIDE [v(&[3, 3]), v(&[2, 3, 2])] |x| { let (lu, pivots) = pivoted(&x[0]).lu_factor(); lu.lu_solve(&pivots, &x[1], true) },
+        "Tensor::ldl_factor" 0 WIDE [definite(&[3, 3])] |x| x[0].ldl_factor(); "shape" => x[0].narrow(0, 0, 2).ldl_factor(); "domain" => (&x[0] * 0.0).ldl_factor(),
+        "Tensor::ldl_factor_ex" 0 WIDE [definite(&[2, 3, 3])] |x| x[0].ldl_factor_ex(); "shape" => x[0].narrow(1, 0, 2).ldl_factor_ex(),
+        "Tensor::ldl_solve" 2 WIDE [fixed(definite(&[3, 3])), v(&[3, 2])] |x| { let (ld, pivots) = x[0].ldl_factor(); ld.ldl_solve(&pivots, &x[1]) }; "dtype" => x[0].ldl_solve(&x[0].select(0, 0), &x[1]),
+        "Tensor::inv_ex" 2 WIDE [definite(&[3, 3])] |x| x[0].inv_ex(); "shape" => x[0].narrow(0, 0, 2).inv_ex(),
+        "Tensor::solve_ex" 2 WIDE [definite(&[3, 3]), v(&[3, 2])] |x| x[0].solve_ex(&x[1]); "shape" => x[0].solve_ex(&x[1].narrow(0, 0, 2)),
+        "Tensor::cholesky_ex" 2 WIDE [definite(&[3, 3])] |x| symmetric(&x[0]).cholesky_ex(true); "shape" => x[0].narrow(0, 0, 2).cholesky_ex(false),
+        "Tensor::matrix_exp" 2 WIDE [v(&[2, 3, 3])] |x| (&x[0] * 0.5).matrix_exp(); "shape" => x[0].narrow(1, 0, 2).matrix_exp(),
+        "Tensor::matrix_sqrth" 2 WIDE [definite(&[3, 3])] |x| symmetric(&x[0]).matrix_sqrth(); "shape" => x[0].narrow(0, 0, 2).matrix_sqrth(); "domain" => x[0].neg().matrix_sqrth(),
+        "Tensor::eig" 2 WIDE [definite(&[3, 3])] |x| unordered((&x[0] + x[0].triu(1) * 0.25).eig()); "shape" => x[0].narrow(0, 0, 2).eig(),
+        "Tensor::eigvals" 2 WIDE [definite(&[3, 3])] |x| (&x[0] + x[0].triu(1) * 0.25).eigvals().square().sum([-1, -2]); "shape" => x[0].narrow(0, 0, 2).eigvals(),
+        "Tensor::geqrf" 0 WIDE [v(&[4, 3])] |x| x[0].geqrf(); "shape" => x[0].ravel().geqrf(),
+        "Tensor::householder_product" 2 WIDE [v(&[2, 4, 3]), v(&[2, 3])] |x| x[0].householder_product(&x[1]); "shape" => x[0].mt().householder_product(&x[1]),
+        "Tensor::ormqr" 2 WIDE [v(&[4, 3]), v(&[3]), v(&[4, 2])] |x| x[0].ormqr(&x[1], &x[2], true, true); "shape" => x[0].ormqr(&x[1], &x[2], false, true),
+        "Tensor::qr_mode" 2 WIDE [definite(&[3, 3])] |x| x[0].narrow(-1, 0, 2).qr_mode(QrMode::Reduced); "shape" => x[0].ravel().qr_mode(QrMode::R),
+        "Tensor::svd_full" 2 WIDE [v(&[3, 2])] |x| { let (u, s, v) = x[0].svd_full(); (u.narrow(-1, 0, 2).square(), s, v.square()) }; "shape" => x[0].ravel().svd_full(),
+        "Tensor::lobpcg" 1 WIDE [definite(&[4, 4]), fixed(v(&[4, 1]))] |x| symmetric(&x[0]).lobpcg(&x[1], &Lobpcg::default()).0; "shape" => x[0].lobpcg(&x[0], &Lobpcg::default()),
+        "Tensor::chebyshev_polynomial_t" 2 FLOAT [within(&[2, 3], -1.0, 1.0)] |x| x[0].chebyshev_polynomial_t(5); "argument" => x[0].chebyshev_polynomial_t(2000),
+        "Tensor::chebyshev_polynomial_u" 2 FLOAT [within(&[2, 3], -1.0, 1.0)] |x| x[0].chebyshev_polynomial_u(4); "argument" => x[0].chebyshev_polynomial_u(2000),
+        "Tensor::chebyshev_polynomial_v" 2 FLOAT [within(&[2, 3], -1.0, 1.0)] |x| x[0].chebyshev_polynomial_v(4); "argument" => x[0].chebyshev_polynomial_v(2000),
+        "Tensor::chebyshev_polynomial_w" 2 FLOAT [within(&[2, 3], -1.0, 1.0)] |x| x[0].chebyshev_polynomial_w(4); "argument" => x[0].chebyshev_polynomial_w(2000),
+        "Tensor::shifted_chebyshev_polynomial_t" 2 FLOAT [within(&[2, 3], 0.0, 1.0)] |x| x[0].shifted_chebyshev_polynomial_t(3); "argument" => x[0].shifted_chebyshev_polynomial_t(2000),
+        "Tensor::shifted_chebyshev_polynomial_u" 2 FLOAT [within(&[2, 3], 0.0, 1.0)] |x| x[0].shifted_chebyshev_polynomial_u(3); "argument" => x[0].shifted_chebyshev_polynomial_u(2000),
+        "Tensor::shifted_chebyshev_polynomial_v" 2 FLOAT [within(&[2, 3], 0.0, 1.0)] |x| x[0].shifted_chebyshev_polynomial_v(3); "argument" => x[0].shifted_chebyshev_polynomial_v(2000),
+        "Tensor::shifted_chebyshev_polynomial_w" 2 FLOAT [within(&[2, 3], 0.0, 1.0)] |x| x[0].shifted_chebyshev_polynomial_w(3); "argument" => x[0].shifted_chebyshev_polynomial_w(2000),
+        "Tensor::hermite_polynomial_h" 2 FLOAT [v(&[2, 3])] |x| x[0].hermite_polynomial_h(3); "argument" => x[0].hermite_polynomial_h(2000),
+        "Tensor::hermite_polynomial_he" 2 FLOAT [v(&[2, 3])] |x| x[0].hermite_polynomial_he(3); "argument" => x[0].hermite_polynomial_he(2000),
+        "Tensor::laguerre_polynomial_l" 2 FLOAT [p(&[2, 3])] |x| x[0].laguerre_polynomial_l(3); "argument" => x[0].laguerre_polynomial_l(2000),
+        "Tensor::legendre_polynomial_p" 2 FLOAT [within(&[2, 3], -1.0, 1.0)] |x| x[0].legendre_polynomial_p(4); "argument" => x[0].legendre_polynomial_p(2000),
+        "Tensor::multigammaln" 2 FLOAT [within(&[2, 3], 2.0, 5.0)] |x| x[0].multigammaln(3); "argument" => x[0].multigammaln(0),
+        "Tensor::frexp" 1 FLOAT [p(&[2, 3])] |x| x[0].frexp(); "dtype" => x[0].long().frexp(),
+        "Tensor::put" 2 NUMBER [v(&[3, 4]), whole(&[3], &[1.0, -1.0, 5.0]), v(&[3])] |x| x[0].put(&x[1], &x[2], true); "shape" => x[0].put(&x[1], &x[0], true),
+        "Tensor::fill_diagonal" 2 NUMBER [v(&[5, 2])] |x| x[0].fill_diagonal(1, true); "shape" => x[0].ravel().fill_diagonal(1, false),
+        "Tensor::sum_to_size" 2 NUMBER [v(&[2, 3, 4])] |x| x[0].sum_to_size([3, 1]); "shape" => x[0].sum_to_size([2, 4]),
+        "Tensor::rearrange" 2 ANY [v(&[2, 6, 3])] |x| x[0].rearrange("b (h p) c -> p (c b) h 1", &[("p", 2)]); "argument" => x[0].rearrange("b h c -> b h", &[]); "shape" => x[0].rearrange("b (h p) c -> b h p c", &[("p", 4)]),
+        "Tensor::as_strided" 2 ANY [v(&[3, 4])] |x| x[0].as_strided(&[2, 3], &[1, 2], 3); "argument" => x[0].as_strided(&[2, 3], &[1, 6], 3),
+        "Tensor::as_strided_scatter" 2 NUMBER [v(&[3, 4]), v(&[2, 2])] |x| x[0].as_strided_scatter(&x[1], &[2, 2], &[1, 4], 3); "shape" => x[0].as_strided_scatter(&x[1], &[2, 1], &[1, 4], 3); "argument" => x[0].as_strided_scatter(&x[1], &[2, 2], &[1], 3),
+        "Tensor::histogramdd" 0 WIDE [v(&[9, 2]), given(&[4], &[-1.0, 0.0, 0.5, 1.5])] |x| x[0].histogramdd(&[&x[1], &x[1]], None, false); "shape" => x[0].histogramdd(&[&x[1]], None, false),
     }
 }

@@ -25,7 +25,7 @@ use crate::{
         form::{axes, conv_spec},
     },
     specs::shared_conv,
-    tensor::{Poisson, factor, packed},
+    tensor::{PoissonCounts, factor, packed},
 };
 use std::ops::RangeInclusive;
 
@@ -139,7 +139,7 @@ own! {
     "adamant.eigh" |g| some::<1, 1, _> => factor("adamant.eigh", g)?;
     "adamant.svd" |g| some::<1, 1, _> => factor("adamant.svd", g)?;
     "adamant.pinv" |g| some::<1, 1, _> => factor("adamant.pinv", g)?;
-    "adamant.poisson" |_g| some::<2, 2, _> => Poisson;
+    "adamant.poisson" |_g| some::<2, 2, _> => PoissonCounts;
     "adamant.lu" |g| some::<1, 1, _> => packed("adamant.lu", g)?;
     "adamant.lu_order" |g| some::<1, 1, _> => packed("adamant.lu_order", g)?;
     "adamant.ldl" |g| some::<1, 1, _> => packed("adamant.ldl", g)?;

@@ -4,14 +4,47 @@ use super::Tensor;
 use crate::{DType, HostArray, Meta, Scalar, Shape};
 use std::fmt;
 
-/// Digits after the point.
-const PRECISION: usize = 4;
-/// Tensors with more elements are shown by their edges.
-const THRESHOLD: usize = 1000;
-/// How many elements are shown at each edge of an axis.
-const EDGE: usize = 3;
-/// Columns of a line.
-const LINE: usize = 80;
+/// How tensors are printed. The defaults are PyTorch's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrintOptions {
+    /// digits after the point
+    pub precision: usize,
+    /// Tensors with more elements are shown by their edges.
+    pub threshold: usize,
+    /// how many elements are shown at each edge of an axis
+    pub edge_items: usize,
+    /// columns of a line
+    pub line_width: usize,
+}
+impl Default for PrintOptions {
+    fn default() -> PrintOptions {
+        DEFAULT
+    }
+}
+const DEFAULT: PrintOptions = PrintOptions { precision: 4, threshold: 1000, edge_items: 3, line_width: 80 };
+std::thread_local! {
+    static OPTIONS: std::cell::Cell<PrintOptions> = const { std::cell::Cell::new(DEFAULT) };
+}
+/// What [`set_printoptions`] has set.
+fn options() -> PrintOptions {
+    // While a thread ends, its own are gone.
+    OPTIONS.try_with(std::cell::Cell::get).unwrap_or(DEFAULT)
+}
+/// How this thread prints tensors from now on.
+///
+/// ```
+/// # use adamant_core::{Device, tensor, tensor::{PrintOptions, set_printoptions}};
+/// # Device::reference().make_current();
+/// set_printoptions(PrintOptions { precision: 2, ..Default::default() });
+/// assert!(format!("{}", tensor![0.123456]).starts_with("tensor([0.12]"));
+/// # set_printoptions(PrintOptions::default());
+/// ```
+///
+/// Source: `torch.set_printoptions`.
+pub fn set_printoptions(options: PrintOptions) {
+    // A thread that ends prints by the defaults.
+    let _gone = OPTIONS.try_with(|o| o.set(options));
+}
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +67,7 @@ impl fmt::Display for Tensor {
             let shape = if meta.shape.rank() == 1 { String::new() } else { format!("shape={}, ", meta.shape) };
             return write!(f, "tensor([], {shape}{tail})");
         }
-        let cut = meta.shape.elements() > THRESHOLD;
+        let cut = meta.shape.elements() > options().threshold;
         let mut shown = Vec::new();
         visit(&meta.shape, 0, 0, cut, &mut |at| shown.push(element(&meta, &bytes, at)));
         let words = ElementWords::of(meta.dtype, &shown);
@@ -51,7 +84,8 @@ fn element(meta: &Meta, bytes: &[u8], at: usize) -> Scalar {
 }
 /// The indices of an axis that are shown; `None` stands for those left out.
 fn shown(size: usize, cut: bool) -> Vec<Option<usize>> {
-    if cut && size > 2 * EDGE { (0..EDGE).map(Some).chain([None]).chain((size - EDGE..size).map(Some)).collect() } else { (0..size).map(Some).collect() }
+    let edge = options().edge_items;
+    if cut && size > 2 * edge { (0..edge).map(Some).chain([None]).chain((size - edge..size).map(Some)).collect() } else { (0..size).map(Some).collect() }
 }
 fn visit(shape: &Shape, axis: usize, at: usize, cut: bool, f: &mut dyn FnMut(usize)) {
     if axis == shape.rank() {
@@ -68,7 +102,7 @@ fn write_axis(text: &mut String, shape: &Shape, axis: usize, cut: bool, indent: 
     }
     text.push('[');
     let last = axis + 1 == shape.rank();
-    let per_line = (LINE.saturating_sub(indent + 1) / (width + 2)).max(1);
+    let per_line = (options().line_width.saturating_sub(indent + 1) / (width + 2)).max(1);
     for (k, index) in shown(shape[axis], cut).into_iter().enumerate() {
         if k > 0 {
             if last {
@@ -144,7 +178,7 @@ impl ElementWords {
                 }
             }
             WordStyle::Whole => format!("{v:.0}."),
-            WordStyle::Fixed => format!("{v:.PRECISION$}"),
+            WordStyle::Fixed => format!("{v:.0$}", options().precision),
             WordStyle::Scientific => scientific(v),
         };
         format!("{word:>width$}", width = self.width)
@@ -152,7 +186,7 @@ impl ElementWords {
 }
 /// `1.2346e-05`: at least two digits in the exponent.
 fn scientific(v: f64) -> String {
-    let plain = format!("{v:.PRECISION$e}");
+    let plain = format!("{v:.0$e}", options().precision);
     match plain.split_once('e') {
         Some((digits, exponent)) => {
             let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));

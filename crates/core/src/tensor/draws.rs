@@ -161,7 +161,7 @@ impl Tensor {
             floats(&meta)?;
             let bits = rng.bits(meta.shape.insert(meta.shape.rank(), 2)?).to(meta.device);
             let rates = rates.detach().widened();
-            Ok(Tensor::composite1(Poisson, &[&rates, &bits]).cast(meta.dtype))
+            Ok(Tensor::composite1(PoissonCounts, &[&rates, &bits]).cast(meta.dtype))
         })
     }
     /// Normal numbers of these means and standard deviations, which broadcast and meet in one dtype. The gradients flow to both, as
@@ -191,8 +191,8 @@ impl Tensor {
 
 /// rates, two random words of each → counts
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Poisson;
-impl Composite for Poisson {
+pub(crate) struct PoissonCounts;
+impl Composite for PoissonCounts {
     fn name(&self) -> &'static str {
         "adamant.poisson"
     }
@@ -238,7 +238,7 @@ fn count(rate: f64, u: f64) -> std::result::Result<f64, ErrorKind> {
     }
     Ok(k)
 }
-impl Compound for Poisson {
+impl Compound for PoissonCounts {
     fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
         Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
     }

@@ -180,7 +180,7 @@ impl Tensor {
         compose1("ldl_factor_ex", self, |a| outputs::<3>(Packed::Ldl { checked: false }, &[a]).map(|[both, pivots, info]| (both, pivots, info)))
     }
     /// x with `A x = b`, b `[.., n, k]` of the same leading sizes, where this tensor and `pivots` are what [`Tensor::ldl_factor`]
-    /// returns of A. The gradient goes to b.
+    /// returns of A. The gradient goes to b (PyTorch has none).
     ///
     /// # Errors
     /// In the tensor: shapes that do not fit; two dtypes; pivots that are not i32 or, at the first read, of no such factorization.
@@ -450,8 +450,7 @@ fn vectors(packed: &Tensor, tau: &Tensor) -> Built<Tensor> {
 fn reflected(v: &Tensor, tau: &Tensor, c: &Tensor, transpose: bool) -> Built<Tensor> {
     let inner = v.mt().matmul(v).triu(1) * tau.unsqueeze(-2);
     let (across, factors) = (v.mt().matmul(c), tau.unsqueeze(-1));
-    let middle =
-        if transpose { inner.mt().solve_triangular(&(across * factors), false, true) } else { inner.solve_triangular(&across, true, true) * factors };
+    let middle = if transpose { inner.mt().solve_triangular(&(across * factors), false, true) } else { inner.solve_triangular(&across, true, true) * factors };
     Ok(c - v.matmul(middle))
 }
 /// The columns after the n-th of the whole q of a matrix `[.., m, n]`.

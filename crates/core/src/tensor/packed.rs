@@ -42,10 +42,10 @@ pub(crate) enum Packed {
 use Packed::*;
 
 /// What one output is: its axes after those of the batch, and its dtype if it is not the input's.
-type Output = (SmallVec<[usize; 3]>, Option<DType>);
+type OutputSpec = (SmallVec<[usize; 3]>, Option<DType>);
 
 impl Packed {
-    fn outputs(self, inputs: &[Shape], lead: usize) -> Vec<Output> {
+    fn outputs(self, inputs: &[Shape], lead: usize) -> Vec<OutputSpec> {
         let tail = &inputs[0][lead..];
         let (m, n) = (tail[0], tail.last().copied().unwrap_or(1));
         let info = || (smallvec![], Some(DType::I32));
@@ -152,7 +152,7 @@ impl Packed {
                 all.extend(one);
             }
         }
-        let array = |((tail, dtype), data): (Output, Vec<f64>)| {
+        let array = |((tail, dtype), data): (OutputSpec, Vec<f64>)| {
             let shape = Shape::new(&first.shape[..lead].iter().copied().chain(tail).collect::<SmallVec<[usize; 8]>>())?;
             Ok(match dtype {
                 Some(whole) => HostArray::ints(shape, whole, data.into_iter().map(|x| x as i64)),
@@ -242,7 +242,7 @@ impl Composite for Packed {
             }
         }
         let shapes: Vec<Shape> = inputs.iter().map(|x| x.shape).collect();
-        let ty = |(tail, dtype): Output| {
+        let ty = |(tail, dtype): OutputSpec| {
             let shape = Shape::new(&a.shape[..lead].iter().copied().chain(tail).collect::<SmallVec<[usize; 8]>>())?;
             Ok(TensorType { shape, dtype: dtype.unwrap_or(a.dtype) })
         };
@@ -295,7 +295,7 @@ impl Compound for Packed {
             LdlSolve => {
                 let Some(g) = g(0) else { return Ok(smallvec![None, None, None]) };
                 if args.needs[0] {
-                    let why = "the gradient goes to the right side alone, as in PyTorch: detach the factors, or use `solve`";
+                    let why = "the gradient goes to the right side alone: detach the factors, or use `solve`";
                     return Err(Error::new(self.name(), ErrorKind::Backward(why.into())));
                 }
                 let right = Tensor::composite1(LdlSolve, &[args.input(0)?, args.input(1)?, g]);

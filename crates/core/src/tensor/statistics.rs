@@ -292,7 +292,9 @@ impl Tensor {
             let meta = self.meta();
             let dtype = floats(&meta)?.dtype;
             if meta.shape.last() != Some(&edges.len()) || edges.is_empty() {
-                return Err(ErrorKind::Shape { shape: meta.shape, expected: format!("points of {} coordinates, one for each vector of edges", edges.len()) }.into());
+                return Err(
+                    ErrorKind::Shape { shape: meta.shape, expected: format!("points of {} coordinates, one for each vector of edges", edges.len()) }.into()
+                );
             }
             let lead = meta.shape.without(meta.shape.rank() - 1);
             if let Some(w) = weights.filter(|w| w.meta().shape != lead) {

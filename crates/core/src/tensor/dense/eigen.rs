@@ -56,8 +56,7 @@ fn unit(column: Vec<Complex>) -> Vec<Complex> {
     let size = largest.0.hypot(largest.1);
     // A real vector keeps its sign.
     let turn = if is_real { (1.0, 0.0) } else { (largest.0 / size, -largest.1 / size) };
-    let mut column: Vec<Complex> =
-        column.into_iter().map(|z| ((z.0 * turn.0 - z.1 * turn.1) / norm, (z.0 * turn.1 + z.1 * turn.0) / norm)).collect();
+    let mut column: Vec<Complex> = column.into_iter().map(|z| ((z.0 * turn.0 - z.1 * turn.1) / norm, (z.0 * turn.1 + z.1 * turn.0) / norm)).collect();
     if let Some(z) = column.iter_mut().max_by(|a, b| a.0.hypot(a.1).total_cmp(&b.0.hypot(b.1))) {
         z.1 = 0.0;
     }
@@ -107,7 +106,7 @@ fn schur(h: &mut Matrix, v: &mut Matrix) -> Option<Vec<Complex>> {
         let mut from = last;
         while from > 0 {
             let size = h.get(from - 1, from - 1).abs() + h.get(from, from).abs();
-            if h.get(from, from - 1).abs() < f64::EPSILON * if size == 0.0 { norm } else { size } {
+            if h.get(from, from - 1).abs() <= f64::EPSILON * if size == 0.0 { norm } else { size } {
                 break;
             }
             from -= 1;
