@@ -3,7 +3,7 @@
 use crate::{LoadWeights, Naming};
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
-    functional::{MaxPool, Padding, Sizes},
+    functional::{MaxPoolOptions, Padding, Sizes},
 };
 use adamant_nn::{
     BatchNorm2d, Conv2d, ConvOptions, Linear, MaxPool2d, Module, Sequential, Walk,
@@ -209,7 +209,7 @@ impl ResNet {
         check(kind, blocks, options)?;
         let width = options.width;
         let stem = if options.small_images { conv(options.in_channels, width, 3, 1, 1, 1)? } else { conv(options.in_channels, width, 7, 2, 1, 1)? };
-        let maxpool = MaxPool { stride: Some(2.into()), padding: 1.into(), ..MaxPool::new(3) };
+        let maxpool = MaxPoolOptions { stride: Some(2.into()), padding: 1.into(), ..MaxPoolOptions::new(3) };
         let [dilate2, dilate3, dilate4] = options.replace_stride_with_dilation;
         let mut growing = Growing { kind, options, channels: width, dilation: 1 };
         let model = ResNet {

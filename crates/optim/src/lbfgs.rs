@@ -243,7 +243,7 @@ impl Lbfgs {
         closure: &mut dyn FnMut() -> Result<Tensor>,
         here: Origin,
     ) -> Result<(Probe<Tensor>, usize)> {
-        let weights: Vec<Tensor> = self.parameters.iter().map(Param::read).collect();
+        let weights: Vec<Tensor> = self.parameters.iter().map(Param::detached).collect();
         search.run(start, t, &mut |t| {
             self.move_by(t, direction)?;
             let (_, value, gradient) = self.evaluate(closure, here)?;

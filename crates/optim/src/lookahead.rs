@@ -116,7 +116,7 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
     /// The fast optimizer's slots, and `slow` and `slow_step` of each parameter.
     fn state_dict(&self) -> Vec<(String, Tensor)> {
         let mut all = self.fast.state_dict();
-        let count = self.count.read().to(Device::reference()).cast(DType::F64);
+        let count = self.count.detached().to(Device::reference()).cast(DType::F64);
         for (p, slow) in self.parameters.iter().zip(&self.slow) {
             all.push((format!("{}.{SLOW}", p.path()), slow.detached()));
             all.push((format!("{}.{COUNT}", p.path()), count.clone()));

@@ -52,12 +52,12 @@ pub fn swap_in_optimizer_params_and_state<R>(
     if is_capturing() {
         return Err(Error::new("optimizer", ErrorKind::Argument("an optimizer's state cannot be exchanged in a function that is being captured".into())));
     }
-    let (weights, slots, numbers) = (own.iter().map(Param::read).collect::<Vec<_>>(), optimizer.state_dict(), optimizer.hyperparameters());
+    let (weights, slots, numbers) = (own.iter().map(Param::detached).collect::<Vec<_>>(), optimizer.state_dict(), optimizer.hyperparameters());
     let set = |values: &[Tensor]| step(|| own.iter().zip(values).try_for_each(|(p, value)| p.set(value)));
     set(parameters)?;
     let done = optimizer.load_state_dict(state).and_then(|()| {
         let result = f(optimizer)?;
-        Ok(SwappedState { result, parameters: own.iter().map(Param::read).collect(), state: optimizer.state_dict() })
+        Ok(SwappedState { result, parameters: own.iter().map(Param::detached).collect(), state: optimizer.state_dict() })
     });
     set(&weights)?;
     optimizer.load_state_dict(&slots)?;

@@ -123,7 +123,7 @@ fn several(cases: &mut Vec<Case>) {
     wrong!(cases, "encoder.0.part.layers.0.multihead_attn"; decoders.part().forward(&x, &wide, &masks, &masks));
     let whole = placed(Transformer::with(8, 2, 1, 1, options).unwrap());
     wrong!(cases, "encoder.0.part.encoder.layers.0.self_attn"; whole.part().forward(&wide, &x, &masks, &masks, &masks));
-    let bilinear = placed(Bilinear::new(3, 4, 5, true).unwrap());
+    let bilinear = placed(Bilinear::new(3, 4, 5).unwrap());
     wrong!(cases, "encoder.0.part"; bilinear.part().forward(&ones(&[2, 3]), &ones(&[2, 3])));
     wrong!(cases, "encoder.0.part"; placed(CosineSimilarity::with(3, 1e-8)).part().forward(&x, &x));
     wrong!(cases, "encoder.0.part"; placed(CosineSimilarity::with(1, 1e-8)).part().forward(&x, &wide));
@@ -136,8 +136,8 @@ fn several(cases: &mut Vec<Case>) {
     wrong!(cases, "encoder.0.part"; gru.part().forward_state(&ones(&[5, 2, 4]), Some(&ones(&[1, 2, 9]))));
     let lstm = placed(Lstm::new(4, 8).unwrap());
     wrong!(cases, "encoder.0.part"; lstm.part().forward_state(&ones(&[5, 2, 4]), Some((&ones(&[1, 2, 8]), &ones(&[1, 3, 8])))));
-    wrong!(cases, "encoder.0.part"; placed(RnnCell::with(4, 8, true, RnnNonlinearity::Relu).unwrap()).part().forward_state(&ones(&[2, 4]), &ones(&[2, 9])));
-    wrong!(cases, "encoder.0.part"; placed(GruCell::with(4, 8, true).unwrap()).part().forward_state(&ones(&[2, 4]), &ones(&[2, 9])));
+    wrong!(cases, "encoder.0.part"; placed(RnnCell::with(4, 8, true, RnnNonlinearity::Relu).unwrap()).part().forward_state(&ones(&[2, 4]), Some(&ones(&[2, 9]))));
+    wrong!(cases, "encoder.0.part"; placed(GruCell::with(4, 8, true).unwrap()).part().forward_state(&ones(&[2, 4]), Some(&ones(&[2, 9]))));
     wrong!(cases, "encoder.0.part"; placed(LstmCell::with(4, 8, true).unwrap()).part().forward_state(&ones(&[2, 4]), Some((&ones(&[2, 9]), &ones(&[2, 8])))).map(drop));
     let sequential = placed(Sequential::new().add(Linear::new(8, 4).unwrap()).add(Relu::new()).add(Linear::new(5, 2).unwrap()));
     wrong!(cases, "encoder.0.part.2"; sequential.part().forward(&x));

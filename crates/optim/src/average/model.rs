@@ -73,7 +73,7 @@ impl<M: Walk> AveragedModel<M> {
     #[track_caller]
     fn new(module: M, model: &(impl Walk + ?Sized), kind: Mean) -> Result<AveragedModel<M>> {
         let (parameters, buffers) = pairs(&module.leaves(), &model.leaves())?;
-        step(|| parameters.iter().chain(&buffers).try_for_each(|(from, to)| to.set(&from.read().to(to.meta().device))))?;
+        step(|| parameters.iter().chain(&buffers).try_for_each(|(from, to)| to.set(&from.detached().to(to.meta().device))))?;
         module.freeze();
         let device = parameters.first().or(buffers.first()).map_or(adamant_core::Device::reference(), |(_, to)| to.meta().device);
         let n_averaged = Param::buffer(&Tensor::from_vec_on(vec![0i64], (), device))?;
@@ -109,7 +109,7 @@ impl<M: Walk> AveragedModel<M> {
                 let (averaged, copied) = if self.use_buffers { (&self.buffers[..], &[][..]) } else { (&[][..], &self.buffers[..]) };
                 let cells: Vec<(Tensor, Cell)> = self.parameters.iter().chain(averaged).map(|(from, to)| (from.detached(), to.cell())).collect();
                 move_means(&self.kind, &before, cells.iter().map(|(now, cell)| (now.clone(), cell)))?;
-                copied.iter().try_for_each(|(from, to)| to.set(&from.read().to(to.meta().device)))
+                copied.iter().try_for_each(|(from, to)| to.set(&from.detached().to(to.meta().device)))
             })
         })
     }

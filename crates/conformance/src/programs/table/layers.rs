@@ -5,7 +5,7 @@ use super::{
     Seen, functions,
 };
 use crate::random::Random;
-use adamant_core::functional::{self as f, AvgPool, Conv, CrossEntropyOptions, MaxPool, Padding, Reduction};
+use adamant_core::functional::{self as f, AvgPoolOptions, ConvOptions, CrossEntropyOptions, MaxPoolOptions, Padding, Reduction};
 
 fn matrix(_: &Seen, random: &mut Random) -> Vec<usize> {
     let batch = random.below(3);
@@ -116,12 +116,12 @@ fn products() -> Vec<Function> {
 }
 fn windows() -> Vec<Function> {
     functions! {
-        "functional::conv1d" "F.conv1d(x[0], x[1], x[2], stride=x[3], padding=x[4], dilation=x[5])" [Shaped(signal), Shaped(filter1), Shaped(bias), Int(1, 2), Int(0, 2), Int(1, 2)] |a| f::conv1d(&a.t(0), &a.t(1), Some(&a.t(2)), &Conv { stride: a.size(3).into(), padding: Padding::Zeros(a.size(4).into()), dilation: a.size(5).into(), groups: 1 }),
-        "functional::conv2d" "F.conv2d(x[0], x[1], stride=x[2], padding=x[3])" [Shaped(picture), Shaped(filter2), Int(1, 2), Int(0, 1)] |a| f::conv2d(&a.t(0), &a.t(1), None, &Conv { stride: a.size(2).into(), padding: Padding::Zeros(a.size(3).into()), ..Default::default() }),
-        "functional::max_pool1d" "F.max_pool1d(x[0], x[1], x[2], return_indices=True)" [Shaped(signal), Int(1, 3), Int(1, 2)] |a| f::max_pool1d(&a.t(0), &MaxPool { stride: Some(a.size(2).into()), ..MaxPool::new(a.size(1)) }),
-        "functional::avg_pool1d" "F.avg_pool1d(x[0], x[1], x[2])" [Shaped(signal), Int(1, 3), Int(1, 2)] |a| f::avg_pool1d(&a.t(0), &AvgPool { stride: Some(a.size(2).into()), ..AvgPool::new(a.size(1)) }),
-        "functional::max_pool2d" "F.max_pool2d(x[0], x[1], ceil_mode=x[2])" [Shaped(picture), Int(1, 3), Flag] |a| f::max_pool2d(&a.t(0), &MaxPool { ceil_mode: a.flag(2), ..MaxPool::new(a.size(1)) }).0,
-        "functional::avg_pool2d" "F.avg_pool2d(x[0], x[1], ceil_mode=x[2], count_include_pad=x[3])" [Shaped(picture), Int(1, 3), Flag, Flag] |a| f::avg_pool2d(&a.t(0), &AvgPool { ceil_mode: a.flag(2), count_include_pad: a.flag(3), ..AvgPool::new(a.size(1)) }),
+        "functional::conv1d" "F.conv1d(x[0], x[1], x[2], stride=x[3], padding=x[4], dilation=x[5])" [Shaped(signal), Shaped(filter1), Shaped(bias), Int(1, 2), Int(0, 2), Int(1, 2)] |a| f::conv1d(&a.t(0), &a.t(1), Some(&a.t(2)), &ConvOptions { stride: a.size(3).into(), padding: Padding::Zeros(a.size(4).into()), dilation: a.size(5).into(), groups: 1 }),
+        "functional::conv2d" "F.conv2d(x[0], x[1], stride=x[2], padding=x[3])" [Shaped(picture), Shaped(filter2), Int(1, 2), Int(0, 1)] |a| f::conv2d(&a.t(0), &a.t(1), None, &ConvOptions { stride: a.size(2).into(), padding: Padding::Zeros(a.size(3).into()), ..Default::default() }),
+        "functional::max_pool1d" "F.max_pool1d(x[0], x[1], x[2], return_indices=True)" [Shaped(signal), Int(1, 3), Int(1, 2)] |a| f::max_pool1d(&a.t(0), &MaxPoolOptions { stride: Some(a.size(2).into()), ..MaxPoolOptions::new(a.size(1)) }),
+        "functional::avg_pool1d" "F.avg_pool1d(x[0], x[1], x[2])" [Shaped(signal), Int(1, 3), Int(1, 2)] |a| f::avg_pool1d(&a.t(0), &AvgPoolOptions { stride: Some(a.size(2).into()), ..AvgPoolOptions::new(a.size(1)) }),
+        "functional::max_pool2d" "F.max_pool2d(x[0], x[1], ceil_mode=x[2])" [Shaped(picture), Int(1, 3), Flag] |a| f::max_pool2d(&a.t(0), &MaxPoolOptions { ceil_mode: a.flag(2), ..MaxPoolOptions::new(a.size(1)) }).0,
+        "functional::avg_pool2d" "F.avg_pool2d(x[0], x[1], ceil_mode=x[2], count_include_pad=x[3])" [Shaped(picture), Int(1, 3), Flag, Flag] |a| f::avg_pool2d(&a.t(0), &AvgPoolOptions { ceil_mode: a.flag(2), count_include_pad: a.flag(3), ..AvgPoolOptions::new(a.size(1)) }),
         "functional::layer_norm" "F.layer_norm(x[0], x[0].shape[-1:], x[1], x[2])" [Shaped(matrix), Shaped(last_of_first), Shaped(last_of_first)] |a| {
             let last = a.t(0).size(-1).unwrap_or(1);
             f::layer_norm(&a.t(0), [last], Some(&a.t(1)), Some(&a.t(2)), 1e-5)
