@@ -30,8 +30,7 @@ impl Distances {
         self.outputs.0 <= OUTPUTS && self.gradients.0 <= GRADIENTS
     }
     fn note(of: &mut (f64, String), distance: f64, name: &str) {
-        // NaN is far.
-        if of.1.is_empty() || !(distance <= of.0) {
+        if of.1.is_empty() || distance.is_nan() || distance > of.0 {
             *of = (distance, name.to_owned());
         }
     }
