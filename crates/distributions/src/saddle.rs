@@ -32,8 +32,7 @@ pub(crate) fn deviance(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
 /// `a ln a - a - ln Γ(a + 1)`, by Stirling's series for an a that is not small (DLMF 5.11.1).
 pub(crate) fn stirling(a: &Tensor) -> Tensor {
     /// B₂ₖ / (2k (2k - 1))
-    const SERIES: [f64; 8] =
-        [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0, -3617.0 / 122_400.0];
+    const SERIES: [f64; 8] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0, -3617.0 / 122_400.0];
     // From there on the series ends below the dtype's last bit.
     let least = if is_double(a) { 10.0 } else { 4.0 };
     let small = a.lt(least);

@@ -198,7 +198,11 @@ pub fn logaddexp2(x: f64, y: f64) -> f64 {
     let (top, less) = (x.max(y), x.min(y));
     let more = (less - top).exp2().ln_1p() / LN_2;
     let sum = top + more;
-    if sum.abs() < 0.6 * (top.abs() + more) { one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value() } else { sum }
+    if sum.abs() < 0.6 * (top.abs() + more) {
+        one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value()
+    } else {
+        sum
+    }
 }
 /// 1 + e^x for x ≤ 0.
 fn one_and_power(x: DekkerPair) -> DekkerPair {

@@ -66,7 +66,9 @@ impl Measures {
             let flat: Vec<f64> = case.inputs[..case.differentiated].iter().flat_map(|x| x.0.iter().copied()).collect();
             for (k, (got, want)) in got.iter().zip(exact).enumerate() {
                 let plain = grid.error(*got, &want.v);
-                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat, self.of_one), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
+                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat, self.of_one), || {
+                    format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs)
+                });
             }
             self.check_gradient(grid, case, &tensors, &y, exact);
         });
@@ -95,7 +97,9 @@ impl Measures {
                 let error = grid.error(got, &want);
                 // Only that it is a number is asked: an infinite one is counted.
                 // One that the dtype has no number for may be NaN.
-                self.gradients.add(if got.is_nan() && !grid.overflows(&want) { error } else { error.min(f64::MAX) }, || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
+                self.gradients.add(if got.is_nan() && !grid.overflows(&want) { error } else { error.min(f64::MAX) }, || {
+                    format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs)
+                });
             }
         }
     }
