@@ -22,12 +22,25 @@ pub(crate) fn log_ratio(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let exact = middle.select(&(quotient.log() - &line), 0.0).detach();
     near.select(&close.log1p(), &(near.select(0.0, line) + exact))
 }
-/// `m - k - k ln(m / k)` ≥ 0 for k > 0, as [`log_ratio`].
+/// `m - k - k ln(m / k)` ≥ 0 for k > 0, as [`log_ratio`]. Where m is near k, by a series in `v = (m - k) / (m + k)`: of a difference
+/// of d and ln(1 + d) little is left.
 pub(crate) fn deviance(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let log = log_ratio(k, m, log_m);
-    let near = log.detach().abs().lt(0.5);
-    let close = near.select(&(m - k), 0.0) / near.select(k, 1.0);
-    near.select(&(k * (close - near.select(&log, 0.0))), &(near.select(0.0, m - k) - k * near.select(0.0, &log)))
+    let near = log.detach().abs().lt(0.4);
+    let (ours, apart) = (near.select(k, 1.0), near.select(&(m - k), 0.0));
+    let v = &apart / (&ours * 2.0 + &apart);
+    let square = v.square();
+    let series = (1..=12).rev().fold(k.zeros_like(), |sum, n| (sum + 1.0 / f64::from(2 * n + 1)) * &square);
+    near.select(&(&v * (apart - &ours * series * 2.0)), &(near.select(0.0, m - k) - k * near.select(0.0, &log)))
+}
+/// `ln(x y)` of positive numbers, whose product may be too large or too small for the dtype.
+pub(crate) fn log_product(x: &Tensor, y: &Tensor) -> Tensor {
+    let (least, most) = if is_double(x) { (1e-300, 1e300) } else { (1e-36, 1e36) };
+    let product = (x * y).detach();
+    let middle = product.gt(least).logical_and(product.lt(most));
+    let line = x.log() + y.log();
+    let exact = middle.select(&(middle.select(product, 1.0).log() - &line), 0.0).detach();
+    line + exact
 }
 /// `a ln a - a - ln Γ(a + 1)`, by Stirling's series for an a that is not small (DLMF 5.11.1).
 pub(crate) fn stirling(a: &Tensor) -> Tensor {

@@ -119,6 +119,7 @@ fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64], of
     let own = grid.ulp(&want.v) + grid.ulp(&Big::from(1.0)) * of_one;
     let permitted = of_inputs.clone().fold(own, |sum, (d, x)| sum + d.abs() * unit(x));
     // Where a square or a size is least, it hangs on the inputs by what they move, not by its slope, which is 0.
-    let least = if want.v.is_zero() { of_inputs.fold(Big::from(0.0), |m, (_, x)| m.max(&unit(x))) * 2.0 } else { Big::from(0.0) };
+    let moved = of_inputs.fold(Big::from(0.0), |m, (_, x)| m.max(&unit(x)));
+    let least = if want.v.is_zero() { moved.max(&moved.square()) * 2.0 } else { Big::from(0.0) };
     ((Big::from(got) - &want.v).abs() / (permitted + least)).to_f64()
 }

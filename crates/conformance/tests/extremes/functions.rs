@@ -169,6 +169,8 @@ pub fn conditioned(f: Unary, at: f64) -> Option<(&'static str, Big)> {
         Unary::BesselJ1 => special::bessel_j(0, x) - special::bessel_j(1, x) / x,
         Unary::BesselY0 => special::bessel_y(1, x),
         Unary::BesselY1 => special::bessel_y(0, x) - special::bessel_y(1, x) / x,
+        // f'' = -π² sinc - 2 f' / x
+        Unary::SincDerivative if at != 0.0 => Big::pi().square() * sinc(x) + sinc_derivative(x) * 2.0 / x,
         _ => return None,
     };
     Some(("beside its roots, which no float is", slope))

@@ -62,7 +62,7 @@ pub fn digamma(x: f64) -> f64 {
         }
         let (other_side, cotangent) = (digamma(1.0 - x), PI * super::cos_pi(x) / sin_pi(x));
         let value = other_side - cotangent;
-        return if value.abs() < 0.5 * other_side.abs() || value.abs() < 1.0 { digamma_near_root(x) } else { value };
+        return if value.abs() < 0.5 * other_side.abs() || value.abs() < 2.0 { digamma_near_root(x) } else { value };
     }
     if (1.2..1.75).contains(&x) {
         let d = (x - ROOT.0) - ROOT.1;
