@@ -14,7 +14,8 @@ pub(crate) fn log_ratio(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let (least, most) = if is_double(k) { (1e-300, 1e300) } else { (1e-36, 1e36) };
     let ratio = m.detach() / k.detach();
     let near = ratio.gt(0.5).logical_and(ratio.lt(2.0));
-    let middle = ratio.gt(least).logical_and(ratio.lt(most));
+    // Of a denormal number some bits are lost.
+    let middle = ratio.gt(least).logical_and(ratio.lt(most)).logical_and(m.detach().gt(least)).logical_and(k.detach().gt(least));
     let close = near.select(&(m - k), 0.0) / near.select(k, 1.0);
     let quotient = (middle.select(m, 1.0) / middle.select(k, 1.0)).detach();
     // The gradient is that of the logarithms always: that of a quotient may be infinite on its way.

@@ -1,7 +1,7 @@
 //! The logarithms of every family's density at extreme parameters and values. Must not know how a family computes it.
 use super::{
     big::{Big, F32, F64, Grid},
-    compare::{Case, Measures, OF_ONE},
+    compare::{Case, Measures, OF_LOGARITHMS, OF_ONE},
     draw::Draw,
     dual::{Dual, log_sum_exp, sum},
     report::Measured,
@@ -18,9 +18,6 @@ struct Density {
     run: fn(&[Tensor]) -> Tensor,
     exact: fn(&[Dual]) -> Dual,
 }
-/// Why more than the bound is allowed.
-const CANCELS: &str = "the density is near 1, or a unit of a parameter is worth more than the rest";
-
 fn ln_2pi() -> Big {
     (Big::pi() * 2.0).ln()
 }
@@ -50,7 +47,9 @@ fn line(draw: &mut Draw, grid: Grid) -> Vec<f64> {
         1 => loc,
         _ => Draw::on(grid, loc + scale * draw.sign() * draw.magnitude(-3.0, 1.5)),
     };
-    vec![loc, scale, x]
+    // A difference of the two is a number of the dtype.
+    let most = grid.largest / 4.0;
+    vec![loc.clamp(-most, most), scale, x.clamp(-most, most)]
 }
 /// Two positive parameters and a positive value.
 fn positives(draw: &mut Draw, grid: Grid) -> Vec<f64> {
@@ -155,7 +154,7 @@ densities! {
 fn check(all: &mut Vec<Measured>, name: &str, count: usize, of: &mut dyn FnMut(&mut Measures, (DType, Grid))) {
     for (dtype, grid, word) in [(DType::F32, F32, "f32"), (DType::F64, F64, "f64")] {
         let is_of_classes = matches!(name, "Categorical" | "Multinomial" | "MixtureSameFamily");
-        let mut measures = Measures::new(&format!("{word} {name}.log_prob"), Some(if is_of_classes { OF_ONE } else { CANCELS }));
+        let mut measures = Measures::new(&format!("{word} {name}.log_prob"), Some(if is_of_classes { OF_ONE } else { OF_LOGARITHMS }));
         (0..count).for_each(|_| of(&mut measures, (dtype, grid)));
         all.extend([measures.values, measures.gradients]);
     }

@@ -2,7 +2,7 @@
 //! value. Must not know how a device computes them.
 use super::{
     big::{Big, F32, F64, Grid},
-    compare::{Case, Measures, OF_ONE},
+    compare::{Case, Measures, OF_MEAN, OF_ONE},
     draw::Draw,
     dual::{Dual, largest, log_sum_exp, sum},
     report::Measured,
@@ -79,6 +79,12 @@ fn one_row(draw: &mut Draw, grid: Grid) -> Case {
 fn some_row(draw: &mut Draw, grid: Grid) -> Case {
     let n = 2 + draw.below(30);
     Case::of_rows(vec![row(draw, grid, n)], 1)
+}
+/// Two rows whose norms the dtype has.
+fn with_norms(draw: &mut Draw, grid: Grid) -> Case {
+    let (n, most) = (size(draw), grid.largest / 64.0);
+    let mut one = || row(draw, grid, n).into_iter().map(|x| Draw::on(grid, x.clamp(-most, most))).collect();
+    Case::of_rows(vec![one(), one()], 2)
 }
 /// Numbers whose squares the dtype has: beyond, a normalisation gives 0 and not a number of about 1, as PyTorch's does.
 fn moderate(draw: &mut Draw, grid: Grid) -> Case {
@@ -194,14 +200,14 @@ rows! {
     "matrix_norm fro", one_row, |x| x[0].unsqueeze(0).matrix_norm(adamant_core::tensor::MatrixNorm::Fro, false), |x| vec![euclidean(&x[0])];
     "normalize", one_row, |x| x[0].normalize(2.0, 0, 1e-12), |x| { let n = at_least(euclidean(&x[0]), 1e-12); x[0].iter().map(|x| x / &n).collect() };
     "dist" ill SUMS, two_rows, |x| x[0].dist(&x[1], 2.0), |x| vec![euclidean(&each(x, |a, b| a - b))];
-    "cosine_similarity" ill SUMS, two_rows, |x| x[0].cosine_similarity(&x[1], 0, 1e-8), |x| {
+    "cosine_similarity" ill SUMS, with_norms, |x| x[0].cosine_similarity(&x[1], 0, 1e-8), |x| {
         let (a, b) = (at_least(euclidean(&x[0]), 1e-8), at_least(euclidean(&x[1]), 1e-8));
         vec![sum(&each(x, |x, y| x / &a * (y / &b)))]
     };
     "mean" ill SUMS, one_row, |x| x[0].mean(0), |x| vec![mean_of(&x[0])];
     "var" ill SUMS, some_row, |x| x[0].var(0, 1.0), |x| vec![moments(&x[0], 1.0)];
     "std" ill SUMS, some_row, |x| x[0].std(0, 1.0), |x| { let v = moments(&x[0], 1.0); vec![if v.v.is_zero() { v.like(0.0) } else { v.sqrt() }] };
-    "layer_norm" ill SUMS, moderate, |x| functional::layer_norm(&x[0], &[x[0].shape().unwrap()[0]], None, None, 1e-5), |x| normalised(&x[0], true, 1e-5);
+    "layer_norm" ill Some(OF_MEAN), moderate, |x| functional::layer_norm(&x[0], &[x[0].shape().unwrap()[0]], None, None, 1e-5), |x| normalised(&x[0], true, 1e-5);
     "rms_norm" ill SUMS, moderate, |x| functional::rms_norm(&x[0], &[x[0].shape().unwrap()[0]], None, Some(1e-6)), |x| normalised(&x[0], false, 1e-6);
     "bce_with_logits" ill SUMS, logits_and_shares, |x| functional::binary_cross_entropy_with_logits(&x[0], &x[1], None, None, Reduction::None),
         |x| each(x, |x, t| (t.like(1.0) - t) * x.softplus() + t * &(-x).softplus());
