@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod extremes;
 mod handed;
 mod parity;
 mod test;
@@ -32,6 +33,8 @@ enum Chore {
     Check(check::Options),
     /// The suite that every backend passes, on one device
     Conformance(HandedWords),
+    /// Extreme inputs against numbers of 320 bits: median and worst error of every function
+    Extremes(extremes::Options),
     /// The promised features: one check for each row that has been asked for
     Features(HandedWords),
     /// Flame graphs of kernels
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     };
     let passed = match cli.chore {
         Chore::Check(options) => check::run(&options),
+        Chore::Extremes(options) => extremes::run(&options),
         Chore::Parity(options) => parity::run(&options),
         Chore::Test(options) => test::run(&options),
         Chore::Tidy(options) => tidy::run(&options),

@@ -62,7 +62,8 @@ fn check(device: Device) {
         let dtype: DType = case["dtype"].as_str().unwrap().parse().unwrap();
         let name = case["name"].as_str().unwrap();
         device.scoped(|| {
-            let x: Vec<Tensor> = case["inputs"].as_array().unwrap().iter().map(numbers).map(|v| Tensor::from_vec(v.clone(), [v.len()]).cast(dtype).tracked()).collect();
+            let x: Vec<Tensor> =
+                case["inputs"].as_array().unwrap().iter().map(numbers).map(|v| Tensor::from_vec(v.clone(), [v.len()]).cast(dtype).tracked()).collect();
             let y = function(name, &x);
             let count = y.shape().unwrap().elements();
             let weights: Vec<f64> = (0..count).map(|k| [1.0, -0.5, 2.0, 0.25][k % 4]).collect();

@@ -3,7 +3,7 @@ use crate::{
     Family, PointFunction, Statistic,
     distribution::{TogetherChecked, family, of_parameters, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
-    saddle::log_ratio,
+    saddle::{log_product, log_ratio},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI, SQRT_2};
@@ -33,8 +33,10 @@ impl Family for LogNormal {
         let [loc, scale] = self.0.all();
         let outside = x.le(0.0);
         Some(match function {
-            PointFunction::LogProb => supported(&outside, x, &x.ones_like(), |x| normal_log_density(&x.log(), loc, scale) - x.log()),
-            PointFunction::Cdf => outside.where_(0.0, &((outside.where_(1.0, x).log() - loc) / scale).ndtr()),
+            PointFunction::LogProb => {
+                supported(&outside, x, &x.ones_like(), |x| ((x.log() - loc) / scale).square() * -0.5 - log_product(scale, x) - 0.5 * LN_TAU)
+            }
+            PointFunction::Cdf => outside.select(0.0, &((outside.select(1.0, x).log() - loc) / scale).ndtr()),
             PointFunction::Icdf => (x.ndtri() * scale + loc).exp(),
         })
     }

@@ -14,7 +14,8 @@ pub(crate) fn log_ratio(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let (least, most) = if is_double(k) { (1e-300, 1e300) } else { (1e-36, 1e36) };
     let ratio = m.detach() / k.detach();
     let near = ratio.gt(0.5).logical_and(ratio.lt(2.0));
-    let middle = ratio.gt(least).logical_and(ratio.lt(most));
+    // Of a denormal number some bits are lost.
+    let middle = ratio.gt(least).logical_and(ratio.lt(most)).logical_and(m.detach().gt(least)).logical_and(k.detach().gt(least));
     let close = near.where_(&(m - k), 0.0) / near.where_(k, 1.0);
     let quotient = (middle.where_(m, 1.0) / middle.where_(k, 1.0)).detach();
     // The gradient is that of the logarithms always: that of a quotient may be infinite on its way.
@@ -22,18 +23,30 @@ pub(crate) fn log_ratio(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let exact = middle.where_(&(quotient.log() - &line), 0.0).detach();
     near.where_(&close.log1p(), &(near.where_(0.0, line) + exact))
 }
-/// `m - k - k ln(m / k)` ≥ 0 for k > 0, as [`log_ratio`].
+/// `m - k - k ln(m / k)` ≥ 0 for k > 0, as [`log_ratio`]. Where m is near k, by a series in `v = (m - k) / (m + k)`: of a difference
+/// of d and ln(1 + d) little is left.
 pub(crate) fn deviance(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let log = log_ratio(k, m, log_m);
-    let near = log.detach().abs().lt(0.5);
-    let close = near.where_(&(m - k), 0.0) / near.where_(k, 1.0);
-    near.where_(&(k * (close - near.where_(&log, 0.0))), &(near.where_(0.0, m - k) - k * near.where_(0.0, &log)))
+    let near = log.detach().abs().lt(0.4);
+    let (ours, apart) = (near.where_(k, 1.0), near.where_(&(m - k), 0.0));
+    let v = &apart / (&ours * 2.0 + &apart);
+    let square = v.square();
+    let series = (1..=12).rev().fold(k.zeros_like(), |sum, n| (sum + 1.0 / f64::from(2 * n + 1)) * &square);
+    near.where_(&(&v * (apart - &ours * series * 2.0)), &(near.where_(0.0, m - k) - k * near.where_(0.0, &log)))
+}
+/// `ln(x y)` of positive numbers, whose product may be too large or too small for the dtype.
+pub(crate) fn log_product(x: &Tensor, y: &Tensor) -> Tensor {
+    let (least, most) = if is_double(x) { (1e-300, 1e300) } else { (1e-36, 1e36) };
+    let product = (x * y).detach();
+    let middle = product.gt(least).logical_and(product.lt(most));
+    let line = x.log() + y.log();
+    let exact = middle.where_(&(middle.where_(product, 1.0).log() - &line), 0.0).detach();
+    line + exact
 }
 /// `a ln a - a - ln Γ(a + 1)`, by Stirling's series for an a that is not small (DLMF 5.11.1).
 pub(crate) fn stirling(a: &Tensor) -> Tensor {
     /// B₂ₖ / (2k (2k - 1))
-    const SERIES: [f64; 8] =
-        [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0, -3617.0 / 122_400.0];
+    const SERIES: [f64; 8] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0, -3617.0 / 122_400.0];
     // From there on the series ends below the dtype's last bit.
     let least = if is_double(a) { 10.0 } else { 4.0 };
     let small = a.lt(least);

@@ -187,7 +187,11 @@ pub fn logaddexp(x: f64, y: f64) -> f64 {
     let (top, less) = (x.max(y), x.min(y));
     let more = (less - top).exp().ln_1p();
     let sum = top + more;
-    if sum.abs() < 0.6 * (top.abs() + more) { one_and_power(DekkerPair::sum(less, -top)).ln().plus(top.into()).value() } else { sum }
+    if sum.abs() < 0.6 * (top.abs() + more) || less - top < -2.0 && more > 0.25 * top.abs() {
+        one_and_power(DekkerPair::sum(less, -top)).ln().plus(top.into()).value()
+    } else {
+        sum
+    }
 }
 /// log₂(2ˣ + 2ʸ), without overflow; pairs as in [`logaddexp`].
 pub fn logaddexp2(x: f64, y: f64) -> f64 {
@@ -200,7 +204,11 @@ pub fn logaddexp2(x: f64, y: f64) -> f64 {
     let (top, less) = (x.max(y), x.min(y));
     let more = (less - top).exp2().ln_1p() / LN_2;
     let sum = top + more;
-    if sum.abs() < 0.6 * (top.abs() + more) { one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value() } else { sum }
+    if sum.abs() < 0.6 * (top.abs() + more) || less - top < -2.0 && more > 0.25 * top.abs() {
+        one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value()
+    } else {
+        sum
+    }
 }
 /// 1 + e^x for x ≤ 0.
 fn one_and_power(x: DekkerPair) -> DekkerPair {

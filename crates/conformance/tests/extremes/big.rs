@@ -106,7 +106,7 @@ impl PartialOrd for Big {
 }
 impl PartialEq<f64> for Big {
     fn eq(&self, other: &f64) -> bool {
-        *self == Big::from(*other)
+        self.partial_cmp(other) == Some(Ordering::Equal)
     }
 }
 impl PartialOrd<f64> for Big {

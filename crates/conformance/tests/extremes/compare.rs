@@ -39,6 +39,12 @@ pub struct Measures {
 pub const OF_ONE: &str = "the largest input and the logarithm cancel, or the sum is just above 1 and keeps that many digits";
 /// What a sum of several rounded terms may be off, in units of what a unit of each input makes of it.
 const CONDITIONED: f64 = 8.0;
+/// As [`CONDITIONED`], of logarithms of numbers far from 1, each of which is rounded.
+const LOGARITHMS: f64 = 256.0;
+/// The reason of densities.
+pub const OF_LOGARITHMS: &str = "a density near 1 is a sum of logarithms, each rounded; or a unit of a parameter is worth more than the rest";
+/// The reason of what subtracts a mean that was rounded: only that it is a number is asked.
+pub const OF_MEAN: &str = "the mean is rounded to the dtype, and beside it the deviations may be small";
 /// Powers of two that weigh the results, so that a gradient is not that of a plain sum, which is 0 for many functions.
 fn weight(k: usize) -> f64 {
     [1.0, -0.5, 2.0, 0.25][k % 4]
@@ -48,7 +54,13 @@ impl Measures {
         let of_one = f64::from(u8::from(ill == Some(OF_ONE)));
         let mut all = Measures { of_one, values: Measured::new(name), gradients: Measured::new(format!("{name}, gradient")) };
         all.values.ill = ill;
-        all.values.bound = if ill.is_some_and(|why| why != OF_ONE) { CONDITIONED } else { all.values.bound };
+        all.values.bound = match ill {
+            None => all.values.bound,
+            Some(OF_ONE) => all.values.bound,
+            Some(OF_MEAN) => f64::MAX,
+            Some(OF_LOGARITHMS) => LOGARITHMS,
+            Some(_) => CONDITIONED,
+        };
         all.gradients.bound = f64::MAX;
         all.gradients.median = f64::MAX;
         all
@@ -66,7 +78,9 @@ impl Measures {
             let flat: Vec<f64> = case.inputs[..case.differentiated].iter().flat_map(|x| x.0.iter().copied()).collect();
             for (k, (got, want)) in got.iter().zip(exact).enumerate() {
                 let plain = grid.error(*got, &want.v);
-                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat, self.of_one), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
+                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat, self.of_one), || {
+                    format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs)
+                });
             }
             self.check_gradient(grid, case, &tensors, &y, exact);
         });
@@ -95,7 +109,9 @@ impl Measures {
                 let error = grid.error(got, &want);
                 // Only that it is a number is asked: an infinite one is counted.
                 // One that the dtype has no number for may be NaN.
-                self.gradients.add(if got.is_nan() && !grid.overflows(&want) { error } else { error.min(f64::MAX) }, || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
+                self.gradients.add(if got.is_nan() && !grid.overflows(&want) { error } else { error.min(f64::MAX) }, || {
+                    format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs)
+                });
             }
         }
     }
@@ -107,14 +123,19 @@ fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64], of
     if got.is_infinite() && grid.overflows(&(&want.v * SUMMED)) {
         return 0.0;
     }
+    let unit = |x: &f64| grid.ulp(&Big::from(*x));
+    let moved = inputs.iter().filter(|x| x.is_finite()).fold(Big::from(0.0), |m, x| m.max(&unit(x)));
+    if got.is_infinite() && grid.overflows(&moved.square()) {
+        // The square of what a unit of an input moves is infinite already.
+        return 0.0;
+    }
     if !got.is_finite() || grid.overflows(&want.v) || plain <= 1.0 {
         return plain;
     }
-    let unit = |x: &f64| grid.ulp(&Big::from(*x));
     let of_inputs = want.d.iter().zip(inputs).filter(|(d, x)| d.is_finite() && x.is_finite());
     let own = grid.ulp(&want.v) + grid.ulp(&Big::from(1.0)) * of_one;
-    let permitted = of_inputs.clone().fold(own, |sum, (d, x)| sum + d.abs() * unit(x));
+    let permitted = of_inputs.fold(own, |sum, (d, x)| sum + d.abs() * unit(x));
     // Where a square or a size is least, it hangs on the inputs by what they move, not by its slope, which is 0.
-    let least = if want.v.is_zero() { of_inputs.fold(Big::from(0.0), |m, (_, x)| m.max(&unit(x))) * 2.0 } else { Big::from(0.0) };
+    let least = if want.v.is_zero() { moved.max(&moved.square()) * 2.0 } else { Big::from(0.0) };
     ((Big::from(got) - &want.v).abs() / (permitted + least)).to_f64()
 }

@@ -1,7 +1,7 @@
 //! The logarithms of every family's density at extreme parameters and values. Must not know how a family computes it.
 use super::{
     big::{Big, F32, F64, Grid},
-    compare::{Case, Measures, OF_ONE},
+    compare::{Case, Measures, OF_LOGARITHMS, OF_ONE},
     draw::Draw,
     dual::{Dual, log_sum_exp, sum},
     report::Measured,
@@ -18,14 +18,12 @@ struct Density {
     run: fn(&[Tensor]) -> Tensor,
     exact: fn(&[Dual]) -> Dual,
 }
-/// Why more than the bound is allowed.
-const CANCELS: &str = "the density is near 1, or a unit of a parameter is worth more than the rest";
-
 fn ln_2pi() -> Big {
     (Big::pi() * 2.0).ln()
 }
+/// Not denormal: its reciprocal is a gradient, and the dtype has no number for that.
 fn positive(draw: &mut Draw, grid: Grid) -> f64 {
-    draw.positive(grid)
+    draw.positive(grid).max(if grid == F32 { 1e-37 } else { 1e-300 })
 }
 /// A parameter of a gamma function: what 320 bits can still subtract.
 fn shape(draw: &mut Draw, grid: Grid) -> f64 {
@@ -49,7 +47,9 @@ fn line(draw: &mut Draw, grid: Grid) -> Vec<f64> {
         1 => loc,
         _ => Draw::on(grid, loc + scale * draw.sign() * draw.magnitude(-3.0, 1.5)),
     };
-    vec![loc, scale, x]
+    // A difference of the two is a number of the dtype.
+    let most = grid.largest / 4.0;
+    vec![loc.clamp(-most, most), scale, x.clamp(-most, most)]
 }
 /// Two positive parameters and a positive value.
 fn positives(draw: &mut Draw, grid: Grid) -> Vec<f64> {
@@ -154,7 +154,7 @@ densities! {
 fn check(all: &mut Vec<Measured>, name: &str, count: usize, of: &mut dyn FnMut(&mut Measures, (DType, Grid))) {
     for (dtype, grid, word) in [(DType::F32, F32, "f32"), (DType::F64, F64, "f64")] {
         let is_of_classes = matches!(name, "Categorical" | "Multinomial" | "MixtureSameFamily");
-        let mut measures = Measures::new(&format!("{word} {name}.log_prob"), Some(if is_of_classes { OF_ONE } else { CANCELS }));
+        let mut measures = Measures::new(&format!("{word} {name}.log_prob"), Some(if is_of_classes { OF_ONE } else { OF_LOGARITHMS }));
         (0..count).for_each(|_| of(&mut measures, (dtype, grid)));
         all.extend([measures.values, measures.gradients]);
     }
@@ -205,6 +205,8 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
         let logits: Vec<f64> = (0..n).map(|_| Draw::on(of.1, draw.uniform(-30.0, 30.0))).collect();
         let counts: Vec<f64> = (0..n).map(|_| draw.below(30) as f64).collect();
         let total: f64 = counts.iter().sum();
+        // Each logarithm counts as often as its class was drawn, and so do those of n!.
+        measures.of_one = 4.0 * (total + 1.0);
         let case = Case::of_rows(vec![logits, counts], 1);
         let d = case.duals();
         let log = log_sum_exp(&d[0]);
@@ -223,9 +225,7 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
         let log = log_sum_exp(&d[0]);
         let terms: Vec<Dual> = (0..3).map(|k| &d[0][k] - &log + normal(&d[3][0], &d[1][k], &d[2][k])).collect();
         let exact = [log_sum_exp(&terms)];
-        let run = |x: &[Tensor]| {
-            MixtureSameFamily::new(Categorical::from_logits(&x[0]).unwrap(), Normal::new(&x[1], &x[2]).unwrap()).unwrap().log_prob(&x[3])
-        };
+        let run = |x: &[Tensor]| MixtureSameFamily::new(Categorical::from_logits(&x[0]).unwrap(), Normal::new(&x[1], &x[2]).unwrap()).unwrap().log_prob(&x[3]);
         measures.check(device, of, &case, run, &exact);
     });
 }

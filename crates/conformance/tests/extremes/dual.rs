@@ -55,7 +55,15 @@ impl Dual {
         self.through(v.clone(), || (v * 2.0).recip())
     }
     pub fn abs(&self) -> Dual {
-        self.through(self.v.abs(), || Big::from(if self.v.is_zero() { 0.0 } else if self.v.is_negative() { -1.0 } else { 1.0 }))
+        self.through(self.v.abs(), || {
+            Big::from(if self.v.is_zero() {
+                0.0
+            } else if self.v.is_negative() {
+                -1.0
+            } else {
+                1.0
+            })
+        })
     }
     pub fn square(&self) -> Dual {
         self.through(self.v.square(), || &self.v * 2.0)
@@ -127,8 +135,19 @@ macro_rules! operator {
 }
 operator!(Add add, |x, y| x + y, |a, b| a + b);
 operator!(Sub sub, |x, y| x - y, |a, b| a - b);
-operator!(Mul mul, |x, y| x * y, |a, b| times(a, y) + times(b, x));
-operator!(Div div, |x, y| x / y, |a, b| if b.is_zero() { if a.is_zero() { a.clone() } else { a / y } } else { (times(a, y) - times(b, x)) / y.square() });
+/// The rules of a product and of a quotient.
+fn of_product(x: &Big, y: &Big, a: &Big, b: &Big) -> Big {
+    times(a, y) + times(b, x)
+}
+fn of_quotient(x: &Big, y: &Big, a: &Big, b: &Big) -> Big {
+    match (a.is_zero(), b.is_zero()) {
+        (true, true) => a.clone(),
+        (false, true) => a / y,
+        _ => (times(a, y) - times(b, x)) / y.square(),
+    }
+}
+operator!(Mul mul, |x, y| x * y, |a, b| of_product(x, y, a, b));
+operator!(Div div, |x, y| x / y, |a, b| of_quotient(x, y, a, b));
 impl Neg for &Dual {
     type Output = Dual;
     fn neg(self) -> Dual {

@@ -70,18 +70,42 @@ pub fn unary(f: Unary, at: f64, ours: f64) -> Option<Big> {
         Log => x.ln(),
         Log2 => x.ln() / Big::ln_2(),
         Log10 => x.ln() / big(10.0).ln(),
-        Log1p => if *x == -1.0 { -Big::infinity() } else { inside(x, -1.0, f64::MAX, Big::ln_1p) },
+        Log1p => {
+            if *x == -1.0 {
+                -Big::infinity()
+            } else {
+                inside(x, -1.0, f64::MAX, Big::ln_1p)
+            }
+        }
         Sqrt => inside(x, 0.0, f64::MAX, Big::sqrt),
         Rsqrt => inside(x, 0.0, f64::MAX, |x| if x.is_zero() { Big::infinity() } else { x.sqrt().recip() }),
-        Reciprocal => if at == 0.0 { Big::nan() } else { x.recip() },
+        Reciprocal => {
+            if at == 0.0 {
+                Big::nan()
+            } else {
+                x.recip()
+            }
+        }
         Sin => x.sin(),
         Cos => x.cos(),
         Tan => x.sin() / x.cos(),
         Asin => inside(x, -1.0, 1.0, Big::asin),
         Acos => inside(x, -1.0, 1.0, Big::acos),
         Atan => x.atan(),
-        Sinh => if x.abs() > 1e6 { if at > 0.0 { Big::infinity() } else { -Big::infinity() } } else { (x.exp_m1() + x.exp_m1() / x.exp()) / 2.0 },
-        Cosh => if x.abs() > 1e6 { Big::infinity() } else { (x.exp() + (-x).exp()) / 2.0 },
+        Sinh => {
+            if x.abs() > 1e6 {
+                if at > 0.0 { Big::infinity() } else { -Big::infinity() }
+            } else {
+                (x.exp_m1() + x.exp_m1() / x.exp()) / 2.0
+            }
+        }
+        Cosh => {
+            if x.abs() > 1e6 {
+                Big::infinity()
+            } else {
+                (x.exp() + (-x).exp()) / 2.0
+            }
+        }
         Tanh => x.tanh(),
         Asinh => {
             let a = x.abs();
@@ -90,7 +114,13 @@ pub fn unary(f: Unary, at: f64, ours: f64) -> Option<Big> {
             if at < 0.0 { -s } else { s }
         }
         Acosh => inside(x, 1.0, f64::MAX, |x| (x + (x.square() - 1.0).sqrt()).ln()),
-        Atanh => if at.abs() == 1.0 { if at > 0.0 { Big::infinity() } else { -Big::infinity() } } else { inside(x, -1.0, 1.0, |x| (x * 2.0 / (big(1.0) - x)).ln_1p() / 2.0) },
+        Atanh => {
+            if at.abs() == 1.0 {
+                if at > 0.0 { Big::infinity() } else { -Big::infinity() }
+            } else {
+                inside(x, -1.0, 1.0, |x| (x * 2.0 / (big(1.0) - x)).ln_1p() / 2.0)
+            }
+        }
         Sinc => sinc(x),
         SincDerivative => sinc_derivative(x),
         Erf => special::erf(x),
@@ -139,6 +169,8 @@ pub fn conditioned(f: Unary, at: f64) -> Option<(&'static str, Big)> {
         Unary::BesselJ1 => special::bessel_j(0, x) - special::bessel_j(1, x) / x,
         Unary::BesselY0 => special::bessel_y(1, x),
         Unary::BesselY1 => special::bessel_y(0, x) - special::bessel_y(1, x) / x,
+        // f'' = -π² sinc - 2 f' / x
+        Unary::SincDerivative if at != 0.0 => Big::pi().square() * sinc(x) + sinc_derivative(x) * 2.0 / x,
         _ => return None,
     };
     Some(("beside its roots, which no float is", slope))
@@ -158,7 +190,13 @@ pub fn binary(f: Binary, left: f64, right: f64) -> Option<Big> {
         Add => x + y,
         Sub => x - y,
         Mul => x * y,
-        Div => if right == 0.0 { Big::nan() } else { x / y },
+        Div => {
+            if right == 0.0 {
+                Big::nan()
+            } else {
+                x / y
+            }
+        }
         Pow => x.pow(y),
         Atan2 => {
             if left == 0.0 || right == 0.0 {
@@ -173,15 +211,39 @@ pub fn binary(f: Binary, left: f64, right: f64) -> Option<Big> {
         Hypot => (x.square() + y.square()).sqrt(),
         Logaddexp => log_add(x, y),
         Logaddexp2 => log_add(&(x * Big::ln_2()), &(y * Big::ln_2())) / Big::ln_2(),
-        Xlogy => if left == 0.0 { big(0.0) } else if right < 0.0 { Big::nan() } else { x * y.ln() },
-        Xlog1py => if left == 0.0 { big(0.0) } else if right < -1.0 { Big::nan() } else if right == -1.0 { x * -Big::infinity() } else { x * y.ln_1p() },
+        Xlogy => {
+            if left == 0.0 {
+                big(0.0)
+            } else if right < 0.0 {
+                Big::nan()
+            } else {
+                x * y.ln()
+            }
+        }
+        Xlog1py => {
+            if left == 0.0 {
+                big(0.0)
+            } else if right < -1.0 {
+                Big::nan()
+            } else if right == -1.0 {
+                x * -Big::infinity()
+            } else {
+                x * y.ln_1p()
+            }
+        }
         FloorDivide if right != 0.0 && (x / y).abs() < 1e60 => (x / y).floor(),
         Remainder if right != 0.0 && (x / y).abs() < 1e60 => modulus((x / y).floor()),
         Fmod if right != 0.0 && (x / y).abs() < 1e60 => {
             let whole = (x / y).abs().floor();
             modulus(if (x / y).is_negative() { -whole } else { whole })
         }
-        Ldexp => if y.abs() > 1e8 { return None } else { x * (y * Big::ln_2()).exp() },
+        Ldexp => {
+            if y.abs() > 1e8 {
+                return None;
+            } else {
+                x * (y * Big::ln_2()).exp()
+            }
+        }
         Igamma | Igammac => {
             if left < 1e-20 || right <= 0.0 || left > 1e4 || right > 1e5 {
                 return None;
@@ -189,8 +251,20 @@ pub fn binary(f: Binary, left: f64, right: f64) -> Option<Big> {
             let (p, q) = special::incomplete_gamma(x, y);
             if f == Igamma { p } else { q }
         }
-        Zeta => if left <= 1.0 || right <= 0.0 || left > 1e4 { return None } else { special::zeta(x, y) },
-        Polygamma => if left <= 0.0 || !(0.0..100.0).contains(&right) || right.fract() != 0.0 { return None } else { special::polygamma(x, right as u32) },
+        Zeta => {
+            if left <= 1.0 || right <= 0.0 || left > 1e4 {
+                return None;
+            } else {
+                special::zeta(x, y)
+            }
+        }
+        Polygamma => {
+            if left <= 0.0 || !(0.0..100.0).contains(&right) || right.fract() != 0.0 {
+                return None;
+            } else {
+                special::polygamma(x, right as u32)
+            }
+        }
         _ => return None,
     })
 }

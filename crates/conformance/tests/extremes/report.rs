@@ -58,7 +58,13 @@ impl Measured {
     pub fn line(&self) -> String {
         let over = self.errors.iter().filter(|e| **e > WORST).count();
         let infinite = self.errors.iter().filter(|e| e.is_infinite()).count();
-        let mut line = format!("{:34} {:6} median {:8.3} worst {:10.3} over {over:4} lost {infinite:4}", self.name, self.count(), self.middle(), self.plain_worst().min(1e9));
+        let mut line = format!(
+            "{:34} {:6} median {:8.3} worst {:10.3} over {over:4} lost {infinite:4}",
+            self.name,
+            self.count(),
+            self.middle(),
+            self.plain_worst().min(1e9)
+        );
         if let Some(why) = self.ill {
             let _ = write!(line, "  conditioned {:8.3} excused {} ({why})", self.conditioned, self.excused);
         }

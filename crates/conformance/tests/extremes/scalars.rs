@@ -59,11 +59,12 @@ pub fn unary(paths: &Paths, f: Unary) -> Vec<Measured> {
 }
 /// Where PyTorch's f32 overflows on the way to a finite value, and ours does by the table (`narrow`).
 fn is_convention(f: Unary, grid: Grid, x: f64) -> bool {
-    grid == F32 && match f {
-        Unary::Gelu => 2.0 * x > F32.largest,
-        Unary::Sinc => x.abs() * 4.0 > F32.largest,
-        _ => false,
-    }
+    grid == F32
+        && match f {
+            Unary::Gelu => 2.0 * x > F32.largest,
+            Unary::Sinc => x.abs() * 4.0 > F32.largest,
+            _ => false,
+        }
 }
 
 pub fn binary(paths: &Paths, f: Binary) -> Vec<Measured> {

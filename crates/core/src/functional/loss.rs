@@ -96,7 +96,9 @@ pub fn huber_loss(x: &Tensor, target: &Tensor, delta: f64, reduction: Reduction)
             return refuse(format!("delta is greater than 0, not {delta}"));
         }
         let d = (x - t).abs();
-        Ok(d.le(delta).where_(d.square() * 0.5, (&d - 0.5 * delta) * delta))
+        let near = d.le(delta);
+        // The square of a far distance may be infinite, and a gradient 0 times that.
+        Ok(near.where_(near.where_(&d, 0.0).square() * 0.5, (&d - 0.5 * delta) * delta))
     })
 }
 

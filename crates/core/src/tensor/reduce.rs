@@ -235,11 +235,14 @@ impl Tensor {
         let dtype = meta.dtype.to_float();
         (var.drop(axes, keep).cast(dtype), mean.drop(axes, keep).cast(dtype))
     }
-    /// Standard deviation and mean: a norm of what is left without the mean, so that no square overflows.
+    /// Standard deviation and mean: a norm of what is left without the mean, so that neither sum nor square overflows.
     fn deviation(&self, axes: AxisSet, correction: f64, keep: bool) -> (Tensor, Tensor) {
         let n = count(&self.meta().shape, axes) as f64;
         let mean = self.reduce(ReduceOp::Sum, axes, true) / n;
-        let size = super::distance::euclidean(&(self - &mean), axes);
+        let scale = if n == 0.0 { mean.full_like(1.0) } else { super::distance::power_of_two_near(&self.detach().abs().reduce(ReduceOp::Max, axes, true)) };
+        let scaled = self / &scale;
+        let apart = &scaled - scaled.reduce(ReduceOp::Sum, axes, true) / n;
+        let size = super::distance::euclidean(&apart, axes) * scale;
         ((size / (n - correction).max(0.0).sqrt()).drop(axes, keep), mean.drop(axes, keep))
     }
     fn truth(&self, op: ReduceOp, axes: AxisSet, keep: bool) -> Tensor {

@@ -62,7 +62,7 @@ pub fn digamma(x: f64) -> f64 {
         }
         let (other_side, cotangent) = (digamma(1.0 - x), PI * super::cos_pi(x) / sin_pi(x));
         let value = other_side - cotangent;
-        return if value.abs() < 0.5 * other_side.abs() || value.abs() < 1.0 { digamma_near_root(x) } else { value };
+        return if value.abs() < 0.5 * other_side.abs() || value.abs() < 2.0 { digamma_near_root(x) } else { value };
     }
     if (1.2..1.75).contains(&x) {
         let d = (x - ROOT.0) - ROOT.1;
@@ -163,15 +163,20 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     }
     // From here on each of the formula's terms is at most a 36th of the one before.
     let (mut at, mut sum) = (q, 0.0);
+    // What is rounded off the sum, and added at its end.
+    let mut lost = 0.0;
     while at < 12.0 + s {
         let term = at.powf(-s);
-        sum += term;
+        let DekkerPair(next, rest) = DekkerPair::sum(sum, term);
+        sum = next;
         // Equal where both are 0 or infinite.
         if term <= sum * 1e-18 {
-            return sum;
+            return if rest.is_nan() { sum } else { sum + lost };
         }
+        lost += rest;
         at += 1.0;
     }
+    sum += lost;
     let edge = at.powf(-s);
     // Not edge · at, of which the first is 0 for a large number already.
     sum += at.powf(1.0 - s) / (s - 1.0) + 0.5 * edge;
