@@ -203,7 +203,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     let bad = Tensor::from_vec(vec![40i64; 512], [512]);
     let error =
         functional::cross_entropy(&cell.get(), &bad, &Default::default()).backward().and_then(|g| g.of(&cell).cloned().unwrap().to_vec::<f32>()).unwrap_err();
-    assert!(error.to_string().starts_with("adamant.cross_entropy: index 40 at position 0"), "{error}");
+    assert!(error.to_string().starts_with("cross_entropy: index 40 at position 0"), "{error}");
     Ok(())
 }
 #[test]
@@ -214,7 +214,7 @@ fn a_class_out_of_range_is_a_fault_that_names_it() {
             let t = Tensor::from_vec(vec![0i64, 5, 1, 7], [4]);
             let y = Tensor::composite1(loss, &[&numbers(&[4, 5], 1, DType::F32), &t]);
             let error = y.item::<f32>().unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Index { index: 5, bound: 5, position: Some(1) }), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Index { index: 5, bound: 5, position: Some(1), .. }), "{error}");
         });
     }
 }

@@ -343,7 +343,7 @@ fn long_scatters_are_right_in_every_mode_and_find_the_first_bad_index() {
         let index: Vec<i64> = (0..600).map(|k| if k == 431 || k == 500 { 77 } else { k % 7 }).collect();
         let sum = Tensor::zeros([7, 40]).scatter_add(0, &Tensor::from_vec(index, [600, 1]).expand([600, 40]), &Tensor::ones([600, 40]));
         let e = sum.materialize().unwrap_err();
-        assert!(matches!(e.kind(), ErrorKind::Index { index: 77, bound: 7, position: Some(431) }), "{:?}", e.kind());
+        assert!(matches!(e.kind(), ErrorKind::Index { index: 77, bound: 7, position: Some(431), .. }), "{:?}", e.kind());
     });
 }
 #[test]

@@ -126,7 +126,7 @@ fn a_target_out_of_range_is_an_error_that_names_it() -> Result<()> {
         for bad in [4i64, -1] {
             let t = Tensor::from_vec(vec![0i64, bad, 2], [3]);
             let e = cross_entropy(&x, &t, &CrossEntropyOptions::default()).item::<f64>().unwrap_err();
-            assert_eq!(e.kind(), &ErrorKind::Index { index: bad, bound: 4, position: Some(1) });
+            assert!(matches!(e.kind(), ErrorKind::Index { index, bound: 4, position: Some(1), .. } if *index == bad), "{e}");
         }
         let e = embedding(&Tensor::from_vec(vec![3i64], [1]), &x, None).to_vec::<f64>().unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Index { index: 3, bound: 3, .. }), "{e}");

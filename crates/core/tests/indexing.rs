@@ -164,8 +164,7 @@ fn check_refused(case: &Case, word: &str) {
     for (op, t) in [("i", y), ("with_i", x.with_i(&case.items[..], 1)), ("with_i_added", x.with_i_added(&case.items[..], 1))] {
         let Err(error) = t.materialize() else { panic!("{}: {word} is wrong, and {op} says nothing", case.what) };
         assert!(matches!(error.kind().word(), "index" | "shape" | "argument"), "{}: {word}, not {error}", case.what);
-        let in_data = matches!(error.op(), "gather" | "scatter");
-        assert!(error.op() == op || in_data, "{}: {op} is not named: {error}", case.what);
+        assert!(error.op() == op, "{}: {op} is not named: {error}", case.what);
     }
 }
 fn check_read(case: &Case, places: &Places) {

@@ -36,7 +36,7 @@ impl Family for LogNormal {
             PointFunction::LogProb => {
                 supported(&outside, x, &x.ones_like(), |x| ((x.log() - loc) / scale).square() * -0.5 - log_product(scale, x) - 0.5 * LN_TAU)
             }
-            PointFunction::Cdf => outside.select(0.0, &((outside.select(1.0, x).log() - loc) / scale).ndtr()),
+            PointFunction::Cdf => outside.where_(0.0, &((outside.where_(1.0, x).log() - loc) / scale).ndtr()),
             PointFunction::Icdf => (x.ndtri() * scale + loc).exp(),
         })
     }
