@@ -1,19 +1,19 @@
 //! Programs beside PyTorch, without PyTorch: `programs.json` is a slice of a campaign with its answers, a program and an
 //! answer a line, which `cargo xtask programs --write` wrote.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use adamant_conformance::programs::{Answer, Program, campaign::Campaign, plants::Plant, registered, replay, table::Function};
+use adamant_conformance::programs::{TorchAnswer, TorchProgram, campaign::Campaign, plants::Plant, registered, replay, table::TorchFunction};
 use adamant_core::Device;
 
-fn slice() -> Vec<(Program, Answer)> {
+fn slice() -> Vec<(TorchProgram, TorchAnswer)> {
     include_str!("programs.json").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
-fn campaign(functions: &[Function]) -> Campaign {
+fn campaign(functions: &[TorchFunction]) -> Campaign {
     let known = replay::known(functions);
     let mut campaign = Campaign::default();
     Device::reference().scoped(|| {
         for (program, answer) in slice() {
             let compared = replay::compare(&program, &answer, &known);
-            campaign.add(&program, &answer, &compared, replay::flow(&program, &answer, &known));
+            campaign.add(&program, &answer, &compared, replay::flow(&program, &answer, &known, &compared));
         }
     });
     campaign

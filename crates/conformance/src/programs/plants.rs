@@ -1,5 +1,5 @@
 //! Functions with a fault, to show that programs find it.
-use super::table::{Callee, Function};
+use super::table::{Callee, TorchFunction};
 use adamant_core::Tensor;
 
 /// A fault.
@@ -23,7 +23,7 @@ impl Plant {
     pub const ALL: [Plant; 6] = [Plant::DtypeRule, Plant::NegativeRange, Plant::MissingRefusal, Plant::Gradient, Plant::Value, Plant::Refusal];
 
     /// Plants it.
-    pub fn into_functions(self, functions: &mut [Function]) {
+    pub fn into_functions(self, functions: &mut [TorchFunction]) {
         let (name, callee): (&str, fn(&super::arguments::Args) -> Vec<Tensor>) = match self {
             Plant::DtypeRule => ("Tensor::sum", |a| {
                 let dtype = a.t(0).dtype().unwrap_or(adamant_core::DType::F32);

@@ -66,7 +66,7 @@ fn tensors_of<'a>(first: &'a Tensor, sides: &'a [OperandRef<'a>]) -> smallvec::S
 }
 impl Tensor {
     /// Each element brought into `[min, max]` (numbers or tensors; of two dtypes, in that in which they meet). NaN stays NaN; if min > max, everything is max. The
-    /// gradient passes where min <= x <= max, elsewhere it goes to the tensor that bounds; equal tensors share it.
+    /// gradient passes where min < x < max, elsewhere it goes to the tensor that bounds; equal tensors share it.
     #[track_caller]
     pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Tensor {
         let (min, max) = (min.operand(), max.operand());
