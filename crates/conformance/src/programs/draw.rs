@@ -248,7 +248,8 @@ impl Draft<'_> {
         }
         let rank_of = rank as i64;
         let random = &mut self.random;
-        let mut axes: Vec<i64> = (0..rank_of).filter_map(|a| random.one_in(2).then(|| if random.one_in(3) { a - rank_of } else { a })).collect();
+        let mut axes: Vec<i64> = (0..rank_of).filter(|_| random.one_in(2)).collect();
+        axes.iter_mut().filter(|_| random.one_in(3)).for_each(|a| *a -= rank_of);
         if axes.is_empty() || self.random.one_in(WRONG) {
             axes.push(self.axis(rank));
         }

@@ -24,7 +24,15 @@ impl Plant {
 
     /// Plants it.
     pub fn into_functions(self, functions: &mut [TorchFunction]) {
-        let (name, callee): (&str, fn(&super::arguments::Args) -> Vec<Tensor>) = match self {
+        let (name, callee) = self.faulty();
+        functions.iter_mut().filter(|f| f.name == name).for_each(|f| f.callee = Callee::Row(callee));
+    }
+    /// The function that has it.
+    pub fn function(self) -> &'static str {
+        self.faulty().0
+    }
+    fn faulty(self) -> (&'static str, fn(&super::arguments::Args) -> Vec<Tensor>) {
+        match self {
             Plant::DtypeRule => ("Tensor::sum", |a| {
                 let dtype = a.t(0).dtype().unwrap_or(adamant_core::DType::F32);
                 vec![a.t(0).sum(a.axes(1)).cast(dtype)]
@@ -46,7 +54,6 @@ impl Plant {
             }),
             Plant::Value => ("Tensor::log", |a| vec![a.t(0).log() * 1.001]),
             Plant::Refusal => ("Tensor::t", |a| vec![a.t(0).mt()]),
-        };
-        functions.iter_mut().filter(|f| f.name == name).for_each(|f| f.callee = Callee::Row(callee));
+        }
     }
 }

@@ -156,7 +156,7 @@ fn python(text: &str) -> Option<String> {
     };
     let args = args.strip_suffix(')')?.trim().trim_end_matches(',').to_owned();
     let args = args.replace("Some(", "(").replace("true", "True").replace("false", "False");
-    let args = ["F64", "F32", "I64", "I32"].iter().fold(args, |args, d| args.replace(&format!("DType::{d}"), &format!("{d}")));
+    let args = ["F64", "F32", "I64", "I32"].iter().fold(args, |args, d| args.replace(&format!("DType::{d}"), d));
     let foreign = args.contains("::") || args.contains(['{', '|', ';']) || args.contains("..") || args.contains(").") || args.contains("].");
     let constants = ["MEAN", "NORM"].iter().any(|c| args.contains(c));
     let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');

@@ -85,6 +85,8 @@ pub const LINES: &[NamedDifference] = lines! {
         "a number beyond the axis is refused; PyTorch takes its remainder in this function";
     "nothing has no median": "median_all" |c| c.here() && c.empty(),
         "PyTorch gives NaN, and the smallest number for integers";
+    "a bias has the product's dtype": "linear" |c| c.here() && c.mixed() && c.refused_as("dtype"),
+        "input, weight and bias of a layer have one dtype; PyTorch adds a bias of another in some layouts";
     "sums of one element": "einsum" |c| c.here() && c.refused_as("dtype"),
         "a product has one dtype; PyTorch multiplies element by element, where dtypes promote, if the sum has one element";
     "Bessel functions are exact": "bessel_j0 bessel_j1 bessel_y0 bessel_y1" |c| c.computed(),
@@ -131,7 +133,7 @@ pub const LINES: &[NamedDifference] = lines! {
         "where a NaN or an infinity is, its gradient is NaN there by 0 * inf, and 0 here where nothing flows, or the other way round";
     "poles": "digamma trigamma lgamma polygamma bessel_y0 bessel_y1" |c| c.computed(),
         "at a pole the result is the limit, and not a large number by rounding";
-    "ends of the range": "softsign local_response_norm matrix_power multi_dot kron inner addmm addmv addbmm baddbmm addr vecdot dot mm bmm mv outer einsum linear i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 rfft rfft2 fft ifft fft2 ifft2 irfft fftn ifftn rfftn hfft ihfft trapezoid igamma igammac acosh asinh atanh expm1 sinc tan logit softplus sigmoid entr xlogy xlog1py zeta scaled_dot_product_attention ndtri log_ndtr erfcx logaddexp logaddexp2 conv1d conv2d matmul cosine_similarity normalize vector_norm cdist pdist kl_div lerp addcmul addcdiv renorm corrcoef cov group_norm layer_norm instance_norm rms_norm batch_norm_inference ldexp gelu gelu_tanh silu mish tanhshrink logdet det slogdet inv cond gradient hypot polar softmax log_softmax softmin cumsum sum mean stft istft complex_mul complex_abs complex_angle avg_pool1d avg_pool2d lp_pool1d lp_pool2d lp_pool3d quantile nanquantile div reciprocal rsqrt atan2 copysign remainder fmod floor_divide grid_sample interpolate bilinear fake_quantize_per_tensor fake_quantize_per_channel"
+    "ends of the range": "vander softsign local_response_norm matrix_power multi_dot kron inner addmm addmv addbmm baddbmm addr vecdot dot mm bmm mv outer einsum linear i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 rfft rfft2 fft ifft fft2 ifft2 irfft fftn ifftn rfftn hfft ihfft trapezoid igamma igammac acosh asinh atanh expm1 sinc tan logit softplus sigmoid entr xlogy xlog1py zeta scaled_dot_product_attention ndtri log_ndtr erfcx logaddexp logaddexp2 conv1d conv2d matmul cosine_similarity normalize vector_norm cdist pdist kl_div lerp addcmul addcdiv renorm corrcoef cov group_norm layer_norm instance_norm rms_norm batch_norm_inference ldexp gelu gelu_tanh silu mish tanhshrink logdet det slogdet inv cond gradient hypot polar softmax log_softmax softmin cumsum sum mean stft istft complex_mul complex_abs complex_angle avg_pool1d avg_pool2d lp_pool1d lp_pool2d lp_pool3d quantile nanquantile div reciprocal rsqrt atan2 copysign remainder fmod floor_divide grid_sample interpolate bilinear fake_quantize_per_tensor fake_quantize_per_channel"
         |c| c.computed() && c.extreme(),
         "beside infinities, NaN and numbers whose squares overflow the order of the steps decides what is left";
     "a NaN passes": "igammac igamma mode zeta" |c| c.computed() && c.not_a_number(), "a function of NaN is NaN";
