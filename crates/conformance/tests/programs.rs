@@ -28,7 +28,7 @@ fn each_call_is_pytorchs_or_differs_by_name() {
     assert!(campaign.programs >= 50 && total.same >= 300, "{total:?}");
     // A function that is called otherwise by now says nothing: few may be so, until the slice is written anew.
     assert!(total.unknown * 10 < total.same, "{:?}: write the slice anew", campaign.unknown());
-    assert!(campaign.gradients >= 50, "{}", campaign.gradients);
+    assert!(campaign.gradients >= 30, "{}", campaign.gradients);
 }
 #[test]
 fn planted_faults_are_found() {
