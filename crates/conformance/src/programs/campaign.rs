@@ -1,8 +1,8 @@
 //! What many programs found: counts, the differences by name, what each function was asked and answered.
 use super::{
-    Answer, Answered, Arg, Call, Item, Program, Stored, differences,
-    replay::{Compared, Difference, Flowed, Verdict},
-    table::Function,
+    Answered, ProgramArg, ProgramCall, ProgramItem, StoredArray, TorchAnswer, TorchProgram, differences,
+    replay::{CallVerdict, ComparedProgram, Flowed, ProgramDifference},
+    table::TorchFunction,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 
 /// How often a function's calls ended how.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ends {
+pub struct CallEnds {
     /// the same results
     pub same: usize,
     /// refused on both sides
@@ -27,7 +27,7 @@ pub struct Ends {
 }
 /// A difference without a name.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct ProgramFailure {
     /// which program
     pub program: usize,
     /// which call of it
@@ -35,7 +35,7 @@ pub struct Failure {
     /// the function
     pub name: String,
     /// how it differs
-    pub difference: Difference,
+    pub difference: ProgramDifference,
     /// the call with its operands, and both answers
     pub text: String,
 }
@@ -45,11 +45,11 @@ pub struct Campaign {
     /// programs
     pub programs: usize,
     /// by function
-    pub ends: BTreeMap<String, Ends>,
+    pub ends: BTreeMap<String, CallEnds>,
     /// differences by name
     pub named: BTreeMap<&'static str, usize>,
     /// those without a name
-    pub failures: Vec<Failure>,
+    pub failures: Vec<ProgramFailure>,
     /// calls whose gradients were compared
     pub gradients: usize,
     /// runs with our own results as operands
@@ -57,7 +57,7 @@ pub struct Campaign {
 }
 impl Campaign {
     /// Adds a program.
-    pub fn add(&mut self, program: &Program, answer: &Answer, compared: &Compared, flowed: Flowed) {
+    pub fn add(&mut self, program: &TorchProgram, answer: &TorchAnswer, compared: &ComparedProgram, flowed: Flowed) {
         self.programs += 1;
         self.gradients += compared.gradients;
         self.flowed.near += flowed.near;
@@ -67,25 +67,25 @@ impl Campaign {
         for (k, (call, verdict)) in program.calls.iter().zip(&compared.verdicts).enumerate() {
             let ends = self.ends.entry(call.name.clone()).or_default();
             match verdict {
-                Verdict::Same => ends.same += 1,
-                Verdict::BothRefused => ends.refused += 1,
-                Verdict::Skipped => ends.skipped += 1,
-                Verdict::Unknown => ends.unknown += 1,
-                Verdict::Named(name) => {
+                CallVerdict::Same => ends.same += 1,
+                CallVerdict::BothRefused => ends.refused += 1,
+                CallVerdict::Skipped => ends.skipped += 1,
+                CallVerdict::Unknown => ends.unknown += 1,
+                CallVerdict::Named(name) => {
                     ends.named += 1;
                     *self.named.entry(name).or_default() += 1;
                 }
-                Verdict::Differs(difference, why) => {
+                CallVerdict::Differs(difference, why) => {
                     ends.differs += 1;
                     let text = format!("{}: {why}", Shown { call, program, answer });
-                    self.failures.push(Failure { program: program.number, call: k, name: call.name.clone(), difference: *difference, text });
+                    self.failures.push(ProgramFailure { program: program.number, call: k, name: call.name.clone(), difference: *difference, text });
                 }
             }
         }
     }
     /// The sum over all functions.
-    pub fn total(&self) -> Ends {
-        self.ends.values().fold(Ends::default(), |mut sum, e| {
+    pub fn total(&self) -> CallEnds {
+        self.ends.values().fold(CallEnds::default(), |mut sum, e| {
             sum.same += e.same;
             sum.refused += e.refused;
             sum.named += e.named;
@@ -108,7 +108,7 @@ impl Campaign {
         self.ends.iter().filter(|(_, e)| e.unknown > 0).map(|(name, _)| name.as_str()).collect()
     }
     /// Functions that could be drawn and never were.
-    pub fn never<'a>(&self, functions: &'a [Function]) -> BTreeSet<&'a str> {
+    pub fn never<'a>(&self, functions: &'a [TorchFunction]) -> BTreeSet<&'a str> {
         functions.iter().map(|f| f.name.as_str()).filter(|name| !self.ends.contains_key(*name)).collect()
     }
     /// Lines of the table of differences that held for no call.
@@ -118,9 +118,9 @@ impl Campaign {
 }
 /// A call with its operands, for people.
 struct Shown<'a> {
-    call: &'a Call,
-    program: &'a Program,
-    answer: &'a Answer,
+    call: &'a ProgramCall,
+    program: &'a TorchProgram,
+    answer: &'a TorchAnswer,
 }
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,36 +129,36 @@ impl fmt::Display for Shown<'_> {
     }
 }
 impl Shown<'_> {
-    fn arg(&self, arg: &Arg) -> String {
+    fn arg(&self, arg: &ProgramArg) -> String {
         match arg {
-            Arg::Input(k) => self.program.inputs.get(*k).map_or_else(|| "?".into(), typed),
-            Arg::Result(k, n) => match self.answer.calls.get(*k) {
+            ProgramArg::Input(k) => self.program.inputs.get(*k).map_or_else(|| "?".into(), typed),
+            ProgramArg::Result(k, n) => match self.answer.calls.get(*k) {
                 Some(Answered::Given { outputs, .. }) => outputs.get(*n).map_or_else(|| "?".into(), |o| typed(&o.value)),
                 _ => "?".into(),
             },
-            Arg::List(all) => format!("[{}]", all.iter().map(|a| self.arg(a)).collect::<Vec<_>>().join(", ")),
-            Arg::Index(items) => format!("[{}]", items.iter().map(|i| self.item(i)).collect::<Vec<_>>().join(", ")),
-            Arg::Flag(b) => b.to_string(),
-            Arg::Int(n) => n.to_string(),
-            Arg::Real(v) => format!("{v:?}"),
-            Arg::Ints(all) => format!("{all:?}"),
-            Arg::All => "all axes".into(),
-            Arg::Dtype(name) | Arg::Word(name) => name.clone(),
+            ProgramArg::List(all) => format!("[{}]", all.iter().map(|a| self.arg(a)).collect::<Vec<_>>().join(", ")),
+            ProgramArg::Index(items) => format!("[{}]", items.iter().map(|i| self.item(i)).collect::<Vec<_>>().join(", ")),
+            ProgramArg::Flag(b) => b.to_string(),
+            ProgramArg::Int(n) => n.to_string(),
+            ProgramArg::Real(v) => format!("{v:?}"),
+            ProgramArg::Ints(all) => format!("{all:?}"),
+            ProgramArg::All => "all axes".into(),
+            ProgramArg::Dtype(name) | ProgramArg::Word(name) => name.clone(),
         }
     }
-    fn item(&self, item: &Item) -> String {
+    fn item(&self, item: &ProgramItem) -> String {
         let bound = |n: &Option<i64>| n.map_or_else(String::new, |n| n.to_string());
         match item {
-            Item::At(n) => n.to_string(),
-            Item::Slice(start, end, step) => format!("{}:{}:{step}", bound(start), bound(end)),
-            Item::Ellipsis => "...".into(),
-            Item::NewAxis => "None".into(),
-            Item::Value(arg) => self.arg(arg),
+            ProgramItem::At(n) => n.to_string(),
+            ProgramItem::Slice(start, end, step) => format!("{}:{}:{step}", bound(start), bound(end)),
+            ProgramItem::Ellipsis => "...".into(),
+            ProgramItem::NewAxis => "None".into(),
+            ProgramItem::Value(arg) => self.arg(arg),
         }
     }
 }
 /// A value's type, with the elements if they are few.
-fn typed(stored: &Stored) -> String {
+fn typed(stored: &StoredArray) -> String {
     let few = stored.array().ok().filter(|a| a.len() <= 12);
     let elements = few.map_or_else(String::new, |a| format!(" {:?}", (0..a.len()).map(|k| a.scalar(k).to_f64()).collect::<Vec<_>>()));
     format!("{}{:?}{elements}", stored.dtype, stored.shape)

@@ -3,8 +3,8 @@
 //! A line says for which functions and which calls it holds, as narrowly as its reason does: what it takes in is not looked
 //! at any more. A difference that is a mistake of ours is mended and has no line.
 use super::{
-    Answered, Arg, Call, Item,
-    replay::{Difference, Outcome, Resolved, tensors},
+    Answered, ProgramArg, ProgramCall, ProgramItem,
+    replay::{Outcome, ProgramDifference, ResolvedArg, tensors},
 };
 use adamant_core::{DType, HostArray};
 
@@ -14,11 +14,11 @@ pub use lines::LINES;
 /// A call that compares unequal.
 pub struct Case<'a> {
     /// the call
-    pub call: &'a Call,
+    pub call: &'a ProgramCall,
     /// its arguments
-    pub args: &'a [Resolved],
+    pub args: &'a [ResolvedArg],
     /// how it differs
-    pub difference: Difference,
+    pub difference: ProgramDifference,
     /// what it gave here
     pub outcome: &'a Outcome,
     /// what it gave there
@@ -54,12 +54,15 @@ impl Case<'_> {
     fn scalar(&self) -> bool {
         self.tensors().iter().any(|a| a.shape.rank() == 0)
     }
-    /// Is there a NaN, an infinity, or a number whose square leaves the dtype's range?
+    /// Is there a NaN, an infinity, or a number whose square leaves the dtype's range, or as an integer that of exact floats?
     fn extreme(&self) -> bool {
-        self.tensors().iter().filter(|a| a.dtype.is_float()).any(|a| {
-            let limit = a.dtype.largest().unwrap_or(f64::MAX).sqrt() / 4.0;
-            (0..a.len()).any(|k| !a.float(k).is_finite() || a.float(k).abs() >= limit)
+        self.tensors().iter().any(|a| {
+            let limit = if a.dtype.is_float() { a.dtype.largest().unwrap_or(f64::MAX).sqrt() / 4.0 } else { 1e7 };
+            (0..a.len()).map(|k| a.scalar(k).to_f64()).any(|v| !v.is_finite() || v.abs() >= limit)
         })
+    }
+    fn zero(&self) -> bool {
+        self.tensors().iter().any(|a| (0..a.len()).any(|k| a.scalar(k).to_f64() == 0.0))
     }
     fn not_a_number(&self) -> bool {
         self.tensors().iter().filter(|a| a.dtype.is_float()).any(|a| (0..a.len()).any(|k| a.float(k).is_nan()))
@@ -83,30 +86,30 @@ impl Case<'_> {
         matches!(self.outcome, Outcome::Refused(kind, _) if *kind == word)
     }
     fn here(&self) -> bool {
-        self.difference == Difference::RefusedHere
+        self.difference == ProgramDifference::RefusedHere
     }
     fn there(&self) -> bool {
-        self.difference == Difference::RefusedThere
+        self.difference == ProgramDifference::RefusedThere
     }
     /// Is a Rust number among the arguments?
     fn number(&self) -> bool {
-        self.call.args.iter().any(|a| matches!(a, Arg::Flag(_) | Arg::Int(_) | Arg::Real(_)))
+        self.call.args.iter().any(|a| matches!(a, ProgramArg::Flag(_) | ProgramArg::Int(_) | ProgramArg::Real(_)))
     }
     fn flag(&self) -> bool {
-        self.call.args.iter().any(|a| matches!(a, Arg::Flag(_)))
+        self.call.args.iter().any(|a| matches!(a, ProgramArg::Flag(_)))
     }
     fn indexed_by_tensors(&self) -> bool {
-        self.call.args.iter().any(|a| matches!(a, Arg::Index(items) if items.iter().any(|i| matches!(i, Item::Value(_)))))
+        self.call.args.iter().any(|a| matches!(a, ProgramArg::Index(items) if items.iter().any(|i| matches!(i, ProgramItem::Value(_)))))
     }
-    fn is(&self, difference: Difference) -> bool {
+    fn is(&self, difference: ProgramDifference) -> bool {
         self.difference == difference
     }
     fn computed(&self) -> bool {
-        matches!(self.difference, Difference::Values | Difference::Gradient)
+        matches!(self.difference, ProgramDifference::Values | ProgramDifference::Gradient)
     }
 }
 /// A line of the table.
-pub struct Line {
+pub struct NamedDifference {
     /// its name, by which it is counted
     pub name: &'static str,
     /// why we differ
@@ -118,8 +121,5 @@ pub struct Line {
 }
 /// The name of the first line that holds.
 pub fn name(case: &Case<'_>) -> Option<&'static str> {
-    LINES
-        .iter()
-        .find(|line| (line.functions.is_empty() || line.functions.split(' ').any(|f| f == case.short())) && (line.holds)(case))
-        .map(|line| line.name)
+    LINES.iter().find(|line| (line.functions.is_empty() || line.functions.split(' ').any(|f| f == case.short())) && (line.holds)(case)).map(|line| line.name)
 }

@@ -1,5 +1,5 @@
 //! Functions with a fault, to show that programs find it.
-use super::table::{Callee, Function};
+use super::table::{Callee, TorchFunction};
 use adamant_core::Tensor;
 
 /// A fault.
@@ -23,8 +23,16 @@ impl Plant {
     pub const ALL: [Plant; 6] = [Plant::DtypeRule, Plant::NegativeRange, Plant::MissingRefusal, Plant::Gradient, Plant::Value, Plant::Refusal];
 
     /// Plants it.
-    pub fn into_functions(self, functions: &mut [Function]) {
-        let (name, callee): (&str, fn(&super::arguments::Args) -> Vec<Tensor>) = match self {
+    pub fn into_functions(self, functions: &mut [TorchFunction]) {
+        let (name, callee) = self.faulty();
+        functions.iter_mut().filter(|f| f.name == name).for_each(|f| f.callee = Callee::Row(callee));
+    }
+    /// The function that has it.
+    pub fn function(self) -> &'static str {
+        self.faulty().0
+    }
+    fn faulty(self) -> (&'static str, fn(&super::arguments::Args) -> Vec<Tensor>) {
+        match self {
             Plant::DtypeRule => ("Tensor::sum", |a| {
                 let dtype = a.t(0).dtype().unwrap_or(adamant_core::DType::F32);
                 vec![a.t(0).sum(a.axes(1)).cast(dtype)]
@@ -46,7 +54,6 @@ impl Plant {
             }),
             Plant::Value => ("Tensor::log", |a| vec![a.t(0).log() * 1.001]),
             Plant::Refusal => ("Tensor::t", |a| vec![a.t(0).mt()]),
-        };
-        functions.iter_mut().filter(|f| f.name == name).for_each(|f| f.callee = Callee::Row(callee));
+        }
     }
 }

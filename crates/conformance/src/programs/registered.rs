@@ -4,7 +4,7 @@
 //! The text of an entry's call is nearly Python already: `x[0].roll([2], [1])`. PyTorch is asked for the name as a method
 //! and in its namespaces (`named` in `programs.py`). A call of several steps, or with options of a type of ours, is not
 //! translated; [`untranslated`] lists what takes no part for that.
-use super::table::{self, Callee, Function, Kind};
+use super::table::{self, ArgKind, Callee, TorchFunction};
 use crate::registry::{self, Entry};
 use adamant_core::scalar::{Binary, Unary};
 use std::collections::BTreeSet;
@@ -103,7 +103,7 @@ const SPELLED: &[(&str, &str)] = &[
 ];
 
 /// Every function that takes part.
-pub fn functions() -> Vec<Function> {
+pub fn functions() -> Vec<TorchFunction> {
     let mut all = table::rows();
     let named: BTreeSet<String> = all.iter().map(|f| f.name.clone()).collect();
     for entry in registry::entries() {
@@ -124,23 +124,23 @@ pub fn untranslated() -> Vec<(String, &'static str)> {
     let mut seen = BTreeSet::new();
     registry::entries().into_iter().filter(|e| !known.contains(&e.name) && seen.insert(e.name.clone())).map(|e| (e.name, e.text)).collect()
 }
-fn of_entry(entry: &Entry) -> Option<Function> {
+fn of_entry(entry: &Entry) -> Option<TorchFunction> {
     let short = entry.name.rsplit("::").next()?;
     let spelled = SPELLED.iter().find(|(name, _)| *name == short).map(|(_, text)| *text);
     let (callee, kinds, plain) = match entry.function {
         registry::Function::Unary(f) => (Callee::Unary(f), unary(f), Some(format!("named('{short}', x[0])"))),
         registry::Function::Binary(f) => (Callee::Binary(f), binary(f), Some(format!("named('{short}', x[0], x[1])"))),
         registry::Function::Number(..) => return None,
-        registry::Function::Call(f) => (Callee::Registered(f), entry.inputs.iter().cloned().map(Kind::Sample).collect(), python(entry.text)),
+        registry::Function::Call(f) => (Callee::Registered(f), entry.inputs.iter().cloned().map(ArgKind::Sample).collect(), python(entry.text)),
     };
     let torch = spelled.map(str::to_owned).or(plain)?;
-    (!torch.is_empty() && !kinds.is_empty()).then(|| Function { name: entry.name.clone(), torch, kinds, callee })
+    (!torch.is_empty() && !kinds.is_empty()).then(|| TorchFunction { name: entry.name.clone(), torch, kinds, callee })
 }
-fn unary(_: Unary) -> Vec<Kind> {
-    vec![Kind::Any]
+fn unary(_: Unary) -> Vec<ArgKind> {
+    vec![ArgKind::Any]
 }
-fn binary(_: Binary) -> Vec<Kind> {
-    vec![Kind::Any, Kind::Operand]
+fn binary(_: Binary) -> Vec<ArgKind> {
+    vec![ArgKind::Any, ArgKind::Operand]
 }
 /// The Python of one call in Rust; none, if it is not plain enough.
 fn python(text: &str) -> Option<String> {
@@ -156,7 +156,7 @@ fn python(text: &str) -> Option<String> {
     };
     let args = args.strip_suffix(')')?.trim().trim_end_matches(',').to_owned();
     let args = args.replace("Some(", "(").replace("true", "True").replace("false", "False");
-    let args = ["F64", "F32", "I64", "I32"].iter().fold(args, |args, d| args.replace(&format!("DType::{d}"), &format!("{d}")));
+    let args = ["F64", "F32", "I64", "I32"].iter().fold(args, |args, d| args.replace(&format!("DType::{d}"), d));
     let foreign = args.contains("::") || args.contains(['{', '|', ';']) || args.contains("..") || args.contains(").") || args.contains("].");
     let constants = ["MEAN", "NORM"].iter().any(|c| args.contains(c));
     let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');

@@ -3,10 +3,10 @@
 //! Each call gets the operands that PyTorch's call got: PyTorch's own results ([`compare`]). So a difference is of this call
 //! alone, and the tolerance is that of one call. A second run lets our own results flow ([`flow`]).
 use super::{
-    Answer, Answered, Arg, Call, Item, Output, Program,
+    Answered, ProgramArg, ProgramCall, ProgramItem, TorchAnswer, TorchOutput, TorchProgram,
     arguments::{self, Args, Value},
     differences::{self, Case},
-    table::Function,
+    table::TorchFunction,
     weight,
 };
 use crate::data::{download, upload};
@@ -28,7 +28,7 @@ pub enum Outcome {
 }
 /// Values of a program by where they come from.
 #[derive(Clone, Debug, Default)]
-pub struct Values {
+pub struct ProgramValues {
     /// inputs
     pub inputs: Vec<HostArray>,
     /// results of calls
@@ -36,59 +36,59 @@ pub struct Values {
 }
 /// An argument with its values on the host.
 #[derive(Clone, Debug)]
-pub enum Resolved {
+pub enum ResolvedArg {
     /// a tensor
     Tensor(HostArray),
     /// several
     List(Vec<HostArray>),
     /// an index expression with its tensors
-    Index(Vec<(Item, Option<HostArray>)>),
+    Index(Vec<(ProgramItem, Option<HostArray>)>),
     /// what has no value in it
-    Plain(Arg),
+    Plain(ProgramArg),
 }
-impl Values {
-    fn find(&self, at: &Arg) -> Option<&HostArray> {
+impl ProgramValues {
+    fn find(&self, at: &ProgramArg) -> Option<&HostArray> {
         match *at {
-            Arg::Input(k) => self.inputs.get(k),
-            Arg::Result(k, n) => self.results.get(k)?.get(n)?.as_ref(),
+            ProgramArg::Input(k) => self.inputs.get(k),
+            ProgramArg::Result(k, n) => self.results.get(k)?.get(n)?.as_ref(),
             _ => None,
         }
     }
     /// The arguments with their values; none, if one of them is not there.
-    pub fn resolve(&self, args: &[Arg]) -> Option<Vec<Resolved>> {
+    pub fn resolve(&self, args: &[ProgramArg]) -> Option<Vec<ResolvedArg>> {
         args.iter().map(|arg| self.resolved(arg)).collect()
     }
-    fn resolved(&self, arg: &Arg) -> Option<Resolved> {
+    fn resolved(&self, arg: &ProgramArg) -> Option<ResolvedArg> {
         Some(match arg {
-            Arg::Input(_) | Arg::Result(..) => Resolved::Tensor(self.find(arg)?.clone()),
-            Arg::List(all) => Resolved::List(all.iter().map(|a| self.find(a).cloned()).collect::<Option<_>>()?),
-            Arg::Index(items) => Resolved::Index(
+            ProgramArg::Input(_) | ProgramArg::Result(..) => ResolvedArg::Tensor(self.find(arg)?.clone()),
+            ProgramArg::List(all) => ResolvedArg::List(all.iter().map(|a| self.find(a).cloned()).collect::<Option<_>>()?),
+            ProgramArg::Index(items) => ResolvedArg::Index(
                 items
                     .iter()
                     .map(|item| match item {
-                        Item::Value(at) => self.find(at).map(|a| (item.clone(), Some(a.clone()))),
+                        ProgramItem::Value(at) => self.find(at).map(|a| (item.clone(), Some(a.clone()))),
                         _ => Some((item.clone(), None)),
                     })
                     .collect::<Option<_>>()?,
             ),
-            plain => Resolved::Plain(plain.clone()),
+            plain => ResolvedArg::Plain(plain.clone()),
         })
     }
 }
 /// The tensors among arguments, in PyTorch's order of them.
-pub fn tensors(args: &[Resolved]) -> Vec<&HostArray> {
+pub fn tensors(args: &[ResolvedArg]) -> Vec<&HostArray> {
     let mut all = Vec::new();
     for arg in args {
         match arg {
-            Resolved::Tensor(a) => all.push(a),
-            Resolved::List(list) => all.extend(list),
-            Resolved::Index(_) | Resolved::Plain(_) => {}
+            ResolvedArg::Tensor(a) => all.push(a),
+            ResolvedArg::List(list) => all.extend(list),
+            ResolvedArg::Index(_) | ResolvedArg::Plain(_) => {}
         }
     }
     all
 }
 /// Arguments on the current device; those of floats are leaves if gradients are wanted, and stand in the list, too.
-fn lifted(args: &[Resolved], tracked: bool) -> (Args, Vec<Tensor>) {
+fn lifted(args: &[ResolvedArg], tracked: bool) -> (Args, Vec<Tensor>) {
     let device = device();
     let mut leaves = Vec::new();
     let mut lift = |a: &HostArray| {
@@ -102,12 +102,12 @@ fn lifted(args: &[Resolved], tracked: bool) -> (Args, Vec<Tensor>) {
     let values = args
         .iter()
         .map(|arg| match arg {
-            Resolved::Tensor(a) => Value::Tensor(lift(a)),
-            Resolved::List(list) => Value::Tensors(list.iter().map(&mut lift).collect()),
-            Resolved::Index(items) => {
+            ResolvedArg::Tensor(a) => Value::Tensor(lift(a)),
+            ResolvedArg::List(list) => Value::Tensors(list.iter().map(&mut lift).collect()),
+            ResolvedArg::Index(items) => {
                 Value::Index(items.iter().filter_map(|(item, a)| arguments::item(item, a.as_ref().map(|a| upload(a, device)))).collect())
             }
-            Resolved::Plain(arg) => plain(arg),
+            ResolvedArg::Plain(arg) => plain(arg),
         })
         .collect();
     (Args(values), leaves)
@@ -115,19 +115,19 @@ fn lifted(args: &[Resolved], tracked: bool) -> (Args, Vec<Tensor>) {
 fn device() -> Device {
     Device::current().unwrap_or_else(|_| Device::reference())
 }
-fn plain(arg: &Arg) -> Value {
+fn plain(arg: &ProgramArg) -> Value {
     match arg {
-        Arg::Flag(b) => Value::Number(Scalar::Bool(*b)),
-        Arg::Int(n) => Value::Number(Scalar::Int(*n)),
-        Arg::Real(v) => Value::Number(Scalar::Float(*v)),
-        Arg::Ints(all) => Value::Ints(all.clone()),
-        Arg::Dtype(name) => Value::Dtype(name.parse().unwrap_or(DType::F32)),
-        Arg::Word(w) => Value::Word(w.clone()),
+        ProgramArg::Flag(b) => Value::Number(Scalar::Bool(*b)),
+        ProgramArg::Int(n) => Value::Number(Scalar::Int(*n)),
+        ProgramArg::Real(v) => Value::Number(Scalar::Float(*v)),
+        ProgramArg::Ints(all) => Value::Ints(all.clone()),
+        ProgramArg::Dtype(name) => Value::Dtype(name.parse().unwrap_or(DType::F32)),
+        ProgramArg::Word(w) => Value::Word(w.clone()),
         _ => Value::All,
     }
 }
 /// Calls a function.
-pub fn run(function: &Function, args: &[Resolved]) -> Outcome {
+pub fn run(function: &TorchFunction, args: &[ResolvedArg]) -> Outcome {
     guarded(|| {
         let (args, _) = lifted(args, false);
         read(&function.call(&args))
@@ -147,12 +147,12 @@ fn read(outputs: &[Tensor]) -> Outcome {
     Outcome::Given(arrays)
 }
 /// The shape that an index expression reads of a tensor.
-pub fn read_shape(args: &[Resolved]) -> Option<Vec<usize>> {
+pub fn read_shape(args: &[ResolvedArg]) -> Option<Vec<usize>> {
     let (args, _) = lifted(args, false);
     args.t(0).i(&args.index(1)[..]).shape().ok().map(|s| s.to_vec())
 }
 /// A call's results and the gradients of their weighted sum by each float argument.
-fn differentiated(function: &Function, args: &[Resolved]) -> Result<Vec<Option<HostArray>>, String> {
+fn differentiated(function: &TorchFunction, args: &[ResolvedArg]) -> Result<Vec<Option<HostArray>>, String> {
     catch_unwind(AssertUnwindSafe(|| {
         let (args, leaves) = lifted(args, true);
         by_leaves(&function.call(&args), &leaves)
@@ -179,7 +179,7 @@ fn by_leaves(outputs: &[Tensor], leaves: &[Tensor]) -> Result<Vec<Option<HostArr
 
 /// How a difference shows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Difference {
+pub enum ProgramDifference {
     /// refused here, and not there
     RefusedHere,
     /// refused there, and not here
@@ -199,7 +199,7 @@ pub enum Difference {
 }
 /// How one call compares.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum CallVerdict {
     /// the same results
     Same,
     /// refused on both sides
@@ -211,33 +211,33 @@ pub enum Verdict {
     /// another answer, which is ours on purpose: the name of the difference
     Named(&'static str),
     /// another answer
-    Differs(Difference, String),
+    Differs(ProgramDifference, String),
 }
 /// Functions by name and spelling.
-pub type Known<'a> = BTreeMap<(&'a str, &'a str), &'a Function>;
+pub type Known<'a> = BTreeMap<(&'a str, &'a str), &'a TorchFunction>;
 /// The functions, to be found.
-pub fn known(functions: &[Function]) -> Known<'_> {
+pub fn known(functions: &[TorchFunction]) -> Known<'_> {
     functions.iter().map(|f| ((f.name.as_str(), f.torch.as_str()), f)).collect()
 }
 /// What a run of one program found.
 #[derive(Clone, Debug, Default)]
-pub struct Compared {
+pub struct ComparedProgram {
     /// a verdict for each call
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<CallVerdict>,
     /// gradients of single calls that were compared
     pub gradients: usize,
 }
-fn inputs_of(program: &Program) -> Vec<HostArray> {
+fn inputs_of(program: &TorchProgram) -> Vec<HostArray> {
     program.inputs.iter().filter_map(|s| s.array().ok()).collect()
 }
 /// Compares each call on the operands that PyTorch had.
-pub fn compare(program: &Program, answer: &Answer, known: &Known<'_>) -> Compared {
-    let mut values = Values { inputs: inputs_of(program), results: Vec::new() };
-    let mut compared = Compared::default();
+pub fn compare(program: &TorchProgram, answer: &TorchAnswer, known: &Known<'_>) -> ComparedProgram {
+    let mut values = ProgramValues { inputs: inputs_of(program), results: Vec::new() };
+    let mut compared = ComparedProgram::default();
     for (call, answered) in program.calls.iter().zip(&answer.calls) {
         let verdict = match (known.get(&(call.name.as_str(), call.torch.as_str())), answered, values.resolve(&call.args)) {
-            (_, Answered::Skipped, _) | (_, _, None) => Verdict::Skipped,
-            (None, ..) | (_, Answered::Unknown, _) => Verdict::Unknown,
+            (_, Answered::Skipped, _) | (_, _, None) => CallVerdict::Skipped,
+            (None, ..) | (_, Answered::Unknown, _) => CallVerdict::Unknown,
             (Some(function), answered, Some(args)) => one(call, function, &args, answered, &mut compared.gradients),
         };
         compared.verdicts.push(verdict);
@@ -248,7 +248,7 @@ pub fn compare(program: &Program, answer: &Answer, known: &Known<'_>) -> Compare
     }
     compared
 }
-fn one(call: &Call, function: &Function, args: &[Resolved], answered: &Answered, gradients: &mut usize) -> Verdict {
+fn one(call: &ProgramCall, function: &TorchFunction, args: &[ResolvedArg], answered: &Answered, gradients: &mut usize) -> CallVerdict {
     let outcome = run(function, args);
     let found = judge(&outcome, answered).or_else(|| {
         let Answered::Given { gradients: wanted, .. } = answered else { return None };
@@ -256,27 +256,27 @@ fn one(call: &Call, function: &Function, args: &[Resolved], answered: &Answered,
             return None;
         }
         *gradients += 1;
-        gradient(function, args, wanted).map(|why| (Difference::Gradient, why))
+        gradient(function, args, wanted).map(|why| (ProgramDifference::Gradient, why))
     });
     match found {
-        None if matches!(answered, Answered::Refused(_)) => Verdict::BothRefused,
-        None => Verdict::Same,
+        None if matches!(answered, Answered::Refused(_)) => CallVerdict::BothRefused,
+        None => CallVerdict::Same,
         Some((difference, why)) => match differences::name(&Case { call, args, difference, outcome: &outcome, answered }) {
-            Some(name) => Verdict::Named(name),
-            None => Verdict::Differs(difference, why),
+            Some(name) => CallVerdict::Named(name),
+            None => CallVerdict::Differs(difference, why),
         },
     }
 }
-fn judge(outcome: &Outcome, answered: &Answered) -> Option<(Difference, String)> {
+fn judge(outcome: &Outcome, answered: &Answered) -> Option<(ProgramDifference, String)> {
     match (outcome, answered) {
-        (Outcome::Panicked, _) => Some((Difference::Broken, "it panicked".into())),
+        (Outcome::Panicked, _) => Some((ProgramDifference::Broken, "it panicked".into())),
         (Outcome::Refused(word @ ("unsupported" | "internal" | "panic" | "backward" | "graph"), why), _) => {
-            Some((Difference::Broken, format!("{word}: {why}")))
+            Some((ProgramDifference::Broken, format!("{word}: {why}")))
         }
         (Outcome::Refused(..), Answered::Refused(_)) => None,
-        (Outcome::Refused(word, why), _) => Some((Difference::RefusedHere, format!("{word}: {why}"))),
+        (Outcome::Refused(word, why), _) => Some((ProgramDifference::RefusedHere, format!("{word}: {why}"))),
         (Outcome::Given(arrays), Answered::Refused(why)) => {
-            Some((Difference::RefusedThere, format!("{}; there {why}", arrays.iter().map(typed).collect::<Vec<_>>().join(", "))))
+            Some((ProgramDifference::RefusedThere, format!("{}; there {why}", arrays.iter().map(typed).collect::<Vec<_>>().join(", "))))
         }
         (Outcome::Given(arrays), Answered::Given { outputs, .. }) => results(arrays, outputs),
         _ => None,
@@ -285,19 +285,19 @@ fn judge(outcome: &Outcome, answered: &Answered) -> Option<(Difference, String)>
 fn typed(a: &HostArray) -> String {
     format!("{} {}", a.dtype, a.shape)
 }
-fn results(got: &[HostArray], want: &[Output]) -> Option<(Difference, String)> {
+fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<(ProgramDifference, String)> {
     if got.len() != want.len() {
-        return Some((Difference::Count, format!("{} results for {}", got.len(), want.len())));
+        return Some((ProgramDifference::Count, format!("{} results for {}", got.len(), want.len())));
     }
     got.iter().zip(want).enumerate().find_map(|(k, (got, want))| {
         if got.shape[..] != want.value.shape[..] {
-            return Some((Difference::Shape, format!("result {k}: {} for {:?}", got.shape, want.value.shape)));
+            return Some((ProgramDifference::Shape, format!("result {k}: {} for {:?}", got.shape, want.value.shape)));
         }
         if got.dtype.name() != want.value.dtype {
-            return Some((Difference::Dtype, format!("result {k}: {} for {}", got.dtype, want.value.dtype)));
+            return Some((ProgramDifference::Dtype, format!("result {k}: {} for {}", got.dtype, want.value.dtype)));
         }
         let array = want.value.array().ok()?;
-        elements(got, &array, want.spread().as_deref(), 1.0).map(|why| (Difference::Values, format!("result {k}: {why}")))
+        elements(got, &array, want.spread().as_deref(), 1.0).map(|why| (ProgramDifference::Values, format!("result {k}: {why}")))
     })
 }
 /// The table of the goldens: rtol and atol.
@@ -336,17 +336,20 @@ fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f6
 }
 /// How much more a gradient may differ than a value, as in the goldens.
 const GRADIENT: f64 = 10.0;
-fn gradient(function: &Function, args: &[Resolved], wanted: &[Option<Output>]) -> Option<String> {
+fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<TorchOutput>]) -> Option<String> {
     // A gradient goes back through steps in the operands' own dtypes: it is as exact as the narrowest.
     let narrowest = tensors(args).iter().map(|a| a.dtype).filter(|d| d.is_float()).max_by(|a, b| tolerance(*a).0.total_cmp(&tolerance(*b).0));
     let got = match differentiated(function, args) {
         Ok(got) => got,
         Err(why) => return Some(why),
     };
-    got.iter().zip(wanted).enumerate().find_map(|(k, (got, want))| by_one(got.as_ref(), want.as_ref(), narrowest).map(|why| format!("by float argument {k}: {why}")))
+    got.iter()
+        .zip(wanted)
+        .enumerate()
+        .find_map(|(k, (got, want))| by_one(got.as_ref(), want.as_ref(), narrowest).map(|why| format!("by float argument {k}: {why}")))
 }
 /// Nothing is as good as zeros.
-fn by_one(got: Option<&HostArray>, want: Option<&Output>, narrowest: Option<DType>) -> Option<String> {
+fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option<DType>) -> Option<String> {
     let array = match want {
         Some(output) => output.value.array().ok()?,
         None => {
@@ -363,7 +366,7 @@ fn by_one(got: Option<&HostArray>, want: Option<&Output>, narrowest: Option<DTyp
         return Some(format!("{} for {}", typed(got), typed(&array)));
     }
     let scale = narrowest.map_or(1.0, |d| tolerance(d).0 / tolerance(array.dtype).0).max(1.0);
-    elements(got, &array, want.and_then(Output::spread).as_deref(), GRADIENT * scale)
+    elements(got, &array, want.and_then(TorchOutput::spread).as_deref(), GRADIENT * scale)
 }
 
 /// How a run with our own results compares.
@@ -381,8 +384,11 @@ pub struct Flowed {
 /// How much the tolerance of a flowing result grows with each call that it went through.
 const GROWTH: f64 = 4.0;
 /// Runs the program with our own results as operands.
-pub fn flow(program: &Program, answer: &Answer, known: &Known<'_>) -> Flowed {
-    catch_unwind(AssertUnwindSafe(|| flowing(program, answer, known))).unwrap_or_default()
+///
+/// The gradient of a program of which a call differs by name is not compared: what differs flows on.
+pub fn flow(program: &TorchProgram, answer: &TorchAnswer, known: &Known<'_>, compared: &ComparedProgram) -> Flowed {
+    let sound = compared.verdicts.iter().all(|v| !matches!(v, CallVerdict::Named(_) | CallVerdict::Differs(..)));
+    catch_unwind(AssertUnwindSafe(|| flowing(program, answer, known, sound))).unwrap_or_default()
 }
 /// A value on its way: the tensor, how many calls it went through, and whether it is still PyTorch's.
 #[derive(Clone)]
@@ -391,7 +397,7 @@ struct Flowing {
     depth: i32,
     near: bool,
 }
-fn flowing(program: &Program, answer: &Answer, known: &Known<'_>) -> Flowed {
+fn flowing(program: &TorchProgram, answer: &TorchAnswer, known: &Known<'_>, sound: bool) -> Flowed {
     let mut flowed = Flowed::default();
     let device = device();
     let inputs: Vec<Flowing> = inputs_of(program)
@@ -418,15 +424,21 @@ fn flowing(program: &Program, answer: &Answer, known: &Known<'_>) -> Flowed {
                 _ => false,
             };
             let near = near && same;
-            if near { flowed.near += 1 } else { flowed.drifted += 1 }
+            if near {
+                flowed.near += 1
+            } else {
+                flowed.drifted += 1
+            }
             given.push(Flowing { tensor: tensor.clone(), depth: depth + 1, near });
         }
         results.push(given);
     }
-    backward(program, answer, &inputs, &results, &mut flowed);
+    if sound {
+        backward(program, answer, &inputs, &results, &mut flowed);
+    }
     flowed
 }
-fn backward(program: &Program, answer: &Answer, inputs: &[Flowing], results: &[Vec<Flowing>], flowed: &mut Flowed) {
+fn backward(program: &TorchProgram, answer: &TorchAnswer, inputs: &[Flowing], results: &[Vec<Flowing>], flowed: &mut Flowed) {
     let roots: Option<Vec<&Flowing>> = program.backward.iter().map(|&(k, n)| results.get(k)?.get(n)).collect();
     let Some(roots) = roots.filter(|r| !r.is_empty() && r.iter().all(|r| r.near)) else { return };
     let depth = roots.iter().map(|r| r.depth).max().unwrap_or(0);
@@ -446,12 +458,12 @@ fn backward(program: &Program, answer: &Answer, inputs: &[Flowing], results: &[V
         if right { flowed.gradients += 1 } else { flowed.wrong_gradients += 1 }
     }
 }
-fn flowing_args(call: &Call, inputs: &[Flowing], results: &[Vec<Flowing>]) -> Option<(Args, i32, bool)> {
+fn flowing_args(call: &ProgramCall, inputs: &[Flowing], results: &[Vec<Flowing>]) -> Option<(Args, i32, bool)> {
     let (mut depth, mut near) = (0, true);
-    let mut find = |at: &Arg| {
+    let mut find = |at: &ProgramArg| {
         let found = match *at {
-            Arg::Input(k) => inputs.get(k),
-            Arg::Result(k, n) => results.get(k)?.get(n),
+            ProgramArg::Input(k) => inputs.get(k),
+            ProgramArg::Result(k, n) => results.get(k)?.get(n),
             _ => None,
         }?;
         depth = depth.max(found.depth);
@@ -461,13 +473,13 @@ fn flowing_args(call: &Call, inputs: &[Flowing], results: &[Vec<Flowing>]) -> Op
     let mut values = Vec::new();
     for arg in &call.args {
         values.push(match arg {
-            Arg::Input(_) | Arg::Result(..) => Value::Tensor(find(arg)?),
-            Arg::List(all) => Value::Tensors(all.iter().map(&mut find).collect::<Option<_>>()?),
-            Arg::Index(items) => Value::Index(
+            ProgramArg::Input(_) | ProgramArg::Result(..) => Value::Tensor(find(arg)?),
+            ProgramArg::List(all) => Value::Tensors(all.iter().map(&mut find).collect::<Option<_>>()?),
+            ProgramArg::Index(items) => Value::Index(
                 items
                     .iter()
                     .map(|item| {
-                        let tensor = if let Item::Value(at) = item { Some(find(at)?.detach()) } else { None };
+                        let tensor = if let ProgramItem::Value(at) = item { Some(find(at)?.detach()) } else { None };
                         arguments::item(item, tensor)
                     })
                     .collect::<Option<_>>()?,

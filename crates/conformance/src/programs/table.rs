@@ -1,7 +1,7 @@
 //! What the generator knows of a function: the kinds of its arguments, how PyTorch spells it, and how it is called here.
 //!
 //! Only functions with more to choose than operands stand here, by families; [`super::registered`] adds the rest.
-use super::{Arg, arguments::Args};
+use super::{ProgramArg, arguments::Args};
 use crate::{
     random::Random,
     registry::{self, SampleInput},
@@ -21,7 +21,7 @@ pub struct Seen<'a> {
     /// the shape of each argument; of what is no tensor an empty one
     pub shapes: &'a [Vec<usize>],
     /// the arguments
-    pub args: &'a [Arg],
+    pub args: &'a [ProgramArg],
 }
 impl Seen<'_> {
     /// The shape of argument `k`.
@@ -31,7 +31,7 @@ impl Seen<'_> {
     /// The axis that argument `k` names in the shape of argument 0.
     pub fn axis(&self, k: usize) -> Option<usize> {
         let rank = self.shape(0).len() as i64;
-        let Some(Arg::Int(axis)) = self.args.get(k) else { return None };
+        let Some(ProgramArg::Int(axis)) = self.args.get(k) else { return None };
         let axis = if *axis < 0 { axis + rank } else { *axis };
         (0..rank).contains(&axis).then_some(axis as usize)
     }
@@ -42,7 +42,7 @@ impl Seen<'_> {
 }
 /// A kind of argument.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ArgKind {
     /// a value of any shape and dtype
     Any,
     /// mostly of floats
@@ -104,17 +104,17 @@ pub enum Callee {
 }
 /// A function as the generator knows it.
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct TorchFunction {
     /// our name
     pub name: String,
     /// PyTorch's spelling, an expression of `x`
     pub torch: String,
     /// its arguments
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ArgKind>,
     /// the call
     pub callee: Callee,
 }
-impl Function {
+impl TorchFunction {
     /// Calls it.
     pub fn call(&self, args: &Args) -> Vec<Tensor> {
         match self.callee {
@@ -128,7 +128,7 @@ impl Function {
 /// `"our name" "PyTorch's expression" [kinds] |a| call`
 macro_rules! functions {
     ($($name:literal $torch:literal [$($kind:expr),* $(,)?] |$a:ident| $call:expr),* $(,)?) => {
-        vec![$($crate::programs::table::Function {
+        vec![$($crate::programs::table::TorchFunction {
             name: $name.into(),
             torch: $torch.into(),
             kinds: vec![$($kind),*],
@@ -139,7 +139,7 @@ macro_rules! functions {
 use functions;
 
 /// The rows of the table.
-pub fn rows() -> Vec<Function> {
+pub fn rows() -> Vec<TorchFunction> {
     let mut all = shaping::rows();
     all.extend(reductions::rows());
     all.extend(indexing::rows());

@@ -189,10 +189,10 @@ macro_rules! unary_rows {
             I0e i0e { class: Float, exact: special::i0e, int: None, saves: Both, grad: Some(|g, x, y| g * (x.i1e() - x.sign() * y)),
                 c: "adm_i0e(x)", wgsl: "adm_i0e(x)", onnx: None, domain: ALL, kinks: &[0.0], ulp: 8.0 }
             /// The modified Bessel function of the first kind, order 1.
-            I1 i1 { class: Float, exact: special::i1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.where_(0.5, &(x.i0() - y / zero.where_(1.0, x))) }),
+            I1 i1 { class: Float, exact: special::i1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.abs().le(1e-18); g * zero.where_(0.5, &(x.i0() - y / zero.where_(1.0, x))) }),
                 c: "adm_i1(x)", wgsl: "adm_i1(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// exp(-|x|) · i1(x).
-            I1e i1e { class: Float, exact: special::i1e, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.where_(0.5, &(x.i0e() - y * (x.sign() + zero.where_(1.0, x).reciprocal()))) }),
+            I1e i1e { class: Float, exact: special::i1e, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.abs().le(1e-18); g * zero.where_(0.5, &(x.i0e() - y * (x.sign() + zero.where_(1.0, x).reciprocal()))) }),
                 c: "adm_i1e(x)", wgsl: "adm_i1e(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// The Bessel function of the first kind, order 0.
             BesselJ0 bessel_j0 { class: Float, exact: libm::j0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.bessel_j1()).neg()),

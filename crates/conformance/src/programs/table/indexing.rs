@@ -1,8 +1,7 @@
 //! Reading and writing places: index expressions, gathers, scatters, masks.
 use super::{
-    Function,
-    Kind::{Any, Axis, Fits, Flag, Index, Indices, Int, Mask, Number, Shaped, Word, Written},
-    Seen, functions,
+    ArgKind::{Any, Axis, Fits, Flag, Index, Indices, Int, Mask, Number, Shaped, Word, Written},
+    Seen, TorchFunction, functions,
 };
 use crate::random::Random;
 use adamant_core::tensor::ScatterReduce;
@@ -49,9 +48,9 @@ fn reduce(word: &str) -> ScatterReduce {
         _ => ScatterReduce::Sum,
     }
 }
-const WAYS: super::Kind = Word(&["sum", "prod", "mean", "amax", "amin"]);
+const WAYS: super::ArgKind = Word(&["sum", "prod", "mean", "amax", "amin"]);
 
-pub(super) fn rows() -> Vec<Function> {
+pub(super) fn rows() -> Vec<TorchFunction> {
     functions! {
         "Tensor::i" "read(x[0], x[1])" [Any, Index] |a| a.t(0).i(&a.index(1)[..]),
         "Tensor::i" "read(x[0], x[1])" [Any, Index] |a| a.t(0).i(&a.index(1)[..]),

@@ -1,8 +1,7 @@
 //! Products, layers and losses.
 use super::{
-    Function,
-    Kind::{Axis, Flag, Float, Indices, Int, Number, Real, Shaped, Word},
-    Seen, functions,
+    ArgKind::{Axis, Flag, Float, Indices, Int, Number, Real, Shaped, Word},
+    Seen, TorchFunction, functions,
 };
 use crate::random::Random;
 use adamant_core::functional::{self as f, AvgPoolOptions, ConvOptions, CrossEntropyOptions, MaxPoolOptions, Padding, Reduction};
@@ -89,15 +88,15 @@ fn reduction(word: &str) -> Reduction {
         _ => Reduction::Mean,
     }
 }
-const WAYS: super::Kind = Word(&["mean", "sum", "none"]);
+const WAYS: super::ArgKind = Word(&["mean", "sum", "none"]);
 
-pub(super) fn rows() -> Vec<Function> {
+pub(super) fn rows() -> Vec<TorchFunction> {
     let mut all = products();
     all.extend(windows());
     all.extend(losses());
     all
 }
-fn products() -> Vec<Function> {
+fn products() -> Vec<TorchFunction> {
     functions! {
         "Tensor::matmul" "torch.matmul(x[0], x[1])" [Shaped(matrix), Shaped(right)] |a| a.t(0).matmul(a.t(1)),
         "Tensor::mm" "torch.mm(x[0], x[1])" [Shaped(two), Shaped(two_right)] |a| a.t(0).mm(&a.t(1)),
@@ -114,7 +113,7 @@ fn products() -> Vec<Function> {
         "Tensor::cdist" "torch.cdist(x[0], x[1], x[2])" [Shaped(two), Shaped(weight), Real(&[1.0, 2.0, 3.0])] |a| a.t(0).cdist(&a.t(1), a.real(2)),
     }
 }
-fn windows() -> Vec<Function> {
+fn windows() -> Vec<TorchFunction> {
     functions! {
         "functional::conv1d" "F.conv1d(x[0], x[1], x[2], stride=x[3], padding=x[4], dilation=x[5])" [Shaped(signal), Shaped(filter1), Shaped(bias), Int(1, 2), Int(0, 2), Int(1, 2)] |a| f::conv1d(&a.t(0), &a.t(1), Some(&a.t(2)), &ConvOptions { stride: a.size(3).into(), padding: Padding::Zeros(a.size(4).into()), dilation: a.size(5).into(), groups: 1 }),
         "functional::conv2d" "F.conv2d(x[0], x[1], stride=x[2], padding=x[3])" [Shaped(picture), Shaped(filter2), Int(1, 2), Int(0, 1)] |a| f::conv2d(&a.t(0), &a.t(1), None, &ConvOptions { stride: a.size(2).into(), padding: Padding::Zeros(a.size(3).into()), ..Default::default() }),
@@ -128,7 +127,7 @@ fn windows() -> Vec<Function> {
         },
     }
 }
-fn losses() -> Vec<Function> {
+fn losses() -> Vec<TorchFunction> {
     functions! {
         "functional::mse_loss" "F.mse_loss(x[0], x[1], reduction=x[2])" [Float, Shaped(same), WAYS] |a| f::mse_loss(&a.t(0), &a.t(1), reduction(a.word(2))),
         "functional::l1_loss" "F.l1_loss(x[0], x[1], reduction=x[2])" [Float, Shaped(same), WAYS] |a| f::l1_loss(&a.t(0), &a.t(1), reduction(a.word(2))),

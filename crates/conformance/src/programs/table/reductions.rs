@@ -1,8 +1,7 @@
 //! Reductions, scans, sorting and statistics.
 use super::{
-    Function,
-    Kind::{Any, Axes, Axis, Dtype, Flag, Float, Int, IntOf, Real, Shaped},
-    Seen, functions,
+    ArgKind::{Any, Axes, Axis, Dtype, Flag, Float, Int, IntOf, Real, Shaped},
+    Seen, TorchFunction, functions,
 };
 use crate::random::Random;
 use adamant_core::tensor::Interpolation;
@@ -23,15 +22,15 @@ fn interpolation(word: &str) -> Interpolation {
         _ => Interpolation::Linear,
     }
 }
-const WAYS: super::Kind = super::Kind::Word(&["linear", "lower", "higher", "nearest", "midpoint"]);
+const WAYS: super::ArgKind = super::ArgKind::Word(&["linear", "lower", "higher", "nearest", "midpoint"]);
 
-pub(super) fn rows() -> Vec<Function> {
+pub(super) fn rows() -> Vec<TorchFunction> {
     let mut all = sums();
     all.extend(scans());
     all.extend(orders());
     all
 }
-fn sums() -> Vec<Function> {
+fn sums() -> Vec<TorchFunction> {
     functions! {
         "Tensor::sum" "torch.sum(x[0], dim=x[1])" [Any, Axes] |a| a.t(0).sum(a.axes(1)),
         "Tensor::sum_keepdim" "torch.sum(x[0], dim=x[1], keepdim=True)" [Any, Axes] |a| a.t(0).sum_keepdim(a.axes(1)),
@@ -72,7 +71,7 @@ fn sums() -> Vec<Function> {
         "Tensor::trace" "torch.trace(x[0])" [Any] |a| a.t(0).trace(),
     }
 }
-fn scans() -> Vec<Function> {
+fn scans() -> Vec<TorchFunction> {
     functions! {
         "Tensor::cumsum" "torch.cumsum(x[0], x[1])" [Any, Axis] |a| a.t(0).cumsum(a.int(1)),
         "Tensor::cumprod" "torch.cumprod(x[0], x[1])" [Any, Axis] |a| a.t(0).cumprod(a.int(1)),
@@ -83,7 +82,7 @@ fn scans() -> Vec<Function> {
         "Tensor::trapezoid" "torch.trapezoid(x[0], dx=x[1], dim=x[2])" [Float, Real(&[0.5, 2.0]), Axis] |a| a.t(0).trapezoid(a.number(1), a.int(2)),
     }
 }
-fn orders() -> Vec<Function> {
+fn orders() -> Vec<TorchFunction> {
     functions! {
         "Tensor::argmax" "torch.argmax(x[0], x[1])" [Any, Axis] |a| a.t(0).argmax(a.int(1)),
         "Tensor::argmax_keepdim" "torch.argmax(x[0], x[1], keepdim=True)" [Any, Axis] |a| a.t(0).argmax_keepdim(a.int(1)),
@@ -111,6 +110,6 @@ fn orders() -> Vec<Function> {
         "Tensor::bucketize" "torch.bucketize(x[1], torch.sort(x[0]).values, right=x[2])" [Shaped(line), Any, Flag] |a| a.t(1).bucketize(&a.t(0).sort(-1, false).0, a.flag(2)),
         "Tensor::count_nonzero_keepdim" "torch.count_nonzero(x[0], dim=x[1]).reshape(kept(x[0], x[1]))" [Any, Axes] |a| a.t(0).count_nonzero_keepdim(a.axes(1)),
         "Tensor::nanmean_keepdim" "torch.nanmean(x[0], dim=x[1], keepdim=True)" [Float, Axes] |a| a.t(0).nanmean_keepdim(a.axes(1)),
-        "Tensor::bincount" "torch.bincount(x[0], minlength=x[1])" [super::Kind::Indices(|_, r| (vec![r.below(6)], 5)), Int(0, 7)] |a| a.t(0).bincount(None, a.size(1)),
+        "Tensor::bincount" "torch.bincount(x[0], minlength=x[1])" [super::ArgKind::Indices(|_, r| (vec![r.below(6)], 5)), Int(0, 7)] |a| a.t(0).bincount(None, a.size(1)),
     }
 }

@@ -1,8 +1,7 @@
 //! Shapes, dtypes, joining and splitting, and what chooses between elements.
 use super::{
-    Function,
-    Kind::{Any, Axis, AxisList, Dtype, Fits, Flag, Float, Int, IntOf, Ints, List, Mask, NewAxis, Number, Operand, Real, Shaped},
-    Seen, functions,
+    ArgKind::{Any, Axis, AxisList, Dtype, Fits, Flag, Float, Int, IntOf, Ints, List, Mask, NewAxis, Number, Operand, Real, Shaped},
+    Seen, TorchFunction, functions,
 };
 use crate::random::Random;
 use adamant_core::{Tensor, tensor::Indexing};
@@ -64,7 +63,7 @@ fn factored(seen: &Seen, random: &mut Random) -> Vec<i64> {
 }
 fn shifts(seen: &Seen, random: &mut Random) -> Vec<i64> {
     let count = match seen.args.last() {
-        Some(super::Arg::Ints(axes)) => axes.len(),
+        Some(super::ProgramArg::Ints(axes)) => axes.len(),
         _ => 1,
     };
     (0..count).map(|_| random.between(0, 8) as i64 - 4).collect()
@@ -77,7 +76,7 @@ fn start(seen: &Seen, random: &mut Random) -> i64 {
     random.between(0, seen.along(1)) as i64
 }
 fn length(seen: &Seen, random: &mut Random) -> i64 {
-    let from = if let Some(super::Arg::Int(n)) = seen.args.last() { usize::try_from(*n).unwrap_or(0) } else { 0 };
+    let from = if let Some(super::ProgramArg::Int(n)) = seen.args.last() { usize::try_from(*n).unwrap_or(0) } else { 0 };
     random.between(0, seen.along(1).saturating_sub(from)) as i64
 }
 fn place(seen: &Seen, random: &mut Random) -> i64 {
@@ -92,13 +91,13 @@ fn line(_: &Seen, random: &mut Random) -> Vec<usize> {
     vec![random.below(5)]
 }
 
-pub(super) fn rows() -> Vec<Function> {
+pub(super) fn rows() -> Vec<TorchFunction> {
     let mut all = views();
     all.extend(pieces());
     all.extend(choices());
     all
 }
-fn views() -> Vec<Function> {
+fn views() -> Vec<TorchFunction> {
     functions! {
         "Tensor::reshape" "x[0].reshape(x[1])" [Any, Ints(regrouped)] |a| a.t(0).reshape(a.ints(1)),
         "Tensor::permute" "x[0].permute(x[1])" [Any, Ints(permutation)] |a| a.t(0).permute(a.ints(1)),
@@ -133,7 +132,7 @@ fn views() -> Vec<Function> {
         "Tensor::full_like" "torch.full_like(x[0], x[1])" [Any, Number] |a| a.t(0).full_like(a.number(1)),
     }
 }
-fn pieces() -> Vec<Function> {
+fn pieces() -> Vec<TorchFunction> {
     functions! {
         "Tensor::cat" "torch.cat(x[0], x[1])" [List, Int(-2, 2)] |a| Tensor::cat(&a.ts(0), a.int(1)),
         "Tensor::stack" "torch.stack(x[0], x[1])" [List, Int(-2, 2)] |a| Tensor::stack(&a.ts(0), a.int(1)),
@@ -157,7 +156,7 @@ fn pieces() -> Vec<Function> {
         },
     }
 }
-fn choices() -> Vec<Function> {
+fn choices() -> Vec<TorchFunction> {
     functions! {
         "Tensor::where_" "torch.where(x[1], x[0], x[2])" [Any, Mask, Operand] |a| Tensor::where_(&a.t(1), a.operand(0), a.operand(2)),
         "Tensor::masked_fill" "x[0].masked_fill(x[1], x[2])" [Any, Mask, Number] |a| a.t(0).masked_fill(&a.t(1), a.number(2)),
