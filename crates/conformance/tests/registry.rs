@@ -75,6 +75,7 @@ fn none(_: &str) -> Vec<String> {
 const WRITERS: &[Writer] = &[
     Writer { file: "tensor/reduce.rs", name: "reductions", names: before_parenthesis },
     Writer { file: "tensor/meta.rs", name: "casts", names: lower_case_words },
+    Writer { file: "tensor/polynomials.rs", name: "polynomials", names: before_parenthesis },
     Writer { file: "functional/pool.rs", name: "dimensions", names: every_word },
     Writer { file: "functional/conv.rs", name: "dimensions", names: every_word },
     Writer { file: "scalar.rs", name: "unary_gradients", names: none },
