@@ -237,6 +237,7 @@ fn gradients_by_some_leaves_are_those_of_the_whole_walk() -> Result<()> {
         assert!(text.starts_with("gradients: ") && text.contains(part) && text.contains("api_gradients.rs"), "{text}");
     }
     // Without `keep` what was saved is released.
+    let z = (&x * &w).square().sum(..);
     gradients(&[&z], &[&x], &GradOptions::default())?;
     assert!(gradients(&[&z], &[&x], &GradOptions::default()).is_err());
     Ok(())

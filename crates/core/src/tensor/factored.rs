@@ -250,7 +250,7 @@ impl Tensor {
     /// # use adamant_core::{Device, tensor};
     /// # Device::reference().make_current();
     /// let turn = tensor![[0.0, -1.0], [1.0, 0.0]] * std::f64::consts::PI;
-    /// assert!(turn.matrix_exp().allclose(&tensor![[-1.0, 0.0], [0.0, -1.0]], 1e-6, 1e-6, false)?);
+    /// assert!(turn.matrix_exp().allclose(&tensor![[-1.0, 0.0], [0.0, -1.0]], 1e-6, 1e-6)?);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     ///
@@ -324,7 +324,7 @@ impl Tensor {
     /// let a = tensor![[3.0, 1.0], [4.0, 2.0]];
     /// let (packed, tau) = a.geqrf();
     /// let (q, r) = (packed.householder_product(&tau), packed.triu(0));
-    /// assert!(q.matmul(r).allclose(&a, 1e-6, 1e-6, false)?);
+    /// assert!(q.matmul(r).allclose(&a, 1e-6, 1e-6)?);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     ///

@@ -26,7 +26,7 @@ pub(in super::super) fn eig(a: &Matrix) -> Option<(Vec<ComplexPair>, Vec<Complex
     let (mut h, mut v) = hessenberg(a.clone());
     let values = schur(&mut h, &mut v)?;
     back(&mut h, &values);
-    // The vectors of the triangle, turned back.
+    // The vectors of the triangle, in the basis of the matrix.
     let n = a.rows;
     let v = v.times(&h);
     let mut vectors = vec![(0.0, 0.0); n * n];
