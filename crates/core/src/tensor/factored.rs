@@ -123,13 +123,15 @@ impl Tensor {
                 let (left, right) = (self.meta().shape, b.meta().shape);
                 return Err(ErrorKind::ShapeMismatch { left, right, axes: None, expected: "a right side with as many rows as the matrix" }.into());
             }
-            let order = order_of(pivots, n)?;
+            let (both, b) = super::matrix::together(self, b)?;
+            let lead = both.meta().shape.without(both.rank() - 1);
+            let order = order_of(pivots, n)?.expand(lead);
             let rows = |x: &Tensor, order: &Tensor| x.take_along_dim(&order.unsqueeze(-1), -2);
             if adjoint {
-                let half = self.mt().solve_triangular(b, false, false);
-                return Ok(rows(&self.mt().solve_triangular(&half, true, true), &order.argsort(-1, false)));
+                let half = both.mt().solve_triangular(&b, false, false);
+                return Ok(rows(&both.mt().solve_triangular(&half, true, true), &order.argsort(-1, false)));
             }
-            Ok(self.solve_triangular(&self.solve_triangular(&rows(b, &order), false, true), true, false))
+            Ok(both.solve_triangular(&both.solve_triangular(&rows(&b, &order), false, true), true, false))
         })
     }
 }
