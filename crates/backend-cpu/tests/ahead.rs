@@ -86,7 +86,7 @@ fn an_argument_of_an_earlier_call_is_used() {
         let x = tensor![1.0, 2.0];
         for k in 0..4 * SEEN {
             assert_eq!(values(&(&x * k as f32)), [k as f32, 2.0 * k as f32]);
-            assert_eq!(values(&(k as f32 - &x)), [k as f32 - 1.0, k as f32 - 2.0]);
+            assert_eq!(values(&(k as f64 - &x)), [k as f32 - 1.0, k as f32 - 2.0]);
         }
         // A whole number and a fraction are two programs for an integer tensor.
         let n = tensor![1, 2];

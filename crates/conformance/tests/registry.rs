@@ -77,6 +77,7 @@ const WRITERS: &[Writer] = &[
     // in any file
     Writer { file: "", name: "two_forms", names: before_parenthesis },
     Writer { file: "tensor/meta.rs", name: "casts", names: lower_case_words },
+    Writer { file: "tensor/polynomials.rs", name: "polynomials", names: before_parenthesis },
     Writer { file: "functional/pool.rs", name: "dimensions", names: every_word },
     Writer { file: "functional/conv.rs", name: "dimensions", names: every_word },
     Writer { file: "scalar.rs", name: "unary_gradients", names: none },

@@ -11,6 +11,33 @@
 //! Ops whose sides mean different things (products of matrices, `linear`, layers, `scatter`, `lerp`) refuse two dtypes, as in
 //! PyTorch; [`promote`] brings two tensors together by hand.
 //!
+//! # Numbers
+//! A number may stand on either side of an operator. On the right it is of any type; on the left it is an f64 or an i64, so that the
+//! types of literals follow and methods may be called on what is computed:
+//!
+//! ```
+//! # use adamant_core::{Device, tensor};
+//! # Device::reference().make_current();
+//! let t = tensor![1.0, 2.0];
+//! let y = 1.0 + &t - 0.5 * &t;
+//! let powers = (1.0 - &t).exp() * (2 * &t).sqrt();
+//! let inverse = (1.0f64 / &t).log();
+//! let (k, n) = (2.0, 3);
+//! let scaled = (k * &t).exp() + (n * &t).abs();
+//! # assert_eq!(y.to_vec::<f32>()?, [1.5, 2.0]);
+//! # for t in [powers, inverse, scaled] { t.materialize()?; }
+//! # Ok::<(), adamant_core::Error>(())
+//! ```
+//!
+//! An f32 or i32 there is refused at compile time: with two float types Rust could not tell which one the `1.0` of `(1.0 - &t).exp()`
+//! is (E0282). Write `f64::from(s) - &t`, or put it on the right, where `-&t + s` is the same.
+//!
+//! ```compile_fail,E0277
+//! # use adamant_core::tensor;
+//! let s: f32 = 1.0;
+//! let y = s - tensor![1.0];
+//! ```
+//!
 //! [torch.result_type]: https://docs.pytorch.org/docs/stable/generated/torch.result_type.html
 use crate::{
     DType, Error, ErrorKind, Origin, Result, Scalar, Tensor,

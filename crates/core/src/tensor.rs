@@ -81,31 +81,7 @@ pub use statistics::Interpolation;
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///
-/// A number may stand on either side of an operator. On the right it is of any type; on the left it is an f64 or an i64, so that the
-/// types of literals follow and methods may be called on what is computed:
-///
-/// ```
-/// # use adamant_core::{Device, tensor};
-/// # Device::reference().make_current();
-/// let t = tensor![1.0, 2.0];
-/// let y = 1.0 + &t - 0.5 * &t;
-/// let powers = (1.0 - &t).exp() * (2 * &t).sqrt();
-/// let inverse = (1.0f64 / &t).log();
-/// let (k, n) = (2.0, 3);
-/// let scaled = (k * &t).exp() + (n * &t).abs();
-/// # assert_eq!(y.to_vec::<f32>()?, [1.5, 2.0]);
-/// # for t in [powers, inverse, scaled] { t.materialize()?; }
-/// # Ok::<(), adamant_core::Error>(())
-/// ```
-///
-/// An f32 or i32 there is refused at compile time: with two float types Rust could not tell which one the `1.0` of `(1.0 - &t).exp()`
-/// is (E0282). Write `f64::from(s) - &t`, or put it on the right, where `-&t + s` is the same.
-///
-/// ```compile_fail,E0277
-/// # use adamant_core::tensor;
-/// let s: f32 = 1.0;
-/// let y = s - tensor![1.0];
-/// ```
+/// Numbers may stand on either side of an operator ([`promotion`] says of which types).
 #[derive(Clone)]
 pub struct Tensor {
     value: Shared<Value>,

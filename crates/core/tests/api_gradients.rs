@@ -199,3 +199,46 @@ fn parts_of_an_axis_join_their_cotangents_however_many_they_are() -> Result<()> 
         Ok(())
     })
 }
+
+#[test]
+fn gradients_by_some_leaves_are_those_of_the_whole_walk() -> Result<()> {
+    use adamant_core::grad::{GradOptions, gradients};
+    Device::reference().make_current();
+    let leaf = |values: &[f64]| Tensor::from_slice(values, [values.len()]).tracked();
+    let (x, w, other) = (leaf(&[1.0, 2.0]), leaf(&[3.0, 4.0]), leaf(&[5.0]));
+    let values = |g: &Option<Tensor>| g.as_ref().map(|g| g.to_vec::<f64>().unwrap());
+    let h = &x * &w;
+    let (y, z) = (h.exp().log(), h.square().sum(..));
+    let cotangents = [Tensor::from_slice(&[10.0f64, 100.0], [2]), Tensor::scalar(1.0f64)];
+    let both = GradOptions { cotangents: &cotangents, keep: true, ..GradOptions::default() };
+    let got = gradients(&[&y, &z], &[&w, &h, &w], &both)?;
+    // d/dw of 10 h₀ + 100 h₁ + h₀² + h₁².
+    let want = vec![10.0 + 2.0 * 3.0, 2.0 * 100.0 + 2.0 * 2.0 * 8.0];
+    for k in [0, 2] {
+        assert!(values(&got[k]).unwrap().iter().zip(&want).all(|(g, w)| (g - w).abs() < 1e-12), "{:?}", values(&got[k]));
+    }
+    assert!(values(&got[1]).unwrap().iter().zip([16.0, 116.0]).all(|(g, w)| (g - w).abs() < 1e-12));
+    let unused = GradOptions { allow_unused: true, keep: true, ..GradOptions::default() };
+    assert_eq!(gradients(&[&z], &[&other, &x], &unused)?.iter().map(values).collect::<Vec<_>>(), [None, Some(vec![18.0, 64.0])]);
+    // The second derivative is a walk over the first one's tape.
+    let graph = GradOptions { create_graph: true, ..GradOptions::default() };
+    let first = gradients(&[&z], &[&x], &graph)?.remove(0).unwrap();
+    let second = gradients(&[&first.sum(..)], &[&x, &w], &GradOptions::default())?;
+    assert_eq!(second.iter().map(values).collect::<Vec<_>>(), [Some(vec![18.0, 32.0]), Some(vec![12.0, 32.0])]);
+    let refused = |outputs: &[&Tensor], leaves: &[&Tensor], options: &GradOptions<'_>| gradients(outputs, leaves, options).err().unwrap().to_string();
+    for (text, part) in [
+        (refused(&[&z], &[&other], &GradOptions::default()), "allow_unused"),
+        (refused(&[&y], &[&x], &GradOptions::default()), "give cotangents"),
+        (refused(&[&z], &[&x.detach()], &GradOptions::default()), "is not tracked"),
+        (refused(&[&x.detach().sum(..)], &[&x], &GradOptions::default()), "depends on no tracked"),
+        (refused(&[&y], &[&x], &both), "2 cotangents for 1 outputs"),
+        (refused(&[&z], &[&x.sort(0, false).0], &unused), "one of 2 results"),
+    ] {
+        assert!(text.starts_with("gradients: ") && text.contains(part) && text.contains("api_gradients.rs"), "{text}");
+    }
+    // Without `keep` what was saved is released.
+    let z = (&x * &w).square().sum(..);
+    gradients(&[&z], &[&x], &GradOptions::default())?;
+    assert!(gradients(&[&z], &[&x], &GradOptions::default()).is_err());
+    Ok(())
+}

@@ -360,7 +360,7 @@ fn wrong_calls_name_the_function() {
         ("adamant.lu", singular().lu_factor().0.materialize().err()),
         ("adamant.lu", tau().ravel().lu_factor().0.error()),
         ("lu_solve", lu.lu_solve(&pivots, &made(1, &[4, 2]), false).error()),
-        ("lu_unpack", lu.lu_unpack(&pivots.long()).0.error()),
+        ("adamant.lu_order", lu.lu_unpack(&pivots.long()).0.error()),
         ("adamant.lu_order", lu.lu_unpack(&(&pivots + 7).int()).0.materialize().err()),
         ("adamant.ldl", wide().ldl_factor().0.error()),
         ("adamant.ldl", Tensor::full([2, 2], 0.0, DType::F64).ldl_factor().0.materialize().err()),

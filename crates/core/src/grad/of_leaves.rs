@@ -46,7 +46,7 @@ pub struct GradOptions<'a> {
 pub fn gradients(outputs: &[&Tensor], leaves: &[&Tensor], options: &GradOptions<'_>) -> Result<Vec<Option<Tensor>>> {
     let here = Origin::here();
     let error = |kind| Error::at("gradients", kind, here);
-    let roots = roots(outputs, options.cotangents).map_err(|e| e.unwrap_or_else(|kind| error(kind)))?;
+    let roots = roots(outputs, options.cotangents).map_err(|e| e.unwrap_or_else(&error))?;
     let mut ends = Vec::new();
     let mut inner = false;
     for (k, leaf) in leaves.iter().enumerate() {

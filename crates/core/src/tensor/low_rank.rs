@@ -72,7 +72,7 @@ impl Tensor {
     /// # Device::reference().make_current();
     /// let a = tensor![1.0, 2.0, 3.0].outer(&tensor![2.0, 0.0, 1.0, 1.0]);
     /// let (u, s, v) = a.svd_lowrank(1, 2, None, &Rng::new(1)?);
-    /// assert!((u * s).matmul(v.mt()).allclose(&a, 1e-4, 1e-4, false)?);
+    /// assert!((u * s).matmul(v.mt()).allclose(&a, 1e-4, 1e-4)?);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     ///

@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// A factorization of matrices or batches of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Packed {
+pub(crate) enum PackedFactor {
     /// a `[.., m, n]` → both factors, pivots `[.., k]`, the order of rows `[.., m]` (i64), info `[..]`. `checked`: a zero pivot is
     /// an error.
     Lu { checked: bool },
@@ -39,12 +39,12 @@ pub(crate) enum Packed {
     /// a → the lower factor, info
     CholeskyEx,
 }
-use Packed::*;
+use PackedFactor::*;
 
 /// What one output is: its axes after those of the batch, and its dtype if it is not the input's.
 type OutputSpec = (SmallVec<[usize; 3]>, Option<DType>);
 
-impl Packed {
+impl PackedFactor {
     fn outputs(self, inputs: &[Shape], lead: usize) -> Vec<OutputSpec> {
         let tail = &inputs[0][lead..];
         let (m, n) = (tail[0], tail.last().copied().unwrap_or(1));
@@ -167,7 +167,7 @@ impl Packed {
 ///
 /// # Errors
 /// Other attributes than its own, or no such function.
-pub(crate) fn packed(name: &str, given: &mut Given) -> std::result::Result<Packed, ErrorKind> {
+pub(crate) fn packed(name: &str, given: &mut Given) -> std::result::Result<PackedFactor, ErrorKind> {
     Ok(match name {
         "adamant.lu" => Lu { checked: given.bool("checked")? },
         "adamant.ldl" => Ldl { checked: given.bool("checked")? },
@@ -179,7 +179,7 @@ pub(crate) fn packed(name: &str, given: &mut Given) -> std::result::Result<Packe
     })
 }
 
-impl Composite for Packed {
+impl Composite for PackedFactor {
     fn name(&self) -> &'static str {
         match self {
             Lu { .. } => "adamant.lu",
@@ -255,7 +255,7 @@ impl Composite for Packed {
         Some(self.run(inputs))
     }
 }
-impl Compound for Packed {
+impl Compound for PackedFactor {
     fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
         Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
     }

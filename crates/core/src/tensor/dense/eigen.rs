@@ -4,9 +4,9 @@
 use super::Matrix;
 
 /// A complex number.
-pub(in super::super) type Complex = (f64, f64);
+pub(in super::super) type ComplexPair = (f64, f64);
 
-fn divide(a: Complex, b: Complex) -> Complex {
+fn divide(a: ComplexPair, b: ComplexPair) -> ComplexPair {
     // Smith, 1962: no square overflows.
     if b.0.abs() >= b.1.abs() {
         let (r, d) = (b.1 / b.0, b.0 + b.1 * (b.1 / b.0));
@@ -19,21 +19,21 @@ fn divide(a: Complex, b: Complex) -> Complex {
 
 /// Eigenvalues, and eigenvectors as columns of length 1 whose largest component is real (row-major, `n * n`). `None`: it does not
 /// converge (the matrix is not finite).
-pub(in super::super) fn eig(a: &Matrix) -> Option<(Vec<Complex>, Vec<Complex>)> {
+pub(in super::super) fn eig(a: &Matrix) -> Option<(Vec<ComplexPair>, Vec<ComplexPair>)> {
     if a.data.iter().any(|x| !x.is_finite()) {
         return None;
     }
     let (mut h, mut v) = hessenberg(a.clone());
     let values = schur(&mut h, &mut v)?;
     back(&mut h, &values);
-    // The vectors of the triangle, turned back.
+    // The vectors of the triangle, in the basis of the matrix.
     let n = a.rows;
     let v = v.times(&h);
     let mut vectors = vec![(0.0, 0.0); n * n];
     let mut j = 0;
     while j < n {
         let pair = values[j].1 > 0.0 && j + 1 < n;
-        let column: Vec<Complex> = (0..n).map(|i| (v.get(i, j), if pair { v.get(i, j + 1) } else { 0.0 })).collect();
+        let column: Vec<ComplexPair> = (0..n).map(|i| (v.get(i, j), if pair { v.get(i, j + 1) } else { 0.0 })).collect();
         for (i, (re, im)) in unit(column).into_iter().enumerate() {
             vectors[i * n + j] = (re, im);
             if pair {
@@ -44,19 +44,19 @@ pub(in super::super) fn eig(a: &Matrix) -> Option<(Vec<Complex>, Vec<Complex>)> 
     }
     Some((values, vectors))
 }
-fn unit(column: Vec<Complex>) -> Vec<Complex> {
+fn unit(column: Vec<ComplexPair>) -> Vec<ComplexPair> {
     let large = column.iter().map(|z| z.0.abs().max(z.1.abs())).fold(0.0, f64::max);
     if large == 0.0 {
         return column;
     }
-    let column: Vec<Complex> = column.into_iter().map(|z| (z.0 / large, z.1 / large)).collect();
+    let column: Vec<ComplexPair> = column.into_iter().map(|z| (z.0 / large, z.1 / large)).collect();
     let norm = column.iter().map(|z| z.0 * z.0 + z.1 * z.1).sum::<f64>().sqrt();
     let is_real = column.iter().all(|z| z.1 == 0.0);
     let largest = column.iter().copied().max_by(|a, b| a.0.hypot(a.1).total_cmp(&b.0.hypot(b.1))).unwrap_or((1.0, 0.0));
     let size = largest.0.hypot(largest.1);
     // A real vector keeps its sign.
     let turn = if is_real { (1.0, 0.0) } else { (largest.0 / size, -largest.1 / size) };
-    let mut column: Vec<Complex> = column.into_iter().map(|z| ((z.0 * turn.0 - z.1 * turn.1) / norm, (z.0 * turn.1 + z.1 * turn.0) / norm)).collect();
+    let mut column: Vec<ComplexPair> = column.into_iter().map(|z| ((z.0 * turn.0 - z.1 * turn.1) / norm, (z.0 * turn.1 + z.1 * turn.0) / norm)).collect();
     if let Some(z) = column.iter_mut().max_by(|a, b| a.0.hypot(a.1).total_cmp(&b.0.hypot(b.1))) {
         z.1 = 0.0;
     }
@@ -96,7 +96,7 @@ fn hessenberg(mut h: Matrix) -> (Matrix, Matrix) {
 const STEPS: usize = 100;
 
 /// Makes h a triangle with blocks of two rows for pairs, turning v along, and returns the eigenvalues.
-fn schur(h: &mut Matrix, v: &mut Matrix) -> Option<Vec<Complex>> {
+fn schur(h: &mut Matrix, v: &mut Matrix) -> Option<Vec<ComplexPair>> {
     let n = h.rows;
     let norm: f64 = (0..n).flat_map(|i| (i.saturating_sub(1)..n).map(move |j| (i, j))).map(|(i, j)| h.get(i, j).abs()).sum();
     let mut values = vec![(0.0, 0.0); n];
@@ -131,7 +131,7 @@ fn schur(h: &mut Matrix, v: &mut Matrix) -> Option<Vec<Complex>> {
     Some(values)
 }
 /// The two eigenvalues of the block at k: real ones are parted by a rotation.
-fn split(h: &mut Matrix, v: &mut Matrix, k: usize) -> (Complex, Complex) {
+fn split(h: &mut Matrix, v: &mut Matrix, k: usize) -> (ComplexPair, ComplexPair) {
     let n = h.rows;
     let (below, last) = (h.get(k + 1, k), h.get(k + 1, k + 1));
     let p = (h.get(k, k) - last) / 2.0;
@@ -247,7 +247,7 @@ impl Reflection {
     }
 }
 /// Puts the eigenvectors of the triangle in its place: of a pair the real part in the first column, the imaginary one in the second.
-fn back(t: &mut Matrix, values: &[Complex]) {
+fn back(t: &mut Matrix, values: &[ComplexPair]) {
     let n = t.rows;
     let norm = t.data.iter().map(|x| x.abs()).fold(f64::MIN_POSITIVE, f64::max);
     let mut vectors = Matrix::zeros(n, n);
@@ -268,11 +268,11 @@ fn back(t: &mut Matrix, values: &[Complex]) {
         let mut i = j;
         while i > 0 {
             i -= 1;
-            let right = |row: usize, from: usize, x: &[Complex]| -> Complex {
+            let right = |row: usize, from: usize, x: &[ComplexPair]| -> ComplexPair {
                 (from..=top).fold((0.0, 0.0), |s, k| (s.0 - t.get(row, k) * x[k].0, s.1 - t.get(row, k) * x[k].1))
             };
             let block = i > 0 && values[i].1 < 0.0;
-            let apart = |z: Complex| if z.0 == 0.0 && z.1 == 0.0 { (f64::EPSILON * norm, 0.0) } else { z };
+            let apart = |z: ComplexPair| if z.0 == 0.0 && z.1 == 0.0 { (f64::EPSILON * norm, 0.0) } else { z };
             if !block {
                 x[i] = divide(right(i, i + 1, &x), apart((t.get(i, i) - value.0, -value.1)));
             } else {
@@ -280,8 +280,8 @@ fn back(t: &mut Matrix, values: &[Complex]) {
                 let (r0, r1) = (right(i - 1, i + 1, &x), right(i, i + 1, &x));
                 let (a, d) = ((t.get(i - 1, i - 1) - value.0, -value.1), (t.get(i, i) - value.0, -value.1));
                 let (b, c) = (t.get(i - 1, i), t.get(i, i - 1));
-                let times = |x: Complex, y: Complex| (x.0 * y.0 - x.1 * y.1, x.0 * y.1 + x.1 * y.0);
-                let minus = |x: Complex, y: Complex| (x.0 - y.0, x.1 - y.1);
+                let times = |x: ComplexPair, y: ComplexPair| (x.0 * y.0 - x.1 * y.1, x.0 * y.1 + x.1 * y.0);
+                let minus = |x: ComplexPair, y: ComplexPair| (x.0 - y.0, x.1 - y.1);
                 let det = apart(minus(times(a, d), (b * c, 0.0)));
                 x[i - 1] = divide(minus(times(r0, d), (b * r1.0, b * r1.1)), det);
                 x[i] = divide(minus(times(a, r1), (c * r0.0, c * r0.1)), det);
