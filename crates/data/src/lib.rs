@@ -71,11 +71,11 @@ pub use sets::{Collated, ConcatDataset, JoinBatches, StackDataset};
 pub use strategy::{DataStrategy, StreamShuffle, adaptive_batch_size, shuffle_stream};
 pub use subset::{Pick, Subset, random_split, split_by_rule, split_tail};
 pub use table::Table;
+pub use text::{Decoder, TokenWindows, Tokens, Vocabulary};
 pub use transform::{
     Affine, CenterCrop, ColorJitter, Compose, Grayscale, Image, Interpolate, Normalize, Pad, PadMode, RandAugment, RandomAffine, RandomApply, RandomCrop,
     RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomRotation, RandomVerticalFlip, Resize, Transform, Transformed,
 };
-pub use text::{Decoder, TokenWindows, Tokens, Vocabulary};
 
 use adamant_core::{Error, ErrorKind};
 use std::path::Path;

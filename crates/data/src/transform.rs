@@ -69,7 +69,7 @@ impl Image {
     }
     /// The same with other pixels, of which there are as many.
     fn with(&self, pixels: Vec<f32>) -> Image {
-        Image { pixels, ..Image { channels: self.channels, height: self.height, width: self.width, pixels: Vec::new() } }
+        Image { channels: self.channels, height: self.height, width: self.width, pixels }
     }
     fn map(&self, f: impl Fn(f32) -> f32) -> Image {
         self.with(self.pixels.iter().map(|v| f(*v)).collect())

@@ -1,5 +1,6 @@
 //! What is around a loader where it is built is around all of a data set's code, whoever runs it: a worker, one that took the place
 //! of a worker that hangs, the watch that names a record, the caller's own thread, a poll.
+#![allow(clippy::unwrap_used, clippy::panic)]
 use adamant_conformance::plain;
 use adamant_core::{
     Arg, DType, Device, Op, Outputs, Result, Tensor,

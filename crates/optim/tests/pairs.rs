@@ -81,7 +81,7 @@ fn a_pair_of_schedules_whose_rates_are_not_pytorchs_or_change_when_interrupted()
         assert_eq!(kept.len(), want.len());
         let off = |(t, want): (&usize, &f64)| (got[*t] - want).abs() / want.abs().max(1e-3);
         let worst = kept.iter().zip(&want).map(|(t, w)| (off((t, w)), *t)).fold((0.0, 0), |a, b| if b.0 > a.0 || b.0.is_nan() { b } else { a });
-        if !(worst.0 <= 1e-12) {
+        if worst.0 > 1e-12 || worst.0.is_nan() {
             let (t, at) = (worst.1, kept.iter().position(|t| *t == worst.1).unwrap());
             wrong.push(format!("{name}: the rate of step {t} is {}, not {}", got[t], want[at]));
         }

@@ -223,7 +223,9 @@ impl<D: IterableDataset + ?Sized> IterableLoader<D> {
     /// is passed over. After an error the position has not moved.
     #[track_caller]
     pub fn next_batch(&mut self) -> Option<Result<D::Batch>> {
-        let here = Origin::here();
+        self.wait(Origin::here())
+    }
+    fn wait(&mut self, here: Origin) -> Option<Result<D::Batch>> {
         loop {
             let made = match self.load(here) {
                 Ok(made) => made,
@@ -253,12 +255,12 @@ impl<D: IterableDataset + ?Sized> IterableLoader<D> {
     /// The rest of the epoch, one batch at a time. Ends after an error.
     #[track_caller]
     pub fn epoch(&mut self) -> impl Iterator<Item = Result<D::Batch>> {
-        let mut over = false;
+        let (here, mut over) = (Origin::here(), false);
         std::iter::from_fn(move || {
             if over {
                 return None;
             }
-            let next = self.next_batch();
+            let next = self.wait(here);
             over = !matches!(next, Some(Ok(_)));
             next
         })

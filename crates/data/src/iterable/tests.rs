@@ -43,7 +43,8 @@ fn batches<D: IterableDataset<Batch = Vec<(usize, u64)>> + ?Sized>(mut loader: I
 fn a_stream_that_resumes_elsewhere_or_depends_on_who_reads_ahead() {
     type Source = Arc<dyn IterableDataset<Record = (usize, u64), Batch = Vec<(usize, u64)>>>;
     let chain = Arc::new(ChainDataset::new([Numbers::good(5), Numbers::good(0), Numbers::good(9)]));
-    let sources: [Source; 4] = [Numbers::good(23), chain.clone(), Arc::new(ShuffledStream::new(Numbers::good(23), 6)), Arc::new(ShuffledStream::new(chain, 50))];
+    let sources: [Source; 4] =
+        [Numbers::good(23), chain.clone(), Arc::new(ShuffledStream::new(Numbers::good(23), 6)), Arc::new(ShuffledStream::new(chain, 50))];
     for (k, source) in sources.into_iter().enumerate() {
         for drop_last in [false, true] {
             let build = |prefetch| IterableLoader::new(source.clone()).batch_size(4).seed(8).drop_last(drop_last).prefetch(prefetch).build().unwrap();

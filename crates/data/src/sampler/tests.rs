@@ -52,7 +52,9 @@ fn weights_that_are_not_how_likely_a_record_is() {
         let p = weights[a] / 8.0 * weights[b] / (8.0 - weights[a]);
         assert!((n - 4000.0 * p).abs() <= 6.0 * (4000.0 * p * (1.0 - p)).sqrt(), "{a} {b}: {n} of {}", 4000.0 * p);
     }
-    for (weights, n, replacement) in [(&[1.0, -1.0][..], 1, true), (&[f64::NAN], 1, true), (&[0.0, 0.0], 1, true), (&[1.0, 0.0], 2, false), (&[f64::MAX; 2], 1, true)] {
+    for (weights, n, replacement) in
+        [(&[1.0, -1.0][..], 1, true), (&[f64::NAN], 1, true), (&[0.0, 0.0], 1, true), (&[1.0, 0.0], 2, false), (&[f64::MAX; 2], 1, true)]
+    {
         assert!(WeightedRandomSampler::new(weights, n, replacement, 0).is_err(), "{weights:?}");
     }
 }

@@ -7,7 +7,11 @@ impl Image {
     /// 1 or 3 channels, as colours have.
     #[track_caller]
     fn coloured(&self, op: &'static str) -> Result<()> {
-        if self.channels == 1 || self.channels == 3 { Ok(()) } else { Err(wrong(op, format!("an image of {} channels is neither grey nor coloured", self.channels))) }
+        if self.channels == 1 || self.channels == 3 {
+            Ok(())
+        } else {
+            Err(wrong(op, format!("an image of {} channels is neither grey nor coloured", self.channels)))
+        }
     }
     #[track_caller]
     fn factor(&self, op: &'static str, factor: f64) -> Result<f32> {
@@ -200,7 +204,13 @@ impl Image {
                 .iter()
                 .enumerate()
                 .map(|(k, n)| {
-                    let level = if step == 0 { k } else if k == 0 { 0 } else { ((below + step / 2) / step).min(255) };
+                    let level = if step == 0 {
+                        k
+                    } else if k == 0 {
+                        0
+                    } else {
+                        ((below + step / 2) / step).min(255)
+                    };
                     below += n;
                     level
                 })

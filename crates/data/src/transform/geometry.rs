@@ -141,12 +141,23 @@ impl Image {
     pub fn pad(&self, [left, top, right, bottom]: [usize; 4], mode: PadMode) -> Result<Image> {
         let most = |len: usize| match mode {
             PadMode::Constant(_) => usize::MAX,
-            PadMode::Edge => if len == 0 { 0 } else { usize::MAX },
+            PadMode::Edge => {
+                if len == 0 {
+                    0
+                } else {
+                    usize::MAX
+                }
+            }
             PadMode::Reflect => len.saturating_sub(1),
             PadMode::Symmetric => len,
         };
         if left.max(right) > most(self.width) || top.max(bottom) > most(self.height) {
-            let text = format!("a border of {:?} (left, top, right, bottom) cannot be made by {mode:?} of {} x {} pixels", [left, top, right, bottom], self.height, self.width);
+            let text = format!(
+                "a border of {:?} (left, top, right, bottom) cannot be made by {mode:?} of {} x {} pixels",
+                [left, top, right, bottom],
+                self.height,
+                self.width
+            );
             return Err(wrong("pad", text));
         }
         let (rows, columns) = (bordered(self.height, top, bottom, mode), bordered(self.width, left, right, mode));
@@ -187,8 +198,7 @@ impl Image {
         let (across, down) = (triangle(self.width, width), triangle(self.height, height));
         for c in 0..self.channels {
             let rows = self.plane(c).chunks(self.width);
-            let narrow: Vec<f32> =
-                rows.flat_map(|row| across.iter().map(|(start, w)| w.iter().zip(&row[*start..]).map(|(w, v)| w * v).sum::<f32>())).collect();
+            let narrow: Vec<f32> = rows.flat_map(|row| across.iter().map(|(start, w)| w.iter().zip(&row[*start..]).map(|(w, v)| w * v).sum::<f32>())).collect();
             for (start, w) in &down {
                 pixels.extend((0..width).map(|x| w.iter().enumerate().map(|(k, w)| w * narrow[(start + k) * width + x]).sum::<f32>()));
             }
@@ -255,7 +265,8 @@ impl Image {
         }
         let (left, top) = (x.floor(), y.floor());
         let (dx, dy) = (x - left, y - top);
-        let corners = [(left, top, (1.0 - dx) * (1.0 - dy)), (left + 1.0, top, dx * (1.0 - dy)), (left, top + 1.0, (1.0 - dx) * dy), (left + 1.0, top + 1.0, dx * dy)];
+        let corners =
+            [(left, top, (1.0 - dx) * (1.0 - dy)), (left + 1.0, top, dx * (1.0 - dy)), (left, top + 1.0, (1.0 - dx) * dy), (left + 1.0, top + 1.0, dx * dy)];
         let (mut sum, mut inside) = (0.0, 0.0);
         for (cx, cy, weight) in corners {
             if let Some(v) = at(cx, cy) {

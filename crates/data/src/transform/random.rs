@@ -126,7 +126,10 @@ impl Transform for RandomCrop {
         }
         let image = image.pad([left, top, right, bottom], self.mode)?;
         if image.height < height || image.width < width {
-            return Err(wrong("random_crop", format!("{height} x {width} pixels cannot be cut out of {} x {}; `pad_if_needed` adds what is missing", image.height, image.width)));
+            return Err(wrong(
+                "random_crop",
+                format!("{height} x {width} pixels cannot be cut out of {} x {}; `pad_if_needed` adds what is missing", image.height, image.width),
+            ));
         }
         let (y, x) = (rng.below(image.height - height + 1), rng.below(image.width - width + 1));
         Ok(image.crop(y as i64, x as i64, height, width))

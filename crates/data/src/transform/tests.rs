@@ -62,7 +62,7 @@ fn a_transform_that_is_not_torchvisions() {
         let (got, want) = (made(name, &args, &image(&all["images"][case["image"].as_str().unwrap()])).unwrap(), image(case));
         assert_eq!(got.size(), want.size(), "{name} {args:?}");
         let worst = got.pixels.iter().zip(&want.pixels).map(|(g, w)| (g - w).abs()).fold(0.0, |worst, d| if d > worst || d.is_nan() { d } else { worst });
-        if !(worst <= 2e-6) {
+        if worst > 2e-6 || worst.is_nan() {
             wrong.push(format!("{name} {args:?} of {} is off by {worst:.2e}", case["image"]));
         }
     }
