@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use adamant_core::{
     DType, Device, Tensor,
-    functional::{self, AvgPool, MaxPool},
+    functional::{self, AvgPoolOptions, MaxPoolOptions},
 };
 
 fn bools(values: &[bool], shape: &[usize]) -> Tensor {
@@ -40,7 +40,7 @@ fn refusals_are_pytorchs() {
         ("mean_dtype", ints.mean_dtype(.., DType::I32), "dtype"),
         ("addcdiv", ints.addcdiv(&ints, &ints, 1), "dtype"),
         ("pow", ints.pow(-1), "argument"),
-        ("max_pool1d", functional::max_pool1d(&Tensor::ones([1, 1, 1]), &MaxPool { stride: Some(1.into()), ceil_mode: true, ..MaxPool::new(3) }).0, "shape"),
+        ("max_pool1d", functional::max_pool1d(&Tensor::ones([1, 1, 1]), &MaxPoolOptions { stride: Some(1.into()), ceil_mode: true, ..MaxPoolOptions::new(3) }).0, "shape"),
     ] {
         let error = refused.materialize().err().unwrap_or_else(|| panic!("{what} is not refused"));
         assert_eq!(error.kind().word(), kind, "{what}: {error}");
@@ -54,8 +54,8 @@ fn values_are_pytorchs() {
     assert_eq!(x.index_fill(0, &last, 0).to_vec::<f64>().unwrap(), [1.0, 2.0, 0.0]);
     // A window of 3 over 2 elements, in ceil mode.
     let two = floats(&[1.0, 3.0]).reshape([1, 1, 2]);
-    assert_eq!(functional::max_pool1d(&two, &MaxPool { ceil_mode: true, ..MaxPool::new(3) }).0.to_vec::<f64>().unwrap(), [3.0]);
-    assert_eq!(functional::avg_pool1d(&two, &AvgPool { ceil_mode: true, ..AvgPool::new(3) }).to_vec::<f64>().unwrap(), [2.0]);
+    assert_eq!(functional::max_pool1d(&two, &MaxPoolOptions { ceil_mode: true, ..MaxPoolOptions::new(3) }).0.to_vec::<f64>().unwrap(), [3.0]);
+    assert_eq!(functional::avg_pool1d(&two, &AvgPoolOptions { ceil_mode: true, ..AvgPoolOptions::new(3) }).to_vec::<f64>().unwrap(), [2.0]);
     // One rank of three: singular values are 3 and twice nothing.
     let flat = Tensor::full([3, 3], 0.9966777408637874, DType::F64);
     let singular = flat.svdvals().to_vec::<f64>().unwrap();

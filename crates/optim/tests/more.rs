@@ -222,7 +222,7 @@ fn an_average_or_a_statistic_that_is_not_pytorchs() {
                 same_state(&format!("{} {} after {k}", case["kind"], case["use_buffers"]), &averaged.state_dict(), &step["state"]);
             }
             assert_eq!(averaged.n_averaged().unwrap(), 5);
-            averaged.materialize();
+            averaged.eval();
             update_bn(&averaged, (0..6).map(|k| Ok(batch(k)))).unwrap();
             assert!(!averaged.is_training());
             same_state(&format!("{} {} after update_bn", case["kind"], case["use_buffers"]), &averaged.state_dict(), &case["after_update_bn"]);

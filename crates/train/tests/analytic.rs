@@ -138,7 +138,7 @@ fn a_normalisation_that_is_counted_otherwise() {
         let bare = LayerNorm::with([side], LayerNormOptions { elementwise_affine: false, ..Default::default() }).unwrap();
         faults.check("LayerNorm without scale", &bare, &shape, DType::F32, |_| normalised(x, x / side as u64));
         // squares, their mean, the root of it and eps, one over that, times x and scale
-        faults.check("RMSNorm", &RmsNorm::new([side], None).unwrap(), &shape, DType::F32, |_| 4 * x + 4 * (x / side as u64));
+        faults.check("RMSNorm", &RmsNorm::new([side]).unwrap(), &shape, DType::F32, |_| 4 * x + 4 * (x / side as u64));
         faults.check("InstanceNorm2d", &InstanceNorm2d::new(c).unwrap(), &shape, DType::F32, |_| normalised(x, (batch * c) as u64));
         // In training the running statistics move: each old and new one by its weight, and the variance of the sample from that of the batch.
         faults.check("BatchNorm2d, training", &BatchNorm2d::new(c).unwrap(), &shape, DType::F32, |_| normalised(x, c as u64) + 2 * x + 7 * c as u64);
@@ -302,7 +302,7 @@ fn what_moves_or_combines_that_is_counted_otherwise() {
     for _ in 0..5 {
         let (rows, from, to) = (draw.of(1, 5), draw.of(1, 7), draw.of(1, 7));
         // For each output x A x: a product with each matrix, and one with x again.
-        faults.check("Bilinear", &OfItself(Bilinear::new(from, from, to, true).unwrap()), &[rows, from], DType::F32, |y| {
+        faults.check("Bilinear", &OfItself(Bilinear::new(from, from, to).unwrap()), &[rows, from], DType::F32, |y| {
             elements(y) * (2 * (from * from + from) as u64 + 1)
         });
         let (c, side) = (4 * draw.of(1, 3), 2 * draw.of(1, 4));

@@ -84,12 +84,12 @@ pub fn cases() -> Vec<Case> {
         Ok(AdaptiveAvgPool1d::new(2)), Ok(AdaptiveAvgPool2d::new(2)), Ok(AdaptiveAvgPool3d::new(2)),
         Ok(AdaptiveMaxPool1d::new(2)), Ok(AdaptiveMaxPool2d::new(2)), Ok(AdaptiveMaxPool3d::new(2)),
         BatchNorm1d::new(4), BatchNorm2d::new(4), BatchNorm3d::new(4), InstanceNorm1d::new(4), InstanceNorm2d::new(4), InstanceNorm3d::new(4),
-        LayerNorm::new(4), RmsNorm::new(4, None), GroupNorm::new(3, 6), Ok(LocalResponseNorm::new(3)),
+        LayerNorm::new(4), RmsNorm::new(4), GroupNorm::new(3, 6), Ok(LocalResponseNorm::new(3)),
         Ok(Relu::new()), Ok(Celu::with(0.0)), Ok(Glu::default()),
         Ok(Softmax::new(3)), Ok(LogSoftmax::new(3)), Ok(Softmin::new(3)), Ok(Softmax2d::new()), PRelu::with(4, 0.1),
         Dropout::new(0.5), Dropout1d::new(0.5), Dropout2d::new(0.5), Dropout3d::new(0.5), AlphaDropout::new(0.5),
         Ok(Flatten::with(1, 4)), Ok(Unflatten::new(1, [5, 2])), Ok(Pad::around(9, 2, PadMode::Reflect)), Ok(Upsample::with(Resize::Size(vec![4, 4]), f::InterpolateOptions::default())),
-        Ok(PixelShuffle::new(3)), Ok(PixelUnshuffle::new(3)), Ok(ChannelShuffle::new(3)), Ok(Unfold::new(f::UnfoldOptions::new(9))), Ok(Fold::new([9, 9], f::UnfoldOptions::new(2))),
+        Ok(PixelShuffle::new(3)), Ok(PixelUnshuffle::new(3)), Ok(ChannelShuffle::new(3)), Ok(Unfold::new(9)), Ok(Fold::new([9, 9], 2)),
         Rnn::new(4, 8), Gru::new(4, 8), Lstm::new(4, 8), RnnCell::with(4, 8, true, RnnNonlinearity::Tanh), GruCell::with(4, 8, true), LstmCell::with(4, 8, true),
     );
     several(&mut cases);
