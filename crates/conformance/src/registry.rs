@@ -295,10 +295,11 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("full_on zeros_on ones_on eye_on arange_on", "the forms with a device of functions that have an entry"),
     ("eval read_later to_vec to_vec_as into_vec to_bytes item to_array to_rows equal allclose is_finite_all find_non_finite", "reads: every entry is read"),
     ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
+    ("register_hook retain_grad", "of the walk back, not of the value: tested beside the modules' hooks"),
     ("composite composite1", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
     (
-        "rand randn randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",
+        "rand randn randint randperm gumbel_softmax dropout alpha_dropout feature_dropout feature_alpha_dropout",
         "draws from an Rng cell: tested by their bits and moments beside the generator",
     ),
     ("empty", "promises nothing about its elements"),
