@@ -14,7 +14,7 @@ macro_rules! activations {
             #[doc = concat!("The layer", $(" with ", stringify!($field),)* ".")]
             #[allow(clippy::new_without_default)]
             pub fn new($($field: $ty),*) -> $name {
-                $name { site: Site::new($kind), $($field),* }
+                $name { site: Site::with_hooks($kind), $($field),* }
             }
         }
         impl Default for $name {
@@ -25,8 +25,7 @@ macro_rules! activations {
         }
         impl Module for $name {
             fn forward(&$self, $x: &Tensor) -> Result<Tensor> {
-                let _scope = $self.site.enter();
-                $body.ok()
+                crate::site::run!($self.site, $x => $body)
             }
         }
     )* };
@@ -117,12 +116,14 @@ impl PRelu {
     /// There is no device.
     #[track_caller]
     pub fn new(num_parameters: usize, init: f64) -> Result<PRelu> {
-        Ok(PRelu { site: Site::new("PReLU"), weight: Param::new(&init::constant(num_parameters, init)?)? })
+        Ok(PRelu { site: Site::with_hooks("PReLU"), weight: Param::new(&init::constant(num_parameters, init)?)? })
     }
 }
 impl Module for PRelu {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.prelu(&self.weight.get()).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.prelu(&self.weight.get()).ok()?;
+        call.end(y)
     }
 }

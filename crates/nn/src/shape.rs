@@ -15,7 +15,7 @@ pub struct Flatten {
 impl Flatten {
     /// Joins axes `start` to `end`.
     pub fn new(start: isize, end: isize) -> Flatten {
-        Flatten { site: Site::new("Flatten"), start, end }
+        Flatten { site: Site::with_hooks("Flatten"), start, end }
     }
 }
 impl Default for Flatten {
@@ -26,8 +26,10 @@ impl Default for Flatten {
 }
 impl Module for Flatten {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.flatten(self.start, self.end).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.flatten(self.start, self.end).ok()?;
+        call.end(y)
     }
 }
 /// One axis split into several.
@@ -40,13 +42,15 @@ pub struct Unflatten {
 impl Unflatten {
     /// Axis `dim` becomes axes of these sizes; one may be -1.
     pub fn new(dim: isize, sizes: impl Into<Vec<isize>>) -> Unflatten {
-        Unflatten { site: Site::new("Unflatten"), dim, sizes: sizes.into() }
+        Unflatten { site: Site::with_hooks("Unflatten"), dim, sizes: sizes.into() }
     }
 }
 impl Module for Unflatten {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.unflatten(self.dim, &self.sizes).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.unflatten(self.dim, &self.sizes).ok()?;
+        call.end(y)
     }
 }
 /// Pads the last axes: by a constant, by reflection, by the edge, or around the circle. The widths are PyTorch's: before and
@@ -70,7 +74,7 @@ pub struct Pad {
 impl Pad {
     /// Of widths before and after, from the last axis on.
     pub fn new(widths: impl Into<Vec<isize>>, mode: PadMode) -> Pad {
-        Pad { site: Site::new("Pad"), widths: widths.into(), mode }
+        Pad { site: Site::with_hooks("Pad"), widths: widths.into(), mode }
     }
     /// The same width on every side of `axes` spatial axes, as `ReflectionPad2d(1)`.
     pub fn around(width: isize, axes: usize, mode: PadMode) -> Pad {
@@ -79,8 +83,10 @@ impl Pad {
 }
 impl Module for Pad {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::pad(x, &self.widths, self.mode).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::pad(x, &self.widths, self.mode).ok()?;
+        call.end(y)
     }
 }
 /// Resizes the spatial axes of `[batch, channels, ..]`.
@@ -95,13 +101,15 @@ pub struct Upsample {
 impl Upsample {
     /// To sizes or by factors.
     pub fn new(to: Resize, options: Interpolate) -> Upsample {
-        Upsample { site: Site::new("Upsample"), to, options }
+        Upsample { site: Site::with_hooks("Upsample"), to, options }
     }
 }
 impl Module for Upsample {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::interpolate(x, &self.to, self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::interpolate(x, &self.to, self.options).ok()?;
+        call.end(y)
     }
 }
 macro_rules! by_factor {
@@ -115,13 +123,15 @@ macro_rules! by_factor {
         impl $name {
             /// By a factor (or number of groups).
             pub fn new(factor: usize) -> $name {
-                $name { site: Site::new(stringify!($name)), factor }
+                $name { site: Site::with_hooks(stringify!($name)), factor }
             }
         }
         impl Module for $name {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                let _scope = self.site.enter();
-                functional::$function(x, self.factor).ok()
+                let call = self.site.begin(&[x])?;
+                let x = call.input(0, x);
+                let y = functional::$function(x, self.factor).ok()?;
+                call.end(y)
             }
         }
     )* };
@@ -144,13 +154,15 @@ pub struct Unfold {
 impl Unfold {
     /// Of given windows.
     pub fn new(options: functional::Unfold) -> Unfold {
-        Unfold { site: Site::new("Unfold"), options }
+        Unfold { site: Site::with_hooks("Unfold"), options }
     }
 }
 impl Module for Unfold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::unfold(x, &self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::unfold(x, &self.options).ok()?;
+        call.end(y)
     }
 }
 /// Columns added back where their windows lay: the transpose of [`Unfold`].
@@ -165,13 +177,15 @@ pub struct Fold {
 impl Fold {
     /// To an output size, of given windows.
     pub fn new(output_size: [usize; 2], options: functional::Unfold) -> Fold {
-        Fold { site: Site::new("Fold"), output_size, options }
+        Fold { site: Site::with_hooks("Fold"), output_size, options }
     }
 }
 impl Module for Fold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::fold(x, self.output_size, &self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::fold(x, self.output_size, &self.options).ok()?;
+        call.end(y)
     }
 }
 /// The cosine of the angle between two tensors' vectors along an axis.
@@ -184,7 +198,7 @@ pub struct CosineSimilarity {
 impl CosineSimilarity {
     /// Along axis `dim`; norms below `eps` count as `eps` (PyTorch: 1 and 1e-8).
     pub fn new(dim: isize, eps: f64) -> CosineSimilarity {
-        CosineSimilarity { site: Site::new("CosineSimilarity"), dim, eps }
+        CosineSimilarity { site: Site::with_hooks("CosineSimilarity"), dim, eps }
     }
     /// The similarity of two tensors.
     ///
@@ -192,8 +206,10 @@ impl CosineSimilarity {
     /// Shapes that do not broadcast.
     #[track_caller]
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        left.cosine_similarity(right, self.dim, self.eps).ok()
+        let call = self.site.begin(&[left, right])?;
+        let (left, right) = (call.input(0, left), call.input(1, right));
+        let y = left.cosine_similarity(right, self.dim, self.eps).ok()?;
+        call.end(y)
     }
 }
 /// The p-norm of the difference of two tensors' last axes.
@@ -207,7 +223,7 @@ pub struct PairwiseDistance {
 impl PairwiseDistance {
     /// PyTorch: p 2, eps 1e-6, no kept axis.
     pub fn new(p: f64, eps: f64, keepdim: bool) -> PairwiseDistance {
-        PairwiseDistance { site: Site::new("PairwiseDistance"), p, eps, keepdim }
+        PairwiseDistance { site: Site::with_hooks("PairwiseDistance"), p, eps, keepdim }
     }
     /// The distance of two tensors.
     ///
@@ -215,7 +231,9 @@ impl PairwiseDistance {
     /// Shapes that do not broadcast.
     #[track_caller]
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        left.pairwise_distance(right, self.p, self.eps, self.keepdim).ok()
+        let call = self.site.begin(&[left, right])?;
+        let (left, right) = (call.input(0, left), call.input(1, right));
+        let y = left.pairwise_distance(right, self.p, self.eps, self.keepdim).ok()?;
+        call.end(y)
     }
 }

@@ -111,7 +111,7 @@ impl TripletMarginWithDistanceLoss {
         swap: bool,
         reduction: Reduction,
     ) -> TripletMarginWithDistanceLoss {
-        TripletMarginWithDistanceLoss { site: Site::new("TripletMarginWithDistanceLoss"), distance: Arc::new(distance), margin, swap, reduction }
+        TripletMarginWithDistanceLoss { site: Site::with_hooks("TripletMarginWithDistanceLoss"), distance: Arc::new(distance), margin, swap, reduction }
     }
     /// The loss.
     ///
@@ -119,8 +119,10 @@ impl TripletMarginWithDistanceLoss {
     /// As the type's text says.
     #[track_caller]
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::triplet_margin_with_distance_loss(anchor, positive, negative, &*self.distance, self.margin, self.swap, self.reduction).ok()
+        let call = self.site.begin(&[anchor, positive, negative])?;
+        let (anchor, positive, negative) = (call.input(0, anchor), call.input(1, positive), call.input(2, negative));
+        let y = functional::triplet_margin_with_distance_loss(anchor, positive, negative, &*self.distance, self.margin, self.swap, self.reduction).ok()?;
+        call.end(y)
     }
 }
 impl Default for TripletMarginWithDistanceLoss {
