@@ -318,10 +318,11 @@ pub const EXCLUDED: &[(&str, &str)] = &[
         "reads: every entry is read",
     ),
     ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
+    ("register_hook retain_grad", "of the walk back, not of the value: tested beside the modules' hooks"),
     ("composite composite1 on_host", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
     (
-        "rand randn rand_dtype randn_dtype rand_like randn_like randint_like bernoulli multinomial poisson normal svd_lowrank pca_lowrank randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",
+        "rand randn rand_dtype randn_dtype rand_like randn_like randint_like bernoulli multinomial poisson normal svd_lowrank pca_lowrank randint randperm gumbel_softmax dropout alpha_dropout feature_dropout feature_alpha_dropout",
         "draws from an Rng cell: tested by their bits and moments beside the generator",
     ),
     ("empty", "promises nothing about its elements"),

@@ -17,16 +17,21 @@ use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
     collections::{BinaryHeap, HashMap},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 mod checkpoint;
 mod of_leaves;
+mod hooks;
 mod region;
 mod tape;
 pub use checkpoint::checkpoint;
 use checkpoint::run_again;
 pub use of_leaves::{GradOptions, gradients};
+pub use hooks::{HookHandle, depends_on_hooks, hooks_changed, tap};
 pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
 use tape::{NEXT, Parent, Saved, TapeKind};
 pub(crate) use tape::{Tape, leaf, record};
@@ -68,9 +73,10 @@ impl Drop for Grads {
     }
 }
 impl Grads {
-    /// The gradient for a tensor made by [`Tensor::tracked`] or read from a trainable cell.
+    /// The gradient for a tensor made by [`Tensor::tracked`], read from a trainable cell, or [retained](Tensor::retain_grad).
     pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
-        self.by_leaf.get(&leaf.tape()?.0.id)
+        let (node, output) = leaf.tape()?;
+        self.by_leaf.get(&hooks::key(node.id, *output))
     }
     /// The gradient for a trainable cell.
     pub fn of(&self, cell: &Cell) -> Option<&Tensor> {
@@ -189,6 +195,7 @@ impl Tensor {
         {
             let _state = WalkState::enter(walk.graph);
             pull([(root.clone(), *output, seed)], &mut grads, walk, &Region::ALL, here)?;
+            hooks::run_at_ends(&mut grads, &[])?;
         }
         if flush && !context(|c| c.capturing()) {
             crate::flush()?;
@@ -250,6 +257,7 @@ pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grad
     let mut grads = Grads::default();
     let _state = WalkState::enter(graph);
     pull(roots, &mut grads, TapeWalk { keep: true, graph, floor: 0 }, &Region::ALL, here)?;
+    hooks::run_at_ends(&mut grads, &[])?;
     Ok(grads)
 }
 
@@ -359,6 +367,9 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         if t.id < walk.floor {
             return Err(Error::at("checkpoint", ErrorKind::CheckpointCapture, t.origin));
         }
+        if hooks::any() {
+            hooks::run_at(&t, &mut cotangents, grads)?;
+        }
         // Filled where they lie: there are some for each op.
         let (mut inputs, mut outputs) = (Cotangents::new(), Cotangents::new());
         {
@@ -380,6 +391,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
         let mut results = match &t.kind {
             TapeKind::Alias => cotangents.clone(),
+            TapeKind::Tap(tap) => tap.pulled(&cotangents)?,
             TapeKind::Op(op, arg) => cotangents_of(op, *arg, &t.outputs, &args, walk)?,
             TapeKind::Checkpoint(redo) => run_again(redo, &args, grads, walk, t.origin)?,
             TapeKind::Leaf => continue,
@@ -428,6 +440,7 @@ fn identity_node(x: &Tensor) -> Tensor {
                 outputs: SmallVec::from_elem(x.meta(), 1),
                 saved: Mutex::new(Some(Saved { inputs: SmallVec::from_elem(None, 1), outputs: SmallVec::from_elem(None, 1) })),
                 origin: Origin::here(),
+                hooked: AtomicBool::new(false),
             });
             x.clone().with_tape(Some((tape, 0)))
         }

@@ -1,5 +1,6 @@
 //! `#[derive(Module)]`: writes `walk`, which hands every part of a model to a walker under the name of its field.
-//! So state-dict keys are field paths, without a second list of names to keep in step.
+//! So state-dict keys are field paths, without a second list of names to keep in step. And `duplicate`, which makes the
+//! same parts anew.
 //!
 //! Fields whose type cannot hold parameters (numbers, text, `PhantomData`) are passed over; every other field must
 //! be walkable or carry `#[module(skip)]`, so that a forgotten derive is a compile error and not a layer that
@@ -77,24 +78,49 @@ fn is_plain(ty: &Type) -> bool {
     }
 }
 
-/// The names bound to the fields in a pattern, and the calls that walk them.
-fn walk_fields(fields: &Fields, nn: &TokenStream) -> syn::Result<(Vec<Ident>, TokenStream, Vec<Type>)> {
-    let (mut bindings, mut calls, mut walked) = (Vec::new(), TokenStream::new(), Vec::new());
+/// What is written of the fields of a struct or variant.
+#[derive(Default)]
+struct OfFields {
+    /// the names bound to them in a pattern
+    bindings: Vec<Ident>,
+    /// the calls that walk them
+    calls: TokenStream,
+    /// what makes each anew
+    copies: Vec<TokenStream>,
+    walked: Vec<Type>,
+}
+fn of_fields(fields: &Fields, nn: &TokenStream) -> syn::Result<OfFields> {
+    let OfFields { mut bindings, mut calls, mut copies, mut walked } = OfFields::default();
     for (k, field) in fields.iter().enumerate() {
         let binding = format_ident!("part{}", k);
         let wish = wish(&field.attrs)?;
+        let own_name = field.ident.as_ref().map_or(k.to_string(), |i| i.to_string().trim_start_matches("r#").to_string());
         if !wish.skip && !is_plain(&field.ty) {
-            let name = wish.rename.unwrap_or_else(|| field.ident.as_ref().map_or(k.to_string(), |i| i.to_string().trim_start_matches("r#").to_string()));
+            copies.push(quote!(#nn::Walk::duplicate(#binding, copies)?));
+            let name = wish.rename.unwrap_or(own_name);
             // A layer's site stands for the layer itself, under the layer's own path.
             let is_site = matches!(&field.ty, Type::Path(p) if p.path.segments.last().is_some_and(|s| s.ident == "Site"));
             calls.extend(if wish.flatten || is_site { quote!(#nn::Walk::walk(#binding, walker);) } else { quote!(walker.child(#name, #binding);) });
             walked.push(field.ty.clone());
         } else {
             calls.extend(quote!(let _ = #binding;));
+            // Which of two methods is found tells whether the type is `Clone`.
+            copies.push(quote!((&#nn::duplicate::Passed(#binding)).copied(#own_name)?));
         }
         bindings.push(binding);
     }
-    Ok((bindings, calls, walked))
+    Ok(OfFields { bindings, calls, copies, walked })
+}
+/// A struct or variant of new fields.
+fn built(path: &TokenStream, fields: &Fields, copies: &[TokenStream]) -> TokenStream {
+    match fields {
+        Fields::Named(named) => {
+            let names = named.named.iter().map(|f| &f.ident);
+            quote!(#path { #(#names: #copies),* })
+        }
+        Fields::Unnamed(_) => quote!(#path(#(#copies),*)),
+        Fields::Unit => quote!(#path),
+    }
 }
 
 fn expand(mut input: DeriveInput, nn: &TokenStream) -> syn::Result<TokenStream> {
@@ -107,27 +133,26 @@ fn expand(mut input: DeriveInput, nn: &TokenStream) -> syn::Result<TokenStream> 
         Fields::Unnamed(_) => quote!(#path(#(#bindings),*)),
         Fields::Unit => path,
     };
-    let mut walked = Vec::new();
-    let arms: TokenStream = match &input.data {
-        Data::Struct(s) => {
-            let (bindings, calls, types) = walk_fields(&s.fields, nn)?;
-            walked.extend(types);
-            let pattern = pattern(quote!(#name), &s.fields, &bindings);
-            quote!(#pattern => { #calls })
-        }
+    let (mut walked, mut arms, mut copied) = (Vec::new(), TokenStream::new(), TokenStream::new());
+    let mut add = |path: TokenStream, fields: &Fields| -> syn::Result<()> {
+        let of = of_fields(fields, nn)?;
+        walked.extend(of.walked);
+        let (pattern, calls, built) = (pattern(path.clone(), fields, &of.bindings), of.calls, built(&path, fields, &of.copies));
+        arms.extend(quote!(#pattern => { #calls }));
+        copied.extend(quote!(#pattern => #built,));
+        Ok(())
+    };
+    match &input.data {
+        Data::Struct(s) => add(quote!(#name), &s.fields)?,
         Data::Enum(e) => {
-            let mut arms = TokenStream::new();
             for v in &e.variants {
-                let (bindings, calls, types) = walk_fields(&v.fields, nn)?;
-                walked.extend(types);
                 let ident = &v.ident;
-                let pattern = pattern(quote!(#name::#ident), &v.fields, &bindings);
-                arms.extend(quote!(#pattern => { #calls }));
+                add(quote!(#name::#ident), &v.fields)?;
             }
-            arms
         }
         Data::Union(_) => return Err(syn::Error::new_spanned(name, "a union cannot be a module")),
     };
+    let kind = name.to_string();
     // Fields whose type mentions a type parameter must be walkable; the others are checked where they stand.
     let parameters: Vec<Ident> = input.generics.type_params().map(|p| p.ident.clone()).collect();
     let clause = input.generics.make_where_clause();
@@ -142,8 +167,14 @@ fn expand(mut input: DeriveInput, nn: &TokenStream) -> syn::Result<TokenStream> 
     Ok(quote! {
         impl #generics #nn::Walk for #name #arguments #clause {
             fn walk(&self, walker: &mut #nn::Walker<'_>) {
+                walker.module(#kind);
                 #[allow(clippy::match_single_binding)]
                 match self { #arms }
+            }
+            #[allow(unused_imports, unused_variables, clippy::all)]
+            fn duplicate(&self, copies: &mut #nn::Copies) -> #nn::duplicate::Copied<Self> {
+                use #nn::duplicate::{PassedClone as _, PassedOther as _};
+                ::core::result::Result::Ok(match self { #copied })
             }
         }
     })

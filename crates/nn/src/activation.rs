@@ -16,7 +16,7 @@ macro_rules! activations {
             #[doc = concat!("The layer", $(" with ", stringify!($need),)* " and PyTorch's defaults.")]
             #[allow(clippy::new_without_default)]
             pub fn new($($need: $need_ty),*) -> $name {
-                $name { site: Site::new($kind), $($need,)* $($field: $default),* }
+                $name { site: Site::with_hooks($kind), $($need,)* $($field: $default),* }
             }
             activations!(@with $name $kind ($($need: $need_ty),*) ($($field: $ty),*));
         }
@@ -28,8 +28,7 @@ macro_rules! activations {
         }
         impl Module for $name {
             fn forward(&$self, $x: &Tensor) -> Result<Tensor> {
-                let _scope = $self.site.enter();
-                $body.ok()
+                crate::site::run!($self.site, $x => $body)
             }
         }
     )* };
@@ -37,7 +36,7 @@ macro_rules! activations {
     (@with $name:ident $kind:literal ($($need:ident: $need_ty:ty),*) ($($field:ident: $ty:ty),+)) => {
         #[doc = concat!("The layer", $(" with ", stringify!($need),)* $(" with ", stringify!($field),)+ ".")]
         pub fn with($($need: $need_ty,)* $($field: $ty),+) -> $name {
-            $name { site: Site::new($kind), $($need,)* $($field),+ }
+            $name { site: Site::with_hooks($kind), $($need,)* $($field),+ }
         }
     };
 }
@@ -135,12 +134,14 @@ impl PRelu {
     /// There is no device.
     #[track_caller]
     pub fn with(num_parameters: usize, init: f64) -> Result<PRelu> {
-        Ok(PRelu { site: Site::new("PReLU"), weight: Param::new(&init::constant(num_parameters, init)?)? })
+        Ok(PRelu { site: Site::with_hooks("PReLU"), weight: Param::new(&init::constant(num_parameters, init)?)? })
     }
 }
 impl Module for PRelu {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.prelu(&self.weight.get()).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.prelu(&self.weight.get()).ok()?;
+        call.end(y)
     }
 }

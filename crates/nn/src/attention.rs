@@ -101,7 +101,7 @@ impl MultiheadAttention {
         let out_bias = if options.bias { Some(Param::new(&init::zeros(embed_dim)?)?) } else { None };
         let out_proj = Linear::of(out_weight, out_bias);
         Ok(MultiheadAttention {
-            site: Site::new("MultiheadAttention"),
+            site: Site::with_hooks("MultiheadAttention"),
             in_proj_weight,
             q_proj_weight: q,
             k_proj_weight: k,
@@ -136,8 +136,9 @@ impl MultiheadAttention {
     }
     #[track_caller]
     fn run(&self, query: &Tensor, key: &Tensor, value: &Tensor, masks: &Masks<'_>, need_weights: bool) -> Result<(Tensor, Option<Tensor>)> {
-        let _scope = self.site.enter();
-        let _call = scope::call(self.site.kind());
+        let call = self.site.begin(&[query, key, value])?;
+        let _called = scope::call(self.site.kind());
+        let (query, key, value) = (call.input(0, query), call.input(1, key), call.input(2, value));
         let batched = query.shape()?.rank() == 3;
         let (heads, width) = (self.num_heads, self.embed_dim / self.num_heads);
         let [q, mut k, mut v] = self.projections(query, key, value)?;
@@ -183,11 +184,14 @@ impl MultiheadAttention {
             (true, true) => y,
             (true, false) => y.transpose(0, 1),
         };
-        let weights = match weights {
-            Some(w) => Some((if batched { w } else { w.squeeze(0) }).ok()?),
-            None => None,
-        };
-        Ok((y.ok()?, weights))
+        let y = y.ok()?;
+        match weights {
+            Some(w) => {
+                let [y, w] = call.end_all([y, (if batched { w } else { w.squeeze(0) }).ok()?])?;
+                Ok((y, Some(w)))
+            }
+            None => Ok((call.end(y)?, None)),
+        }
     }
     /// As `[batch, sequence, features]`.
     #[track_caller]

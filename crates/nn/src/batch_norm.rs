@@ -1,7 +1,6 @@
 //! Normalisation by statistics of the batch or of each sample, with running statistics.
-use crate::{Module, Param, Site, init};
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, compile::decide, functional};
-use std::cell::Cell;
+use crate::{Module, Param, Role, Site, init};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional, grad::no_grad};
 
 /// Options of batch and instance normalisation.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +49,40 @@ impl Channels {
         }
         Ok(Channels { weight, bias, running_mean, running_var, num_batches_tracked })
     }
+    /// Of a number of channels that the first input gives.
+    #[track_caller]
+    fn lazy(options: &BatchNormOptions) -> Result<Channels> {
+        let of = |wanted: bool, role: Role| if wanted { Param::uninitialized(0, DType::F32, role).map(Some) } else { Ok(None) };
+        let (affine, tracked) = (options.affine, options.track_running_stats);
+        Ok(Channels {
+            weight: of(affine, Role::Trainable)?,
+            bias: of(affine, Role::Trainable)?,
+            running_mean: of(tracked, Role::Buffer)?,
+            running_var: of(tracked, Role::Buffer)?,
+            num_batches_tracked: if tracked { Some(Param::buffer(&Tensor::full((), 0, DType::I64))?) } else { None },
+        })
+    }
+    fn is_lazy(&self) -> bool {
+        [&self.weight, &self.running_mean].into_iter().flatten().any(Param::is_uninitialized)
+    }
+    #[cold]
+    #[track_caller]
+    fn materialize(&self, features: usize) -> Result<()> {
+        no_grad(|| {
+            for ones in [&self.weight, &self.running_var].into_iter().flatten() {
+                ones.materialize(&init::ones(features)?)?;
+            }
+            for zeros in [&self.bias, &self.running_mean].into_iter().flatten() {
+                zeros.materialize(&init::zeros(features)?)?;
+            }
+            Ok(())
+        })
+    }
+    /// How many channels the parameters are for; `None`: there are none, or they have no values yet.
+    fn features(&self) -> Option<usize> {
+        let known = self.weight.as_ref().or(self.running_mean.as_ref())?;
+        if known.is_uninitialized() { None } else { known.meta().shape.first().copied() }
+    }
     /// Moves the running statistics toward those of a batch: by `momentum`, or so that all batches count the same.
     #[track_caller]
     fn track(&self, mean: &Tensor, unbiased_var: &Tensor, momentum: Option<f64>) -> Result<()> {
@@ -81,6 +114,24 @@ fn check(op: &'static str, x: &Tensor, ranks: std::ops::RangeInclusive<usize>, c
     }
     Ok(())
 }
+/// The number of channels that a layer is for, which a lazy one learns from its first input.
+#[track_caller]
+fn known_features(
+    op: &'static str,
+    x: &Tensor,
+    ranks: std::ops::RangeInclusive<usize>,
+    channel_axis: usize,
+    channels: &Channels,
+    given: Option<usize>,
+) -> Result<usize> {
+    let known = given.or_else(|| channels.features());
+    let arrived = x.shape()?.get(channel_axis).copied().unwrap_or(0);
+    check(op, x, ranks, channel_axis, known.unwrap_or(arrived))?;
+    if channels.is_lazy() {
+        channels.materialize(arrived)?;
+    }
+    Ok(known.unwrap_or(arrived))
+}
 
 /// Batch normalisation (Ioffe and Szegedy 2015) of an input `[batch, channels, ..]` with `N` spatial axes (`N` = 1: or none).
 /// In training it uses the batch's statistics and moves the running ones; in evaluation it uses the running ones.
@@ -89,7 +140,7 @@ pub struct BatchNorm<const N: usize> {
     site: Site,
     #[module(flatten)]
     channels: Channels,
-    num_features: usize,
+    num_features: Option<usize>,
     #[module(skip)]
     options: BatchNormOptions,
 }
@@ -114,8 +165,32 @@ impl<const N: usize> BatchNorm<N> {
     /// There is no device.
     #[track_caller]
     pub fn with(num_features: usize, options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::new(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
-        Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features, options })
+        let site = Site::with_hooks(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
+        Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features: Some(num_features), options })
+    }
+    /// Of as many channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{BatchNorm1d, BatchNormOptions, Module, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let norm = BatchNorm1d::lazy(BatchNormOptions::default())?;
+    /// norm.forward(&Tensor::ones([4, 3]))?;
+    /// assert_eq!(norm.parameter_count(), 6);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no device.
+    ///
+    /// Source: `torch.nn.LazyBatchNorm1d`.
+    #[track_caller]
+    #[doc(alias = "LazyBatchNorm1d")]
+    #[doc(alias = "LazyBatchNorm2d")]
+    #[doc(alias = "LazyBatchNorm3d")]
+    pub fn lazy(options: BatchNormOptions) -> Result<BatchNorm<N>> {
+        let site = Site::with_hooks(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
+        Ok(BatchNorm { site, channels: Channels::lazy(&options)?, num_features: None, options })
     }
     /// The running mean, if it is kept.
     pub fn running_mean(&self) -> Option<&Param> {
@@ -128,16 +203,18 @@ impl<const N: usize> BatchNorm<N> {
 }
 impl<const N: usize> Module for BatchNorm<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        check("batch_norm", x, if N == 1 { 2..=3 } else { N + 2..=N + 2 }, 1, self.num_features)?;
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
         let c = &self.channels;
+        let features = known_features("batch_norm", x, if N == 1 { 2..=3 } else { N + 2..=N + 2 }, 1, c, self.num_features)?;
         let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
         let training = self.site.is_training();
         if let (false, Some(mean), Some(var)) = (training, &c.running_mean, &c.running_var) {
-            return functional::batch_norm_inference(x, &mean.detached(), &var.detached(), weight.as_ref(), bias.as_ref(), self.options.eps).ok();
+            let y = functional::batch_norm_inference(x, &mean.detached(), &var.detached(), weight.as_ref(), bias.as_ref(), self.options.eps).ok()?;
+            return call.end(y);
         }
         let shape = x.shape()?;
-        let n = shape.elements() / self.num_features.max(1);
+        let n = shape.elements() / features.max(1);
         if training && n == 1 {
             return Err(Error::new(
                 "batch_norm",
@@ -150,27 +227,10 @@ impl<const N: usize> Module for BatchNorm<N> {
             if let Some(count) = &c.num_batches_tracked {
                 count.set(&(count.detached() + 1))?;
             }
-            // Asked, so that a captured function with the other answer is captured anew.
-            let momentum = if decide(|| CUMULATIVE.get()) { None } else { self.options.momentum };
-            c.track(&mean, &unbiased(&var, n), momentum)?;
+            c.track(&mean, &unbiased(&var, n), self.options.momentum)?;
         }
-        Ok(y)
+        call.end(y)
     }
-}
-thread_local! {
-    static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
-}
-/// Runs `f`, in which the running statistics of batch norms count all batches alike, whatever their momentum is: how they are computed
-/// anew for weights that nobody trained with (`update_bn` of the optimizers). It holds for layers that this thread applies.
-pub fn with_cumulative_statistics<R>(f: impl FnOnce() -> R) -> R {
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            CUMULATIVE.set(self.0);
-        }
-    }
-    let _before = Before(CUMULATIVE.replace(true));
-    f()
 }
 
 /// Instance normalisation (Ulyanov et al. 2016) of an input `[batch, channels, ..]` with `N` spatial axes (the batch may
@@ -180,7 +240,7 @@ pub struct InstanceNorm<const N: usize> {
     site: Site,
     #[module(flatten)]
     channels: Channels,
-    num_features: usize,
+    num_features: Option<usize>,
     #[module(skip)]
     options: BatchNormOptions,
 }
@@ -205,16 +265,31 @@ impl<const N: usize> InstanceNorm<N> {
     /// There is no device.
     #[track_caller]
     pub fn with(num_features: usize, options: BatchNormOptions) -> Result<InstanceNorm<N>> {
-        let site = Site::new(["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"][(N - 1).min(2)]);
-        Ok(InstanceNorm { site, channels: Channels::new(num_features, &options)?, num_features, options })
+        let site = Site::with_hooks(["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"][(N - 1).min(2)]);
+        Ok(InstanceNorm { site, channels: Channels::new(num_features, &options)?, num_features: Some(num_features), options })
+    }
+    /// Of as many channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
+    ///
+    /// # Errors
+    /// There is no device.
+    ///
+    /// Source: `torch.nn.LazyInstanceNorm1d`.
+    #[track_caller]
+    #[doc(alias = "LazyInstanceNorm1d")]
+    #[doc(alias = "LazyInstanceNorm2d")]
+    #[doc(alias = "LazyInstanceNorm3d")]
+    pub fn lazy(options: BatchNormOptions) -> Result<InstanceNorm<N>> {
+        let site = Site::with_hooks(["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"][(N - 1).min(2)]);
+        Ok(InstanceNorm { site, channels: Channels::lazy(&options)?, num_features: None, options })
     }
 }
 impl<const N: usize> Module for InstanceNorm<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
         let shape = x.shape()?;
         let batched = shape.rank() == N + 2;
-        check("instance_norm", x, N + 1..=N + 2, batched as usize, self.num_features)?;
+        known_features("instance_norm", x, N + 1..=N + 2, batched as usize, &self.channels, self.num_features)?;
         let given = x;
         let mut dims = shape.to_vec();
         let single;
@@ -240,6 +315,7 @@ impl<const N: usize> Module for InstanceNorm<N> {
         } else {
             functional::instance_norm(x, weight.as_ref(), bias.as_ref(), self.options.eps)
         };
-        y.reshape(shape).ok()
+        let y = y.reshape(shape).ok()?;
+        call.end(y)
     }
 }

@@ -1,5 +1,8 @@
 //! Convolutions and their transposes, in one to three dimensions.
-use crate::{Module, Param, Site, init};
+use crate::{
+    Module, Param, Site, init,
+    linear::{lazy, materialize_default},
+};
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
     functional::{self, PadMode, Padding, Sizes},
@@ -46,6 +49,20 @@ fn weight_shape<const N: usize>(first: usize, second: usize, groups: usize, kern
     let mut shape = vec![first, second / groups];
     shape.extend(each::<N>(kernel, "kernel_size")?);
     Ok(shape)
+}
+/// The channels of the first input of a lazy layer.
+#[track_caller]
+fn channels<const N: usize>(x: &Tensor, groups: usize) -> Result<usize> {
+    let shape = x.shape()?;
+    if !(N + 1..=N + 2).contains(&shape.rank()) {
+        let expected = format!("{} axes, or {} without a batch", N + 2, N + 1);
+        return Err(Error::new("conv", ErrorKind::Shape { shape, expected }));
+    }
+    let channels = shape[shape.rank() - N - 1];
+    if channels == 0 || !channels.is_multiple_of(groups) {
+        return Err(Error::new("conv", ErrorKind::Argument(format!("{groups} groups do not divide {channels} channels"))));
+    }
+    Ok(channels)
 }
 const KINDS: [&str; 3] = ["Conv1d", "Conv2d", "Conv3d"];
 const TRANSPOSED: [&str; 3] = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"];
@@ -95,7 +112,39 @@ impl<const N: usize> Conv<N> {
         let shape = weight_shape::<N>(out_channels, in_channels, options.groups, &kernel_size.into())?;
         let weight = Param::new(&init::default_weight(shape.as_slice())?)?;
         let bias = if options.bias { Some(Param::new(&init::default_bias(out_channels, shape)?)?) } else { None };
-        Ok(Conv { site: Site::new(KINDS[(N - 1).min(2)]), weight, bias, options })
+        Ok(Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options })
+    }
+    /// Of as many input channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Conv2d, ConvOptions, Module};
+    /// # adamant_core::Device::reference().make_current();
+    /// let conv = Conv2d::lazy(8, 3, ConvOptions::default())?;
+    /// conv.forward(&Tensor::ones([1, 4, 5, 5]))?;
+    /// assert_eq!(*conv.weight.meta().shape, [8, 4, 3, 3]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Groups that do not divide the output channels; another number of sizes than axes.
+    ///
+    /// Source: `torch.nn.LazyConv2d`.
+    #[track_caller]
+    #[doc(alias = "LazyConv1d")]
+    #[doc(alias = "LazyConv2d")]
+    #[doc(alias = "LazyConv3d")]
+    pub fn lazy(out_channels: usize, kernel_size: impl Into<Sizes>, options: ConvOptions) -> Result<Conv<N>> {
+        let weight = lazy(weight_shape::<N>(out_channels, 0, options.groups, &kernel_size.into())?)?;
+        let bias = if options.bias { Some(lazy(out_channels)?) } else { None };
+        Ok(Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options })
+    }
+    #[cold]
+    #[track_caller]
+    fn materialize(&self, x: &Tensor) -> Result<()> {
+        let (mut shape, groups) = (self.weight.meta().shape.to_vec(), self.options.groups);
+        shape[1] = channels::<N>(x, groups)? / groups;
+        materialize_default(&shape, &self.weight, self.bias.as_ref())
     }
     /// Its options.
     pub fn options(&self) -> &ConvOptions {
@@ -123,7 +172,11 @@ impl<const N: usize> Conv<N> {
 }
 impl<const N: usize> Module for Conv<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        if self.weight.is_uninitialized() {
+            self.materialize(x)?;
+        }
         let o = &self.options;
         let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: o.groups };
         let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
@@ -135,13 +188,14 @@ impl<const N: usize> Module for Conv<N> {
             padded = functional::pad(x, &self.widths()?, o.padding_mode);
             &padded
         };
-        match N {
+        let y = match N {
             1 => functional::conv1d(x, &weight, bias.as_ref(), &conv),
             2 => functional::conv2d(x, &weight, bias.as_ref(), &conv),
             3 => functional::conv3d(x, &weight, bias.as_ref(), &conv),
             n => return Err(dimensions(n)),
         }
-        .ok()
+        .ok()?;
+        call.end(y)
     }
 }
 #[track_caller]
@@ -197,19 +251,46 @@ impl<const N: usize> ConvTranspose<N> {
         let shape = weight_shape::<N>(in_channels, out_channels, options.conv.groups, &kernel_size.into())?;
         let weight = Param::new(&init::default_weight(shape.as_slice())?)?;
         let bias = if options.bias { Some(Param::new(&init::default_bias(out_channels, shape)?)?) } else { None };
-        Ok(ConvTranspose { site: Site::new(TRANSPOSED[(N - 1).min(2)]), weight, bias, options })
+        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options })
+    }
+    /// Of as many input channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
+    ///
+    /// # Errors
+    /// Groups that do not divide the output channels; another number of sizes than axes.
+    ///
+    /// Source: `torch.nn.LazyConvTranspose2d`.
+    #[track_caller]
+    #[doc(alias = "LazyConvTranspose1d")]
+    #[doc(alias = "LazyConvTranspose2d")]
+    #[doc(alias = "LazyConvTranspose3d")]
+    pub fn lazy(out_channels: usize, kernel_size: impl Into<Sizes>, options: ConvTransposeOptions) -> Result<ConvTranspose<N>> {
+        let weight = lazy(weight_shape::<N>(0, out_channels, options.conv.groups, &kernel_size.into())?)?;
+        let bias = if options.bias { Some(lazy(out_channels)?) } else { None };
+        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options })
+    }
+    #[cold]
+    #[track_caller]
+    fn materialize(&self, x: &Tensor) -> Result<()> {
+        let mut shape = self.weight.meta().shape.to_vec();
+        shape[0] = channels::<N>(x, self.options.conv.groups)?;
+        materialize_default(&shape, &self.weight, self.bias.as_ref())
     }
 }
 impl<const N: usize> Module for ConvTranspose<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        if self.weight.is_uninitialized() {
+            self.materialize(x)?;
+        }
         let (weight, bias, conv) = (self.weight.get(), self.bias.as_ref().map(Param::get), &self.options.conv);
-        match N {
+        let y = match N {
             1 => functional::conv_transpose1d(x, &weight, bias.as_ref(), conv),
             2 => functional::conv_transpose2d(x, &weight, bias.as_ref(), conv),
             3 => functional::conv_transpose3d(x, &weight, bias.as_ref(), conv),
             n => return Err(dimensions(n)),
         }
-        .ok()
+        .ok()?;
+        call.end(y)
     }
 }

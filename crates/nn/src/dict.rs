@@ -1,5 +1,5 @@
 //! Parts of a model by name, in the order in which they were put in.
-use crate::{Module, Param, Visit, Walk, Walker};
+use crate::{Copies, Module, Param, Walk, Walker, site::Names};
 use adamant_core::{Error, ErrorKind, Result};
 
 /// Parts by name, in the order in which they were put in. In a state dict, what is in a part has the part's name before its own. A
@@ -118,9 +118,14 @@ impl<T> IntoIterator for ModuleDict<T> {
 }
 impl<T: Walk> Walk for ModuleDict<T> {
     fn walk(&self, walker: &mut Walker<'_>) {
+        walker.module("ModuleDict");
         for (name, part) in self.iter() {
             walker.child(name, part);
         }
+    }
+    fn duplicate(&self, copies: &mut Copies) -> Result<ModuleDict<T>> {
+        let parts = self.parts.iter().map(|(name, part)| Ok((name.clone(), part.duplicate(copies)?)));
+        Ok(ModuleDict { parts: parts.collect::<Result<_>>()? })
     }
 }
 
@@ -131,6 +136,3 @@ impl Walk for NamedPart<'_> {
         walker.child(self.0, self.1);
     }
 }
-/// Does nothing at a model's parts: to be walked gives them their paths.
-pub(crate) struct Names;
-impl Visit for Names {}

@@ -21,17 +21,17 @@ macro_rules! dropout {
             /// A number that is no probability.
             #[track_caller]
             pub fn new(p: f64) -> Result<$name> {
-                Ok($name { site: Site::new($kind), p: probability(p)? })
+                Ok($name { site: Site::with_hooks($kind), p: probability(p)? })
             }
         }
         impl Module for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
-                let _scope = self.site.enter();
-                if !self.site.is_training() || self.p == 0.0 {
-                    return $x.clone().ok();
-                }
-                let $p = self.p;
-                $body.ok()
+                crate::site::run!(self.site, $x => if !self.site.is_training() || self.p == 0.0 {
+                    $x.clone()
+                } else {
+                    let $p = self.p;
+                    $body
+                })
             }
         }
     };
@@ -66,6 +66,12 @@ dropout! {
     Dropout3d "Dropout3d": |x, p| by_channel(x, p, 3)?
 }
 dropout! {
+    /// As [`AlphaDropout`], of whole channels of `[batch, channels, ..]`.
+    ///
+    /// Source: `torch.nn.FeatureAlphaDropout`.
+    FeatureAlphaDropout "FeatureAlphaDropout": |x, p| functional::feature_alpha_dropout(x, p, &init::generator(x.device()?)?)
+}
+dropout! {
     /// Dropout for networks of SELU: dropped elements become SELU's lower limit, and mean and variance stay
     /// (Klambauer et al. 2017).
     AlphaDropout "AlphaDropout": |x, p| {
@@ -73,7 +79,7 @@ dropout! {
         let low = -1.758_099_340_847_376_6;
         let a = ((1.0 - p) * (1.0 + p * low * low)).sqrt().recip();
         let uniform = init::generator(x.device()?)?.uniform(x.shape()?, adamant_core::DType::F32);
-        let kept = uniform.ge(p).where_(x, x.full_like(low));
+        let kept = uniform.ge(p).select(x, x.full_like(low));
         kept * a - a * p * low
     }
 }

@@ -26,7 +26,7 @@ impl Embedding {
     #[track_caller]
     pub fn with(num_embeddings: usize, embedding_dim: usize, padding_idx: Option<usize>) -> Result<Embedding> {
         let weight = Param::new(&table(num_embeddings, embedding_dim, padding_idx)?)?;
-        Ok(Embedding { site: Site::new("Embedding"), weight, padding_idx })
+        Ok(Embedding { site: Site::with_hooks("Embedding"), weight, padding_idx })
     }
 }
 #[track_caller]
@@ -40,8 +40,10 @@ fn table(rows: usize, width: usize, padding_idx: Option<usize>) -> Result<Tensor
 }
 impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::embedding(ids, &self.weight.get(), self.padding_idx).ok()
+        let call = self.site.begin(&[ids])?;
+        let ids = call.input(0, ids);
+        let y = functional::embedding(ids, &self.weight.get(), self.padding_idx).ok()?;
+        call.end(y)
     }
 }
 
@@ -60,12 +62,13 @@ impl PositionEmbedding {
     /// There is no device.
     #[track_caller]
     pub fn new(max_length: usize, features: usize) -> Result<PositionEmbedding> {
-        Ok(PositionEmbedding { site: Site::new("PositionEmbedding"), weight: Param::new(&init::normal([max_length, features], 0.0, 1.0)?)? })
+        Ok(PositionEmbedding { site: Site::with_hooks("PositionEmbedding"), weight: Param::new(&init::normal([max_length, features], 0.0, 1.0)?)? })
     }
 }
 impl Module for PositionEmbedding {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
         let shape = x.shape()?;
         let length = self.weight.meta().shape[0];
         if shape.rank() < 2 || shape[shape.rank() - 2] > length {
@@ -74,7 +77,8 @@ impl Module for PositionEmbedding {
                 ErrorKind::Shape { shape, expected: format!("[.., length, features] with a length of at most {length}") },
             ));
         }
-        (x + self.weight.get().narrow(0, 0, shape[shape.rank() - 2])).ok()
+        let y = (x + self.weight.get().narrow(0, 0, shape[shape.rank() - 2])).ok()?;
+        call.end(y)
     }
 }
 
@@ -102,7 +106,7 @@ impl EmbeddingBag {
     /// There is no device.
     #[track_caller]
     pub fn with(num_embeddings: usize, embedding_dim: usize, mode: BagMode) -> Result<EmbeddingBag> {
-        Ok(EmbeddingBag { site: Site::new("EmbeddingBag"), weight: Param::new(&table(num_embeddings, embedding_dim, None)?)?, mode })
+        Ok(EmbeddingBag { site: Site::with_hooks("EmbeddingBag"), weight: Param::new(&table(num_embeddings, embedding_dim, None)?)?, mode })
     }
     /// Bags of different lengths: ids `[n]`, of which bag b has those from `offsets[b]` up to the next offset.
     ///
@@ -110,13 +114,17 @@ impl EmbeddingBag {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward_offsets(&self, ids: &Tensor, offsets: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        self.weight.get().embedding_bag(ids, Some(offsets), self.mode).ok()
+        let call = self.site.begin(&[ids, offsets])?;
+        let (ids, offsets) = (call.input(0, ids), call.input(1, offsets));
+        let y = self.weight.get().embedding_bag(ids, Some(offsets), self.mode).ok()?;
+        call.end(y)
     }
 }
 impl Module for EmbeddingBag {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        self.weight.get().embedding_bag(ids, None, self.mode).ok()
+        let call = self.site.begin(&[ids])?;
+        let ids = call.input(0, ids);
+        let y = self.weight.get().embedding_bag(ids, None, self.mode).ok()?;
+        call.end(y)
     }
 }

@@ -4,7 +4,7 @@
 use crate::{Module, Param, Site, Walk};
 use adamant_core::{
     Result, Tensor,
-    functional::{self, PoissonNllOptions, Reduction},
+    functional::{self, PoissonNll, Reduction},
 };
 
 mod classes;
@@ -30,7 +30,7 @@ pub use pairs::{CosineEmbeddingLoss, MarginRankingLoss, TripletMarginLoss, Tripl
 /// assert_eq!(values, [13.0, 8.5]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-pub trait Criterion: Walk {
+pub trait Criterion: Walk + crate::duplicate::DuplicateCriterion {
     /// The loss of a prediction beside its target.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub trait Criterion: Walk {
     #[track_caller]
     fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor>;
 }
-impl<T: Criterion + ?Sized> Criterion for Box<T> {
+impl<T: Criterion + crate::Boxed + ?Sized> Criterion for Box<T> {
     fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
         (**self).forward(input, target)
     }
@@ -70,7 +70,7 @@ macro_rules! losses {
             }
             #[doc = concat!("With ", losses!(@list $($field)*), ".")]
             pub fn with($($field: $ty),*) -> $name {
-                $name { site: Site::new($kind), $($field),* }
+                $name { site: Site::with_hooks($kind), $($field),* }
             }
         }
         impl Default for $name {
@@ -86,8 +86,7 @@ macro_rules! losses {
     (@forward $name:ident $self:ident ($x:ident, $target:ident) $body:expr) => {
         impl Criterion for $name {
             fn forward(&$self, $x: &Tensor, $target: &Tensor) -> Result<Tensor> {
-                let _scope = $self.site.enter();
-                $body.ok()
+                crate::site::run!($self.site, $x, $target => $body)
             }
         }
     };
@@ -99,8 +98,7 @@ macro_rules! losses {
             /// Shapes, dtypes or options that do not go together, as the type's text says.
             #[track_caller]
             pub fn forward(&$self, $($x: &Tensor),+) -> Result<Tensor> {
-                let _scope = $self.site.enter();
-                $body.ok()
+                crate::site::run!($self.site, $($x),+ => $body)
             }
         }
     };
@@ -228,7 +226,7 @@ losses! {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[doc(alias = "PoissonNLLLoss")]
-    PoissonNllLoss "PoissonNLLLoss" (options: PoissonNllOptions = PoissonNllOptions::default()) |self, x, target| functional::poisson_nll_loss(x, target, &self.options);
+    PoissonNllLoss "PoissonNLLLoss" (options: PoissonNll = PoissonNll::default()) |self, x, target| functional::poisson_nll_loss(x, target, &self.options);
 
     /// The negative log-likelihood under a normal distribution of predicted mean and variance (Nix and Weigend, 1994):
     /// `(log var + (x - t)² / var) / 2`, var no smaller than eps; `full` adds `log(2π) / 2`.
@@ -319,7 +317,7 @@ pub struct BceLoss {
 impl BceLoss {
     /// PyTorch's defaults.
     pub fn new() -> BceLoss {
-        BceLoss { site: Site::new("BCELoss"), weight: None, reduction: Reduction::Mean }
+        BceLoss { site: Site::with_hooks("BCELoss"), weight: None, reduction: Reduction::Mean }
     }
     /// With weight and reduction.
     ///
@@ -337,8 +335,10 @@ impl Default for BceLoss {
 }
 impl Criterion for BceLoss {
     fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::binary_cross_entropy(x, target, value(&self.weight).as_ref(), self.reduction).ok()
+        let call = self.site.begin(&[x, target])?;
+        let (x, target) = (call.input(0, x), call.input(1, target));
+        let y = functional::binary_cross_entropy(x, target, value(&self.weight).as_ref(), self.reduction).ok()?;
+        call.end(y)
     }
 }
 
@@ -373,7 +373,7 @@ pub struct BceWithLogitsLoss {
 impl BceWithLogitsLoss {
     /// PyTorch's defaults.
     pub fn new() -> BceWithLogitsLoss {
-        BceWithLogitsLoss { site: Site::new("BCEWithLogitsLoss"), weight: None, pos_weight: None, reduction: Reduction::Mean }
+        BceWithLogitsLoss { site: Site::with_hooks("BCEWithLogitsLoss"), weight: None, pos_weight: None, reduction: Reduction::Mean }
     }
     /// With weights and reduction.
     ///
@@ -391,8 +391,10 @@ impl Default for BceWithLogitsLoss {
 }
 impl Criterion for BceWithLogitsLoss {
     fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x, target])?;
+        let (x, target) = (call.input(0, x), call.input(1, target));
         let (weight, pos_weight) = (value(&self.weight), value(&self.pos_weight));
-        functional::binary_cross_entropy_with_logits(x, target, weight.as_ref(), pos_weight.as_ref(), self.reduction).ok()
+        let y = functional::binary_cross_entropy_with_logits(x, target, weight.as_ref(), pos_weight.as_ref(), self.reduction).ok()?;
+        call.end(y)
     }
 }

@@ -55,14 +55,16 @@ impl LayerNorm {
         let shape = to_shape("layer_norm", normalized_shape)?;
         let weight = if options.elementwise_affine { Some(Param::new(&init::ones(shape)?)?) } else { None };
         let bias = if options.elementwise_affine && options.bias { Some(Param::new(&init::zeros(shape)?)?) } else { None };
-        Ok(LayerNorm { site: Site::new("LayerNorm"), weight, bias, normalized_shape: shape, eps: options.eps })
+        Ok(LayerNorm { site: Site::with_hooks("LayerNorm"), weight, bias, normalized_shape: shape, eps: options.eps })
     }
 }
 impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
         let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
-        functional::layer_norm(x, self.normalized_shape, weight.as_ref(), bias.as_ref(), self.eps).ok()
+        let y = functional::layer_norm(x, self.normalized_shape, weight.as_ref(), bias.as_ref(), self.eps).ok()?;
+        call.end(y)
     }
 }
 
@@ -107,13 +109,15 @@ impl RmsNorm {
         let RmsNormOptions { eps, elementwise_affine } = options;
         let shape = to_shape("rms_norm", normalized_shape)?;
         let weight = if elementwise_affine { Some(Param::new(&init::ones(shape)?)?) } else { None };
-        Ok(RmsNorm { site: Site::new("RMSNorm"), weight, normalized_shape: shape, eps })
+        Ok(RmsNorm { site: Site::with_hooks("RMSNorm"), weight, normalized_shape: shape, eps })
     }
 }
 impl Module for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::rms_norm(x, self.normalized_shape, self.weight.as_ref().map(Param::get).as_ref(), self.eps).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::rms_norm(x, self.normalized_shape, self.weight.as_ref().map(Param::get).as_ref(), self.eps).ok()?;
+        call.end(y)
     }
 }
 
@@ -163,18 +167,20 @@ impl GroupNorm {
         }
         let weight = if affine { Some(Param::new(&init::ones(num_channels)?)?) } else { None };
         let bias = if affine { Some(Param::new(&init::zeros(num_channels)?)?) } else { None };
-        Ok(GroupNorm { site: Site::new("GroupNorm"), weight, bias, num_groups, num_channels, eps })
+        Ok(GroupNorm { site: Site::with_hooks("GroupNorm"), weight, bias, num_groups, num_channels, eps })
     }
 }
 impl Module for GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
         let shape = x.shape()?;
         if shape.rank() < 2 || shape[1] != self.num_channels {
             return Err(Error::new("group_norm", ErrorKind::Shape { shape, expected: format!("{} channels along axis 1", self.num_channels) }));
         }
         let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
-        functional::group_norm(x, self.num_groups, weight.as_ref(), bias.as_ref(), self.eps).ok()
+        let y = functional::group_norm(x, self.num_groups, weight.as_ref(), bias.as_ref(), self.eps).ok()?;
+        call.end(y)
     }
 }
 
@@ -194,12 +200,63 @@ impl LocalResponseNorm {
     }
     /// With all constants.
     pub fn with(size: usize, alpha: f64, beta: f64, k: f64) -> LocalResponseNorm {
-        LocalResponseNorm { site: Site::new("LocalResponseNorm"), size, alpha, beta, k }
+        LocalResponseNorm { site: Site::with_hooks("LocalResponseNorm"), size, alpha, beta, k }
     }
 }
 impl Module for LocalResponseNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::local_response_norm(x, self.size, self.alpha, self.beta, self.k).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::local_response_norm(x, self.size, self.alpha, self.beta, self.k).ok()?;
+        call.end(y)
+    }
+}
+
+/// Local response normalisation with windows that reach as far to both sides: of an even size, one channel less than
+/// [`LocalResponseNorm`]'s. The sum is divided by the size that was asked for.
+///
+/// ```
+/// # use adamant_core::Tensor;
+/// # use adamant_nn::{CrossMapLrn2d, Module};
+/// # adamant_core::Device::reference().make_current();
+/// let x = Tensor::ones([1, 6, 2, 2]);
+/// assert_eq!(CrossMapLrn2d::new(4).forward(&x)?.dims()?, [1, 6, 2, 2]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// Source: `torch.nn.CrossMapLRN2d`, but for its windows: PyTorch 2.15 keeps channel 0 in all of them, and its gradient is that of
+/// others.
+#[derive(Clone, Module)]
+pub struct CrossMapLrn2d {
+    site: Site,
+    size: usize,
+    alpha: f64,
+    beta: f64,
+    k: f64,
+}
+impl CrossMapLrn2d {
+    /// PyTorch's defaults: alpha 1e-4, beta 0.75, k 1.
+    pub fn new(size: usize) -> CrossMapLrn2d {
+        CrossMapLrn2d::with(size, 1e-4, 0.75, 1.0)
+    }
+    /// With all constants.
+    pub fn with(size: usize, alpha: f64, beta: f64, k: f64) -> CrossMapLrn2d {
+        CrossMapLrn2d { site: Site::with_hooks("CrossMapLRN2d"), size, alpha, beta, k }
+    }
+}
+impl Module for CrossMapLrn2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let shape = x.shape()?;
+        if shape.rank() != 4 || self.size == 0 {
+            let expected = format!("[batch, channels, height, width], and a size of at least 1, not {}", self.size);
+            return Err(Error::new("CrossMapLRN2d", ErrorKind::Shape { shape, expected }));
+        }
+        // As many channels before as behind.
+        let window = 2 * ((self.size - 1) / 2) + 1;
+        let alpha = self.alpha * window as f64 / self.size as f64;
+        let y = functional::local_response_norm(x, window, alpha, self.beta, self.k).ok()?;
+        call.end(y)
     }
 }

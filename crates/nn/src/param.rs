@@ -1,8 +1,17 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor, compile::decide_once, is_capturing, scope};
+use crate::{Copies, parametrize::Parametrized, site::longer};
+use adamant_core::{
+    Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor,
+    compile::decide_once,
+    grad::{HookHandle, no_grad},
+    is_capturing, scope,
+};
 use parking_lot::{RwLock, RwLockReadGuard};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering::Relaxed},
+};
 
 /// What a leaf of a model is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +33,16 @@ struct Inner {
     path: RwLock<Arc<str>>,
     role: Role,
     frozen: Flag,
+    state: AtomicU8,
+    /// what its value is computed from, in the state `COMPUTED`
+    parametrized: RwLock<Option<Arc<Parametrized>>>,
 }
+/// It holds a value.
+const PLAIN: u8 = 0;
+/// It has no value yet: its shape follows from the first input of its layer.
+const LAZY: u8 = 1;
+/// Its value is computed from other parameters.
+const COMPUTED: u8 = 2;
 
 impl Param {
     /// A trainable parameter that starts as `value`.
@@ -54,8 +72,120 @@ impl Param {
     /// The error `value` carries.
     #[track_caller]
     pub fn with_role(value: &Tensor, role: Role) -> Result<Param> {
-        let cell = Cell::new(&value.detach(), role == Role::Trainable)?;
-        Ok(Param(Arc::new(Inner { cell: RwLock::new(cell), path: RwLock::new("".into()), role, frozen: Flag::new(false) })))
+        Param::in_state(value, role, PLAIN)
+    }
+    #[track_caller]
+    fn in_state(value: &Tensor, role: Role, state: u8) -> Result<Param> {
+        let cell = RwLock::new(Cell::new(&value.detach(), role == Role::Trainable)?);
+        let (path, frozen, parametrized) = (RwLock::new("".into()), Flag::new(false), RwLock::default());
+        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized })))
+    }
+    /// A leaf whose shape is not known yet: the sizes that are not are 0. It gets its value by [`Param::materialize`], or when a
+    /// state dict is loaded. Until then its value is an error that names it.
+    ///
+    /// # Errors
+    /// There is no device.
+    ///
+    /// Source: `torch.nn.parameter.UninitializedParameter`.
+    #[track_caller]
+    pub fn uninitialized(shape: impl adamant_core::ToShape, dtype: DType, role: Role) -> Result<Param> {
+        Param::in_state(&Tensor::full_on(shape, 0, dtype, Device::current()?), role, LAZY)
+    }
+    /// Has it no value yet?
+    #[inline]
+    pub fn is_uninitialized(&self) -> bool {
+        self.0.state.load(Relaxed) == LAZY
+    }
+    /// Gives a parameter that has no value yet its first one, in its dtype and on its device. To one that has a value nothing is done.
+    ///
+    /// # Errors
+    /// The error `value` carries; in a function that is being compiled.
+    #[track_caller]
+    pub fn materialize(&self, value: &Tensor) -> Result<()> {
+        if is_capturing() {
+            let error = Error::new("lazy layer", ErrorKind::Argument(format!("{} gets its shape while a function is compiled", self.called())));
+            return Err(error.hint("run the model once on an example before"));
+        }
+        let mut cell = self.0.cell.write();
+        if self.is_uninitialized() {
+            let meta = cell.meta();
+            let made = Cell::new(&value.detach().cast(meta.dtype).to(meta.device), self.0.role == Role::Trainable)?;
+            made.adopt_hooks(&cell);
+            *cell = made;
+            self.0.state.store(PLAIN, Relaxed);
+        }
+        Ok(())
+    }
+    fn called(&self) -> String {
+        let path = self.path();
+        if path.is_empty() { "a lazy parameter".into() } else { format!("`{path}`") }
+    }
+    #[cold]
+    #[track_caller]
+    fn no_value(&self) -> Error {
+        Error::new("lazy layer", ErrorKind::Argument(format!("{} has no value yet: its shape follows from the layer's first input", self.called())))
+            .hint("run the model once on an example, or load a state dict")
+    }
+    /// Its value, if it is no cell's own.
+    #[cold]
+    #[track_caller]
+    fn special(&self) -> Tensor {
+        match self.parametrized() {
+            Some(parts) => parts.value().unwrap_or_else(Tensor::failed),
+            None => Tensor::failed(self.no_value()),
+        }
+    }
+    /// What it is computed from, if it is ([`crate::parametrize`]).
+    pub(crate) fn parametrized(&self) -> Option<Arc<Parametrized>> {
+        if self.0.state.load(Relaxed) == COMPUTED { self.0.parametrized.read().clone() } else { None }
+    }
+    /// Is computed from other parameters from now on, or, by `None`, holds the value. Functions that were captured before are
+    /// captured anew: they are good for a cell.
+    #[track_caller]
+    pub(crate) fn compute_from(&self, parts: Option<Arc<Parametrized>>, value: &Tensor) -> Result<()> {
+        let cell = Cell::new(value, self.0.role == Role::Trainable)?;
+        let state = if parts.is_some() { COMPUTED } else { PLAIN };
+        *self.0.parametrized.write() = parts;
+        self.0.state.store(state, Relaxed);
+        *self.0.cell.write() = cell;
+        Ok(())
+    }
+    /// Calls a function with its gradient at each backward pass; what it returns stands for the gradient. The hook stays when the
+    /// parameter moves to another device or dtype.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module};
+    /// # adamant_core::Device::reference().make_current();
+    /// let layer = Linear::no_bias(2, 1)?;
+    /// layer.weight.register_hook(|gradient| Some(gradient.clamp(-1.0, 1.0)))?;
+    /// let grads = layer.forward(&Tensor::from_slice(&[0.5f32, 9.0], [1, 2]))?.sum(..).backward()?;
+    /// assert_eq!(grads.of(&layer.weight.cell()).map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![0.5, 1.0]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A buffer; a parameter that is computed from others, which have gradients.
+    #[track_caller]
+    pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Option<Tensor> + Send + Sync + 'static) -> Result<HookHandle> {
+        if self.0.state.load(Relaxed) == COMPUTED {
+            return Err(Error::new("register_hook", ErrorKind::Argument("a parametrized parameter has no gradient of its own".into()))
+                .hint("register on the parameters it is computed from: `named_parameters` gives them"));
+        }
+        self.0.cell.read().register_hook(hook)
+    }
+    /// A parameter of its own with the same value, name and role.
+    #[track_caller]
+    pub(crate) fn apart(&self, copies: &mut Copies) -> Result<Param> {
+        let held = self.0.cell.read().clone();
+        let state = self.0.state.load(Relaxed);
+        let copy = Param::in_state(&held.detached(), self.0.role, state)?;
+        *copy.0.path.write() = self.path();
+        copy.0.frozen.set(self.0.frozen.get());
+        if let Some(parts) = self.parametrized() {
+            *copy.0.parametrized.write() = Some(Arc::new(parts.apart(copies)?));
+        }
+        Ok(copy)
     }
     /// The cell, which a captured function is good for: moved to another device, it lives in another one.
     fn now(&self) -> RwLockReadGuard<'_, Cell> {
@@ -67,13 +197,24 @@ impl Param {
         cell
     }
     /// The present value; gradients flow to it unless it is a buffer or frozen.
+    #[track_caller]
     pub fn get(&self) -> Tensor {
         let cell = self.now();
+        if self.0.state.load(Relaxed) != PLAIN {
+            drop(cell);
+            return self.special();
+        }
         if self.0.frozen.get() { cell.detached() } else { cell.get() }
     }
     /// The present value without a gradient: [`Param::get`], detached.
+    #[track_caller]
     pub fn detached(&self) -> Tensor {
-        self.now().detached()
+        let cell = self.now();
+        if self.0.state.load(Relaxed) != PLAIN {
+            drop(cell);
+            return no_grad(|| self.special()).detach();
+        }
+        cell.detached()
     }
     /// Replaces the value.
     ///
@@ -81,6 +222,12 @@ impl Param {
     /// As [`Cell::set`]: a failed tensor, another shape, dtype or device.
     #[track_caller]
     pub fn set(&self, value: &Tensor) -> Result<()> {
+        if self.0.state.load(Relaxed) != PLAIN {
+            return match self.parametrized() {
+                Some(parts) => parts.set(value),
+                None => Err(self.no_value()),
+            };
+        }
         let result = self.cell().set(value);
         if result.is_ok() {
             return result;
@@ -101,7 +248,12 @@ impl Param {
     }
     /// Shape, dtype and device.
     pub fn meta(&self) -> Meta {
-        self.0.cell.read().meta()
+        let meta = self.0.cell.read().meta();
+        match self.parametrized() {
+            // Those move, and this is where they are.
+            Some(parts) => Meta { shape: meta.shape, ..parts.meta().unwrap_or(meta) },
+            None => meta,
+        }
     }
     /// Number of elements.
     pub fn elements(&self) -> usize {
@@ -137,7 +289,10 @@ impl Param {
     /// No memory there, or a value that carries an error.
     #[track_caller]
     pub fn move_to(&self, device: Device) -> Result<()> {
-        self.replace(self.detached().to(device))
+        if let Some(parts) = self.parametrized() {
+            return parts.originals().iter().try_for_each(|p| p.move_to(device));
+        }
+        self.replace(self.held().to(device))
     }
     /// Converts it to a dtype, if it holds floats.
     ///
@@ -151,17 +306,27 @@ impl Param {
         if !dtype.is_float() && self.0.role == Role::Trainable {
             return Err(Error::new("cast", ErrorKind::Dtype(format!("a parameter cannot be trained as {dtype}"))));
         }
-        self.replace(self.detached().cast(dtype))
+        if let Some(parts) = self.parametrized() {
+            return parts.originals().iter().try_for_each(|p| p.cast(dtype));
+        }
+        self.replace(self.held().cast(dtype))
+    }
+    /// The value in the cell, also of a lazy one.
+    fn held(&self) -> Tensor {
+        if self.is_uninitialized() { self.now().detached() } else { self.detached() }
     }
     #[track_caller]
     fn replace(&self, value: Tensor) -> Result<()> {
         if value.try_meta()? != self.meta() {
-            *self.0.cell.write() = Cell::new(&value, self.0.role == Role::Trainable)?;
+            let cell = Cell::new(&value, self.0.role == Role::Trainable)?;
+            let mut own = self.0.cell.write();
+            cell.adopt_hooks(&own);
+            *own = cell;
         }
         Ok(())
     }
     pub(crate) fn name_it(&self, path: &str) {
-        crate::walk::longer(&self.0.path, path);
+        longer(&self.0.path, path);
     }
 }
 impl std::fmt::Debug for Param {

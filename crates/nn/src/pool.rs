@@ -22,6 +22,11 @@ macro_rules! names {
         }
     };
 }
+mod further;
+pub use further::{
+    FractionalMaxPool, FractionalMaxPool2d, FractionalMaxPool3d, LpPool, LpPool1d, LpPool2d, LpPool3d, MaxUnpool, MaxUnpool1d, MaxUnpool2d, MaxUnpool3d,
+};
+
 /// The maximum of each window.
 #[derive(Clone, Module)]
 pub struct MaxPool<const N: usize> {
@@ -37,7 +42,7 @@ impl<const N: usize> MaxPool<N> {
     }
     /// With options.
     pub fn with(options: functional::MaxPoolOptions) -> MaxPool<N> {
-        MaxPool { site: Site::new(Self::KIND), options }
+        MaxPool { site: Site::with_hooks(Self::KIND), options }
     }
     /// The maxima and their indices in the flat plane.
     ///
@@ -45,7 +50,13 @@ impl<const N: usize> MaxPool<N> {
     /// An input of another number of axes; windows that do not fit.
     #[track_caller]
     pub fn forward_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x])?;
+        let (y, indices) = self.pooled(call.input(0, x))?;
+        let [y, indices] = call.end_all([y, indices])?;
+        Ok((y, indices))
+    }
+    #[track_caller]
+    fn pooled(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let (y, indices) = match N {
             1 => functional::max_pool1d(x, &self.options),
             2 => functional::max_pool2d(x, &self.options),
@@ -57,7 +68,9 @@ impl<const N: usize> MaxPool<N> {
 }
 impl<const N: usize> Module for MaxPool<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(self.forward_indices(x)?.0)
+        let call = self.site.begin(&[x])?;
+        let y = self.pooled(call.input(0, x))?.0;
+        call.end(y)
     }
 }
 /// The mean of each window.
@@ -75,19 +88,21 @@ impl<const N: usize> AvgPool<N> {
     }
     /// With options.
     pub fn with(options: functional::AvgPoolOptions) -> AvgPool<N> {
-        AvgPool { site: Site::new(Self::KIND), options }
+        AvgPool { site: Site::with_hooks(Self::KIND), options }
     }
 }
 impl<const N: usize> Module for AvgPool<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        match N {
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = match N {
             1 => functional::avg_pool1d(x, &self.options),
             2 => functional::avg_pool2d(x, &self.options),
             3 => functional::avg_pool3d(x, &self.options),
             n => return Err(dimensions(n)),
         }
-        .ok()
+        .ok()?;
+        call.end(y)
     }
 }
 /// Mean pooling to a given output size. `None` keeps an axis.
@@ -105,13 +120,15 @@ impl<const N: usize> AdaptiveAvgPool<N> {
     }
     /// A size for each axis.
     pub fn with(output_size: [Option<usize>; N]) -> AdaptiveAvgPool<N> {
-        AdaptiveAvgPool { site: Site::new(Self::KIND), output_size }
+        AdaptiveAvgPool { site: Site::with_hooks(Self::KIND), output_size }
     }
 }
 impl<const N: usize> Module for AdaptiveAvgPool<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::adaptive_avg_pool(x, &self.output_size).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::adaptive_avg_pool(x, &self.output_size).ok()?;
+        call.end(y)
     }
 }
 /// Max pooling to a given output size. `None` keeps an axis.
@@ -129,12 +146,14 @@ impl<const N: usize> AdaptiveMaxPool<N> {
     }
     /// A size for each axis.
     pub fn with(output_size: [Option<usize>; N]) -> AdaptiveMaxPool<N> {
-        AdaptiveMaxPool { site: Site::new(Self::KIND), output_size }
+        AdaptiveMaxPool { site: Site::with_hooks(Self::KIND), output_size }
     }
 }
 impl<const N: usize> Module for AdaptiveMaxPool<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::adaptive_max_pool(x, &self.output_size).0.ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::adaptive_max_pool(x, &self.output_size).0.ok()?;
+        call.end(y)
     }
 }

@@ -1,6 +1,6 @@
 //! Recurrent networks: RNN (Elman 1990), GRU (Cho et al. 2014), LSTM (Hochreiter and Schmidhuber 1997), in several
 //! layers and both directions, and their single steps. Equations and names are those of `torch.nn`.
-use crate::{Module, Param, Site, Walk, Walker, init};
+use crate::{Copies, Module, PackedSequence, Param, Site, Walk, Walker, init, pack_padded_sequence, pad_packed_sequence};
 use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
 
 mod cells;
@@ -97,6 +97,16 @@ impl Walk for DirectionWeights {
             }
         }
     }
+    fn duplicate(&self, copies: &mut Copies) -> Result<DirectionWeights> {
+        Ok(DirectionWeights {
+            suffix: self.suffix.clone(),
+            weight_ih: self.weight_ih.duplicate(copies)?,
+            weight_hh: self.weight_hh.duplicate(copies)?,
+            bias_ih: self.bias_ih.duplicate(copies)?,
+            bias_hh: self.bias_hh.duplicate(copies)?,
+            weight_hr: self.weight_hr.duplicate(copies)?,
+        })
+    }
 }
 #[derive(Clone)]
 struct Network {
@@ -111,6 +121,10 @@ impl Walk for Network {
     fn walk(&self, walker: &mut Walker<'_>) {
         self.site.walk(walker);
         self.weights.iter().for_each(|w| w.walk(walker));
+    }
+    fn duplicate(&self, copies: &mut Copies) -> Result<Network> {
+        let (site, weights) = (self.site.duplicate(copies)?, self.weights.duplicate(copies)?);
+        Ok(Network { site, weights, step: self.step, hidden_size: self.hidden_size, options: self.options })
     }
 }
 impl Network {
@@ -148,21 +162,27 @@ impl Network {
                 weights.push(DirectionWeights { suffix, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr });
             }
         }
-        Ok(Network { site: Site::new(kind), step, hidden_size, options, weights })
+        Ok(Network { site: Site::with_hooks(kind), step, hidden_size, options, weights })
+    }
+    fn directions(&self) -> usize {
+        1 + self.options.bidirectional as usize
+    }
+    fn input_size(&self) -> usize {
+        self.weights.first().map_or(0, |w| w.weight_ih.meta().shape[1])
     }
     /// Output, last h and (LSTM) last c of every layer and direction.
     #[track_caller]
     fn run(&self, x: &Tensor, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
-        let _scope = self.site.enter();
-        let _call = scope::call(self.site.kind());
-        let shape = x.shape()?;
-        let width = self.weights.first().map_or(0, |w| w.weight_ih.meta().shape[1]);
+        let call = self.site.begin(&[x])?;
+        let _called = scope::call(self.site.kind());
+        let x = call.input(0, x);
+        let (shape, width) = (x.shape()?, self.input_size());
         if !(2..=3).contains(&shape.rank()) || shape[shape.rank() - 1] != width {
             return Err(Error::new("recurrent", ErrorKind::Shape { shape, expected: format!("[time, batch, {width}] (or batch first), or [time, {width}]") }));
         }
         let batched = shape.rank() == 3;
         // Inside, time is the first axis and there is a batch.
-        let mut x = match (batched, self.options.batch_first) {
+        let x = match (batched, self.options.batch_first) {
             (false, _) => x.unsqueeze(1),
             (true, true) => x.transpose(0, 1),
             (true, false) => x.clone(),
@@ -171,6 +191,69 @@ impl Network {
         if time == 0 {
             return Err(Error::new("recurrent", ErrorKind::Shape { shape, expected: "at least one time step".into() }));
         }
+        let (h0, c0) = self.states(&x, batch, batched, h0, c0)?;
+        let steps = StepRows { rows: vec![batch; time], packed: false };
+        let (output, h, c) = self.layers(x, &steps, &h0, c0.as_ref())?;
+        let output = match (batched, self.options.batch_first) {
+            (false, _) => output.squeeze(1),
+            (true, true) => output.transpose(0, 1),
+            (true, false) => output,
+        };
+        let given = |state: Tensor| if batched { state.ok() } else { state.squeeze(1).ok() };
+        let (output, h) = (output.ok()?, given(h)?);
+        Ok(match c {
+            Some(c) => {
+                let [output, h, c] = call.end_all([output, h, given(c)?])?;
+                (output, h, Some(c))
+            }
+            None => {
+                let [output, h] = call.end_all([output, h])?;
+                (output, h, None)
+            }
+        })
+    }
+    /// As [`Network::run`], of packed sequences: no padding is computed. States are in the order of the sequences.
+    #[track_caller]
+    fn run_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(PackedSequence, Tensor, Option<Tensor>)> {
+        let call = self.site.begin(&[&packed.data])?;
+        let _called = scope::call(self.site.kind());
+        let x = call.input(0, &packed.data);
+        let (shape, width, sizes) = (x.shape()?, self.input_size(), &packed.batch_sizes);
+        let total: usize = sizes.iter().sum();
+        if *shape != [total, width] || total == 0 || sizes.windows(2).any(|pair| pair[0] < pair[1]) {
+            let expected = format!("[{total}, {width}]: the steps that the batch sizes say, which do not grow, and features");
+            return Err(Error::new("recurrent", ErrorKind::Shape { shape, expected }));
+        }
+        let (h, c) = self.states(x, sizes[0], true, h0, c0)?;
+        // Zeros are those of any sequence.
+        let sorted = |given: Option<&Tensor>, state: Tensor| if given.is_some() { packed.sorted(&state) } else { Ok(state) };
+        let (h0, c0) = (sorted(h0, h)?, c.map(|c| sorted(c0, c)).transpose()?);
+        let (output, h, c) = self.layers(x.clone(), &StepRows { rows: sizes.clone(), packed: true }, &h0, c0.as_ref())?;
+        let (output, h) = (output.ok()?, packed.unsorted(&h)?);
+        Ok(match c {
+            Some(c) => {
+                let [output, h, c] = call.end_all([output, h, packed.unsorted(&c)?])?;
+                (packed.with(output), h, Some(c))
+            }
+            None => {
+                let [output, h] = call.end_all([output, h])?;
+                (packed.with(output), h, None)
+            }
+        })
+    }
+    /// As [`Network::run`], of padded sequences of given lengths: steps behind a sequence's end are zeros, and the last states are
+    /// those at its end.
+    #[track_caller]
+    fn run_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let batch_first = self.options.batch_first;
+        let packed = pack_padded_sequence(x, lengths, batch_first, false)?;
+        let (y, h, c) = self.run_packed(&packed, h0, c0)?;
+        let time = x.shape()?[usize::from(batch_first)];
+        Ok((pad_packed_sequence(&y, batch_first, 0.0, Some(time))?.0, h, c))
+    }
+    /// The states that were given, `[layers and directions, batch, features]`, or zeros.
+    #[track_caller]
+    fn states(&self, x: &Tensor, batch: usize, batched: bool, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
         let out = if self.options.proj_size > 0 { self.options.proj_size } else { self.hidden_size };
         let count = self.weights.len();
         let state = |given: Option<&Tensor>, size: usize| -> Result<Tensor> {
@@ -185,35 +268,22 @@ impl Network {
             }
             Ok(s)
         };
-        let h0 = state(h0, out)?;
-        let c0 = if self.step == TimeStep::Lstm { Some(state(c0, self.hidden_size)?) } else { None };
-        let directions = 1 + self.options.bidirectional as usize;
+        Ok((state(h0, out)?, if self.step == TimeStep::Lstm { Some(state(c0, self.hidden_size)?) } else { None }))
+    }
+    /// All layers, with time first or packed.
+    #[track_caller]
+    fn layers(&self, x: Tensor, steps: &StepRows, h0: &Tensor, c0: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let (mut x, directions) = (x, self.directions());
         let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
         for (k, pair) in self.weights.chunks(directions).enumerate() {
             let mut outputs = Vec::with_capacity(directions);
             for (d, w) in pair.iter().enumerate() {
                 let index = k * directions + d;
-                let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
-                let project = w.weight_hr.as_ref().map(Param::get);
-                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref()).unbind(0)?;
-                let mut h = h0.select(0, index);
-                let mut c = c0.as_ref().map(|c| c.select(0, index));
-                let mut steps = Vec::with_capacity(time);
-                for t in 0..time {
-                    let at = if d == 0 { t } else { time - 1 - t };
-                    let hidden = functional::linear(&h, &weight_hh, bias_hh.as_ref());
-                    let (next, cell) = self.step.next(&inputs[at], &hidden, &h, c.as_ref())?;
-                    h = match &project {
-                        Some(p) => functional::linear(&next, p, None),
-                        None => next,
-                    };
-                    c = cell;
-                    steps.push(h.clone());
-                }
-                if d == 1 {
-                    steps.reverse();
-                }
-                outputs.push(Tensor::stack(&steps, 0));
+                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref());
+                let inputs = if steps.packed { inputs.split_with_sizes(&steps.rows, 0)? } else { inputs.unbind(0)? };
+                let state = (h0.select(0, index), c0.map(|c| c.select(0, index)));
+                let (outs, (h, c)) = self.direction(w, &inputs, &steps.rows, state, d == 1)?;
+                outputs.push(if steps.packed { Tensor::cat(&outs, 0) } else { Tensor::stack(&outs, 0) });
                 last_h.push(h);
                 last_c.extend(c);
             }
@@ -222,18 +292,68 @@ impl Network {
                 x = functional::dropout(&x, self.options.dropout, &init::generator(x.device()?)?);
             }
         }
-        let output = match (batched, self.options.batch_first) {
-            (false, _) => x.squeeze(1),
-            (true, true) => x.transpose(0, 1),
-            (true, false) => x,
-        };
-        let join = |states: &[Tensor]| {
-            let joined = Tensor::stack(states, 0);
-            if batched { joined } else { joined.squeeze(1) }
-        };
-        let c = if last_c.is_empty() { None } else { Some(join(&last_c).ok()?) };
-        Ok((output.ok()?, join(&last_h).ok()?, c))
+        let c = if last_c.is_empty() { None } else { Some(Tensor::stack(&last_c, 0)) };
+        Ok((x, Tensor::stack(&last_h, 0), c))
     }
+    /// The outputs of one direction of one layer, in the order of time, and the last state of each sequence. Step t has `rows[t]`
+    /// sequences, which do not grow: forward those that end leave with their state, backward they come in with their first.
+    #[track_caller]
+    fn direction(&self, w: &DirectionWeights, inputs: &[Tensor], rows: &[usize], first: HiddenState, reverse: bool) -> Result<(Vec<Tensor>, HiddenState)> {
+        let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
+        let project = w.weight_hr.as_ref().map(Param::get);
+        let time = inputs.len();
+        let all = rows.first().copied().unwrap_or(0);
+        let start = if reverse { rows.last().copied().unwrap_or(0) } else { all };
+        let mut at = start;
+        let (mut h, mut c) = if start == all { first.clone() } else { part(&first, 0, start) };
+        let (mut steps, mut ended) = (Vec::with_capacity(time), Vec::new());
+        for t in 0..time {
+            let k = if reverse { time - 1 - t } else { t };
+            if rows[k] < at {
+                ended.push(part(&(h.clone(), c.clone()), rows[k], at - rows[k]));
+                (h, c) = part(&(h, c), 0, rows[k]);
+            } else if rows[k] > at {
+                (h, c) = joined(&[(h, c), part(&first, at, rows[k] - at)]);
+            }
+            at = rows[k];
+            let hidden = functional::linear(&h, &weight_hh, bias_hh.as_ref());
+            let (next, cell) = self.step.next(&inputs[k], &hidden, &h, c.as_ref())?;
+            h = match &project {
+                Some(p) => functional::linear(&next, p, None),
+                None => next,
+            };
+            c = cell;
+            steps.push(h.clone());
+        }
+        if reverse {
+            steps.reverse();
+        }
+        if !ended.is_empty() {
+            // Those that ended last stand first.
+            ended.push((h, c));
+            ended.reverse();
+            (h, c) = joined(&ended);
+        }
+        Ok((steps, (h, c)))
+    }
+}
+/// h, and the LSTM's c, of some sequences.
+type HiddenState = (Tensor, Option<Tensor>);
+#[track_caller]
+fn part((h, c): &HiddenState, from: usize, count: usize) -> HiddenState {
+    (h.narrow(0, from, count), c.as_ref().map(|c| c.narrow(0, from, count)))
+}
+#[track_caller]
+fn joined(states: &[HiddenState]) -> HiddenState {
+    let h: Vec<&Tensor> = states.iter().map(|(h, _)| h).collect();
+    let c: Vec<&Tensor> = states.iter().filter_map(|(_, c)| c.as_ref()).collect();
+    (Tensor::cat(&h, 0), if c.is_empty() { None } else { Some(Tensor::cat(&c, 0)) })
+}
+/// How many sequences each time step has.
+struct StepRows {
+    rows: Vec<usize>,
+    /// Are the steps one behind the other, or is time an axis?
+    packed: bool,
 }
 
 macro_rules! network {
@@ -247,6 +367,9 @@ macro_rules! network {
         impl Walk for $name {
             fn walk(&self, walker: &mut Walker<'_>) {
                 self.0.walk(walker);
+            }
+            fn duplicate(&self, copies: &mut Copies) -> Result<$name> {
+                Ok($name(self.0.duplicate(copies)?))
             }
         }
         impl Module for $name {
@@ -311,6 +434,37 @@ impl Rnn {
         let (y, h, _) = self.0.run(x, h0, None)?;
         Ok((y, h))
     }
+    /// As [`Rnn::forward_state`], of packed sequences: packed outputs, and the state at the end of each sequence. States are in the
+    /// order in which the sequences were given.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Rnn, pack_sequence, pad_packed_sequence};
+    /// # adamant_core::Device::reference().make_current();
+    /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
+    /// let (y, h) = Rnn::new(3, 4)?.forward_packed(&packed, None)?;
+    /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
+    /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
+        let (y, h, _) = self.0.run_packed(packed, h0, None)?;
+        Ok((y, h))
+    }
+    /// As [`Rnn::forward_state`], of padded sequences and the length of each, in any order: outputs behind a sequence's end are
+    /// zeros, and the last state is the one at its end. No padding is computed.
+    ///
+    /// # Errors
+    /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
+    #[track_caller]
+    pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        let (y, h, _) = self.0.run_lengths(x, lengths, h0, None)?;
+        Ok((y, h))
+    }
 }
 impl Gru {
     /// PyTorch's defaults: one layer.
@@ -336,6 +490,37 @@ impl Gru {
     #[track_caller]
     pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
         let (y, h, _) = self.0.run(x, h0, None)?;
+        Ok((y, h))
+    }
+    /// As [`Gru::forward_state`], of packed sequences: packed outputs, and the state at the end of each sequence. States are in the
+    /// order in which the sequences were given.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Gru, pack_sequence, pad_packed_sequence};
+    /// # adamant_core::Device::reference().make_current();
+    /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
+    /// let (y, h) = Gru::new(3, 4)?.forward_packed(&packed, None)?;
+    /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
+    /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
+        let (y, h, _) = self.0.run_packed(packed, h0, None)?;
+        Ok((y, h))
+    }
+    /// As [`Gru::forward_state`], of padded sequences and the length of each, in any order: outputs behind a sequence's end are
+    /// zeros, and the last state is the one at its end. No padding is computed.
+    ///
+    /// # Errors
+    /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
+    #[track_caller]
+    pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        let (y, h, _) = self.0.run_lengths(x, lengths, h0, None)?;
         Ok((y, h))
     }
 }
@@ -366,5 +551,36 @@ impl Lstm {
             (y, h, Some(c)) => Ok((y, h, c)),
             _ => Err(Error::new("LSTM", ErrorKind::Internal("no cell state".into()))),
         }
+    }
+    /// As [`Lstm::forward_state`], of packed sequences: packed outputs, and the state at the end of each sequence. States are in the
+    /// order in which the sequences were given.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Lstm, pack_sequence, pad_packed_sequence};
+    /// # adamant_core::Device::reference().make_current();
+    /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
+    /// let (y, h, _) = Lstm::new(3, 4)?.forward_packed(&packed, None)?;
+    /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
+    /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_packed(&self, packed: &PackedSequence, state: Option<(&Tensor, &Tensor)>) -> Result<(PackedSequence, Tensor, Tensor)> {
+        let (y, h, c) = self.0.run_packed(packed, state.map(|s| s.0), state.map(|s| s.1))?;
+        c.map(|c| (y, h, c)).ok_or_else(|| Error::new("LSTM", ErrorKind::Internal("no cell state".into())))
+    }
+    /// As [`Lstm::forward_state`], of padded sequences and the length of each, in any order: outputs behind a sequence's end are
+    /// zeros, and the last states are those at its end. No padding is computed.
+    ///
+    /// # Errors
+    /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
+    #[track_caller]
+    pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, Tensor, Tensor)> {
+        let (y, h, c) = self.0.run_lengths(x, lengths, state.map(|s| s.0), state.map(|s| s.1))?;
+        c.map(|c| (y, h, c)).ok_or_else(|| Error::new("LSTM", ErrorKind::Internal("no cell state".into())))
     }
 }

@@ -1,8 +1,5 @@
 //! Layers one after another.
-use crate::{
-    Module, Walk, Walker,
-    dict::{NamedPart, Names},
-};
+use crate::{Boxed, Copies, Module, Site, Walk, Walker, dict::NamedPart, site::Names};
 use adamant_core::{Result, Tensor};
 
 /// Layers one after another, named "0", "1", ... unless they are given a name.
@@ -16,14 +13,19 @@ use adamant_core::{Result, Tensor};
 /// assert_eq!(net.named_parameters()[2].0, "1.weight");
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-#[derive(Default)]
 pub struct Sequential {
+    site: Site,
     layers: Vec<(String, Box<dyn Module>)>,
+}
+impl Default for Sequential {
+    fn default() -> Sequential {
+        Sequential::new()
+    }
 }
 impl Sequential {
     /// No layers: the identity.
     pub fn new() -> Sequential {
-        Sequential::default()
+        Sequential { site: Site::container("Sequential"), layers: Vec::new() }
     }
     /// Appends a layer, named by its position.
     #[allow(clippy::should_implement_trait)]
@@ -59,17 +61,24 @@ impl Sequential {
 }
 impl Walk for Sequential {
     fn walk(&self, walker: &mut Walker<'_>) {
+        self.site.walk(walker);
         for (name, layer) in &self.layers {
             walker.child(name, layer);
         }
     }
+    fn duplicate(&self, copies: &mut Copies) -> Result<Sequential> {
+        let site = self.site.duplicate(copies)?;
+        let layers = self.layers.iter().map(|(name, layer)| Ok((name.clone(), (**layer).boxed_duplicate(copies)?)));
+        Ok(Sequential { site, layers: layers.collect::<Result<_>>()? })
+    }
 }
 impl Module for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut x = x.clone();
+        let call = self.site.begin_within(&[x])?;
+        let mut x = call.input(0, x).clone();
         for (_, layer) in &self.layers {
             x = layer.forward(&x)?;
         }
-        Ok(x)
+        call.end(x)
     }
 }

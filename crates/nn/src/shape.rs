@@ -19,7 +19,7 @@ impl Flatten {
     }
     /// Joins axes `start` to `end`.
     pub fn with(start: isize, end: isize) -> Flatten {
-        Flatten { site: Site::new("Flatten"), start, end }
+        Flatten { site: Site::with_hooks("Flatten"), start, end }
     }
 }
 impl Default for Flatten {
@@ -29,8 +29,10 @@ impl Default for Flatten {
 }
 impl Module for Flatten {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.flatten(self.start, self.end).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.flatten(self.start, self.end).ok()?;
+        call.end(y)
     }
 }
 /// One axis split into several.
@@ -43,13 +45,15 @@ pub struct Unflatten {
 impl Unflatten {
     /// Axis `dim` becomes axes of these sizes; one may be -1.
     pub fn new(dim: isize, sizes: impl Into<Vec<isize>>) -> Unflatten {
-        Unflatten { site: Site::new("Unflatten"), dim, sizes: sizes.into() }
+        Unflatten { site: Site::with_hooks("Unflatten"), dim, sizes: sizes.into() }
     }
 }
 impl Module for Unflatten {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        x.unflatten(self.dim, &self.sizes).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = x.unflatten(self.dim, &self.sizes).ok()?;
+        call.end(y)
     }
 }
 /// Pads the last axes: by a constant, by reflection, by the edge, or around the circle. The widths are PyTorch's: before and
@@ -73,7 +77,7 @@ pub struct Pad {
 impl Pad {
     /// Of widths before and after, from the last axis on.
     pub fn new(widths: impl Into<Vec<isize>>, mode: PadMode) -> Pad {
-        Pad { site: Site::new("Pad"), widths: widths.into(), mode }
+        Pad { site: Site::with_hooks("Pad"), widths: widths.into(), mode }
     }
     /// The same width on every side of `axes` spatial axes, as `ReflectionPad2d(1)`.
     pub fn around(width: isize, axes: usize, mode: PadMode) -> Pad {
@@ -82,8 +86,10 @@ impl Pad {
 }
 impl Module for Pad {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::pad(x, &self.widths, self.mode).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::pad(x, &self.widths, self.mode).ok()?;
+        call.end(y)
     }
 }
 /// Resizes the spatial axes of `[batch, channels, ..]`.
@@ -102,13 +108,15 @@ impl Upsample {
     }
     /// To sizes or by factors, in a given mode.
     pub fn with(to: Resize, options: InterpolateOptions) -> Upsample {
-        Upsample { site: Site::new("Upsample"), to, options }
+        Upsample { site: Site::with_hooks("Upsample"), to, options }
     }
 }
 impl Module for Upsample {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::interpolate(x, &self.to, self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::interpolate(x, &self.to, self.options).ok()?;
+        call.end(y)
     }
 }
 macro_rules! by_factor {
@@ -122,13 +130,15 @@ macro_rules! by_factor {
         impl $name {
             /// By a factor (or number of groups).
             pub fn new(factor: usize) -> $name {
-                $name { site: Site::new(stringify!($name)), factor }
+                $name { site: Site::with_hooks(stringify!($name)), factor }
             }
         }
         impl Module for $name {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                let _scope = self.site.enter();
-                functional::$function(x, self.factor).ok()
+                let call = self.site.begin(&[x])?;
+                let x = call.input(0, x);
+                let y = functional::$function(x, self.factor).ok()?;
+                call.end(y)
             }
         }
     )* };
@@ -155,13 +165,15 @@ impl Unfold {
     }
     /// Of windows with a stride, padding or dilation.
     pub fn with(options: UnfoldOptions) -> Unfold {
-        Unfold { site: Site::new("Unfold"), options }
+        Unfold { site: Site::with_hooks("Unfold"), options }
     }
 }
 impl Module for Unfold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::unfold(x, &self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::unfold(x, &self.options).ok()?;
+        call.end(y)
     }
 }
 /// Columns added back where their windows lay: the transpose of [`Unfold`].
@@ -180,13 +192,15 @@ impl Fold {
     }
     /// To an output size, of windows with a stride, padding or dilation.
     pub fn with(output_size: [usize; 2], options: UnfoldOptions) -> Fold {
-        Fold { site: Site::new("Fold"), output_size, options }
+        Fold { site: Site::with_hooks("Fold"), output_size, options }
     }
 }
 impl Module for Fold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::fold(x, self.output_size, &self.options).ok()
+        let call = self.site.begin(&[x])?;
+        let x = call.input(0, x);
+        let y = functional::fold(x, self.output_size, &self.options).ok()?;
+        call.end(y)
     }
 }
 /// The cosine of the angle between two tensors' vectors along an axis.
@@ -203,7 +217,7 @@ impl CosineSimilarity {
     }
     /// Along axis `dim`; norms below `eps` count as `eps`.
     pub fn with(dim: isize, eps: f64) -> CosineSimilarity {
-        CosineSimilarity { site: Site::new("CosineSimilarity"), dim, eps }
+        CosineSimilarity { site: Site::with_hooks("CosineSimilarity"), dim, eps }
     }
     /// The similarity of two tensors.
     ///
@@ -211,8 +225,10 @@ impl CosineSimilarity {
     /// Shapes that do not broadcast.
     #[track_caller]
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        left.cosine_similarity(right, self.dim, self.eps).ok()
+        let call = self.site.begin(&[left, right])?;
+        let (left, right) = (call.input(0, left), call.input(1, right));
+        let y = left.cosine_similarity(right, self.dim, self.eps).ok()?;
+        call.end(y)
     }
 }
 impl Default for CosineSimilarity {
@@ -235,7 +251,7 @@ impl PairwiseDistance {
     }
     /// With p, eps, and the last axis kept or not.
     pub fn with(p: f64, eps: f64, keepdim: bool) -> PairwiseDistance {
-        PairwiseDistance { site: Site::new("PairwiseDistance"), p, eps, keepdim }
+        PairwiseDistance { site: Site::with_hooks("PairwiseDistance"), p, eps, keepdim }
     }
     /// The distance of two tensors.
     ///
@@ -243,9 +259,11 @@ impl PairwiseDistance {
     /// Shapes that do not broadcast.
     #[track_caller]
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[left, right])?;
+        let (left, right) = (call.input(0, left), call.input(1, right));
         let distance = if self.keepdim { Tensor::pairwise_distance_keepdim } else { Tensor::pairwise_distance };
-        distance(left, right, self.p, self.eps).ok()
+        let y = distance(left, right, self.p, self.eps).ok()?;
+        call.end(y)
     }
 }
 impl Default for PairwiseDistance {

@@ -1,5 +1,5 @@
 //! The transformer's layers and the whole (Vaswani et al. 2017), as `torch.nn`'s.
-use crate::{Dropout, LayerNorm, LayerNormOptions, Linear, Masks, Module, MultiheadAttention, MultiheadAttentionOptions, Param, Role, Walk, init};
+use crate::{Dropout, LayerNorm, LayerNormOptions, Linear, Masks, Module, MultiheadAttention, MultiheadAttentionOptions, Param, Role, Site, Walk, init};
 use adamant_core::{Result, Tensor};
 
 /// The function between the two linear layers.
@@ -72,6 +72,7 @@ fn norm(d_model: usize, o: &TransformerOptions) -> Result<LayerNorm> {
 /// Self-attention and a feed-forward network, each with a residual and a layer norm.
 #[derive(Clone, Module)]
 pub struct TransformerEncoderLayer {
+    site: Site,
     self_attn: MultiheadAttention,
     linear1: Linear,
     dropout: Dropout,
@@ -99,6 +100,7 @@ impl TransformerEncoderLayer {
     #[track_caller]
     pub fn with(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
+            site: Site::container("TransformerEncoderLayer"),
             self_attn: attention(d_model, nhead, &o)?,
             linear1: linear(d_model, o.dim_feedforward, &o)?,
             dropout: Dropout::new(o.dropout)?,
@@ -116,13 +118,16 @@ impl TransformerEncoderLayer {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward_masked(&self, x: &Tensor, masks: &Masks<'_>) -> Result<Tensor> {
-        if self.options.norm_first {
+        let call = self.site.begin_within(&[x])?;
+        let x = call.input(0, x);
+        let y = if self.options.norm_first {
             let x = x + self.attend(&self.norm1.forward(x)?, masks)?;
             (&x + self.feed(&self.norm2.forward(&x)?)?).ok()
         } else {
             let x = self.norm1.forward(&(x + self.attend(x, masks)?))?;
             self.norm2.forward(&(&x + self.feed(&x)?))
-        }
+        }?;
+        call.end(y)
     }
     #[track_caller]
     fn attend(&self, x: &Tensor, masks: &Masks<'_>) -> Result<Tensor> {
@@ -143,6 +148,7 @@ impl Module for TransformerEncoderLayer {
 /// Self-attention, attention to an encoder's output and a feed-forward network, each with a residual and a layer norm.
 #[derive(Clone, Module)]
 pub struct TransformerDecoderLayer {
+    site: Site,
     self_attn: MultiheadAttention,
     multihead_attn: MultiheadAttention,
     linear1: Linear,
@@ -173,6 +179,7 @@ impl TransformerDecoderLayer {
     #[track_caller]
     pub fn with(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
+            site: Site::container("TransformerDecoderLayer"),
             self_attn: attention(d_model, nhead, &o)?,
             multihead_attn: attention(d_model, nhead, &o)?,
             linear1: linear(d_model, o.dim_feedforward, &o)?,
@@ -193,7 +200,9 @@ impl TransformerDecoderLayer {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward(&self, target: &Tensor, memory: &Tensor, target_masks: &Masks<'_>, memory_masks: &Masks<'_>) -> Result<Tensor> {
-        if self.options.norm_first {
+        let call = self.site.begin_within(&[target, memory])?;
+        let (target, memory) = (call.input(0, target), call.input(1, memory));
+        let y = if self.options.norm_first {
             let x = target + self.attend(&self.norm1.forward(target)?, target_masks)?;
             let x = &x + self.consult(&self.norm2.forward(&x)?, memory, memory_masks)?;
             (&x + self.feed(&self.norm3.forward(&x)?)?).ok()
@@ -201,7 +210,8 @@ impl TransformerDecoderLayer {
             let x = self.norm1.forward(&(target + self.attend(target, target_masks)?))?;
             let x = self.norm2.forward(&(&x + self.consult(&x, memory, memory_masks)?))?;
             self.norm3.forward(&(&x + self.feed(&x)?))
-        }
+        }?;
+        call.end(y)
     }
     #[track_caller]
     fn attend(&self, x: &Tensor, masks: &Masks<'_>) -> Result<Tensor> {
@@ -221,13 +231,14 @@ impl TransformerDecoderLayer {
 /// Encoder layers one after another, with a norm at the end if there is one.
 #[derive(Clone, Module)]
 pub struct TransformerEncoder {
+    site: Site,
     layers: Vec<TransformerEncoderLayer>,
     norm: Option<LayerNorm>,
 }
 impl TransformerEncoder {
     /// Of given layers.
     pub fn new(layers: Vec<TransformerEncoderLayer>, norm: Option<LayerNorm>) -> TransformerEncoder {
-        TransformerEncoder { layers, norm }
+        TransformerEncoder { site: Site::container("TransformerEncoder"), layers, norm }
     }
     /// The output under masks.
     ///
@@ -235,14 +246,16 @@ impl TransformerEncoder {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward_masked(&self, x: &Tensor, masks: &Masks<'_>) -> Result<Tensor> {
-        let mut x = x.clone();
+        let call = self.site.begin_within(&[x])?;
+        let mut x = call.input(0, x).clone();
         for layer in &self.layers {
             x = layer.forward_masked(&x, masks)?;
         }
-        match &self.norm {
+        let y = match &self.norm {
             Some(norm) => norm.forward(&x),
             None => x.ok(),
-        }
+        }?;
+        call.end(y)
     }
 }
 impl Module for TransformerEncoder {
@@ -253,13 +266,14 @@ impl Module for TransformerEncoder {
 /// Decoder layers one after another, with a norm at the end if there is one.
 #[derive(Clone, Module)]
 pub struct TransformerDecoder {
+    site: Site,
     layers: Vec<TransformerDecoderLayer>,
     norm: Option<LayerNorm>,
 }
 impl TransformerDecoder {
     /// Of given layers.
     pub fn new(layers: Vec<TransformerDecoderLayer>, norm: Option<LayerNorm>) -> TransformerDecoder {
-        TransformerDecoder { layers, norm }
+        TransformerDecoder { site: Site::container("TransformerDecoder"), layers, norm }
     }
     /// The output for a target and the encoder's output `memory`.
     ///
@@ -267,19 +281,22 @@ impl TransformerDecoder {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward(&self, target: &Tensor, memory: &Tensor, target_masks: &Masks<'_>, memory_masks: &Masks<'_>) -> Result<Tensor> {
-        let mut x = target.clone();
+        let call = self.site.begin_within(&[target, memory])?;
+        let (mut x, memory) = (call.input(0, target).clone(), call.input(1, memory));
         for layer in &self.layers {
             x = layer.forward(&x, memory, target_masks, memory_masks)?;
         }
-        match &self.norm {
+        let y = match &self.norm {
             Some(norm) => norm.forward(&x),
             None => x.ok(),
-        }
+        }?;
+        call.end(y)
     }
 }
 /// Encoder and decoder. All matrices start xavier uniform.
 #[derive(Clone, Module)]
 pub struct Transformer {
+    site: Site,
     /// the encoder
     pub encoder: TransformerEncoder,
     /// the decoder
@@ -309,6 +326,7 @@ impl Transformer {
             decoder.push(TransformerDecoderLayer::with(d_model, nhead, o)?);
         }
         let model = Transformer {
+            site: Site::container("Transformer"),
             encoder: TransformerEncoder::new(encoder, Some(norm(d_model, &o)?)),
             decoder: TransformerDecoder::new(decoder, Some(norm(d_model, &o)?)),
         };
@@ -326,7 +344,10 @@ impl Transformer {
     /// Shapes that do not go together.
     #[track_caller]
     pub fn forward(&self, source: &Tensor, target: &Tensor, source_masks: &Masks<'_>, target_masks: &Masks<'_>, memory_masks: &Masks<'_>) -> Result<Tensor> {
+        let call = self.site.begin_within(&[source, target])?;
+        let (source, target) = (call.input(0, source), call.input(1, target));
         let memory = self.encoder.forward_masked(source, source_masks)?;
-        self.decoder.forward(target, &memory, target_masks, memory_masks)
+        let y = self.decoder.forward(target, &memory, target_masks, memory_masks)?;
+        call.end(y)
     }
 }

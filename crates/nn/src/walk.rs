@@ -1,60 +1,15 @@
 //! Walking a model: every part under the path of its fields, always in the same order. Counting, freezing, moving,
 //! loading, saving and naming are all visitors of this one walk.
-use crate::{Param, Role};
-use adamant_core::{DType, Device, Error, ErrorKind, Flag, Result, Tensor, scope};
-use parking_lot::RwLock;
+use crate::{
+    Copies, LoadOptions, LoadReport, Param, ParameterStats, Role, Site, Submodule,
+    duplicate::{Boxed, by_hand},
+    modules, state,
+};
+use adamant_core::{DType, Device, Error, ErrorKind, Result, Tensor, grad::HookHandle};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
 };
-
-/// Where a layer stands: its path in the model, for errors and profiles, and whether it is training.
-/// Every layer holds one. Clones are the same place.
-#[derive(Clone)]
-pub struct Site(Arc<SitePlace>);
-struct SitePlace {
-    kind: &'static str,
-    path: RwLock<Arc<str>>,
-    training: Flag,
-}
-impl Site {
-    /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked.
-    pub fn new(kind: &'static str) -> Site {
-        Site(Arc::new(SitePlace { kind, path: RwLock::new("".into()), training: Flag::new(true) }))
-    }
-    /// Enters the layer: what is applied until the guard drops names its path.
-    #[track_caller]
-    pub fn enter(&self) -> scope::ScopeGuard {
-        let path = self.0.path.read().clone();
-        if path.is_empty() { scope::enter(self.0.kind) } else { scope::enter_path(&path) }
-    }
-    /// Training (dropout on, batch statistics) or evaluating?
-    pub fn is_training(&self) -> bool {
-        self.0.training.get()
-    }
-    /// The layer's kind.
-    pub fn kind(&self) -> &'static str {
-        self.0.kind
-    }
-    /// The path, empty until the model was walked.
-    pub fn path(&self) -> Arc<str> {
-        self.0.path.read().clone()
-    }
-}
-impl Walk for Site {
-    fn walk(&self, walker: &mut Walker<'_>) {
-        longer(&self.0.path, &walker.path);
-        walker.visit.site(&walker.path, self);
-    }
-}
-/// A part walked on its own has a shorter path than in its model; the longer one is right.
-pub(crate) fn longer(own: &RwLock<Arc<str>>, path: &str) {
-    let depth = |p: &str| if p.is_empty() { 0 } else { 1 + p.matches('.').count() };
-    let known = own.read().clone();
-    if *known != *path && depth(path) >= depth(&known) {
-        *own.write() = path.into();
-    }
-}
 
 /// What is done at the parts of a model.
 pub trait Visit {
@@ -64,13 +19,23 @@ pub trait Visit {
     fn constant(&mut self, _path: &str, _tensor: &Tensor) {}
     /// A layer.
     fn site(&mut self, _path: &str, _site: &Site) {}
+    /// What holds layers and computes nothing under a path of its own (`Sequential`).
+    fn container(&mut self, _path: &str, _site: &Site) {}
+    /// A type that is walked by a derive, or a container of this library's: its name. Its [`Visit::site`] comes behind, if it has one.
+    fn module(&mut self, _path: &str, _kind: &'static str) {}
+    /// A parameter that is computed from others, which are met behind it ([`crate::parametrize`]).
+    fn parametrized(&mut self, _path: &str, _param: &Param) {}
 }
 /// Carries a visitor through a model and keeps the path.
 pub struct Walker<'a> {
-    path: String,
-    visit: &'a mut dyn Visit,
+    pub(crate) path: String,
+    pub(crate) visit: &'a mut dyn Visit,
 }
 impl Walker<'_> {
+    /// Says what kind of module is walked here.
+    pub fn module(&mut self, kind: &'static str) {
+        self.visit.module(&self.path, kind);
+    }
     /// Walks a part under a name.
     pub fn child(&mut self, name: &str, part: &(impl Walk + ?Sized)) {
         let length = self.path.len();
@@ -110,6 +75,46 @@ pub trait Walk: Send + Sync {
     /// Hands every part to the walker under its name, in a fixed order.
     fn walk(&self, walker: &mut Walker<'_>);
 
+    /// The same parts anew, as [`Walk::deep_copy`] makes them. A derive writes it; without it, a type is not copied.
+    ///
+    /// # Errors
+    /// A part that cannot be copied.
+    #[track_caller]
+    fn duplicate(&self, _copies: &mut Copies) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        by_hand(std::any::type_name::<Self>())
+    }
+
+    /// A model of its own with the values, modes, names and frozen parameters of this one: parameters and buffers are new ones,
+    /// and what was tied is tied. `Clone` of a layer, in contrast, is the same layer once more: its parameters are these. Values
+    /// are shared until one side changes them, so a copy takes no memory before. Hooks stay with the original.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module, Relu, Sequential, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let online = Sequential::new().add(Linear::new(4, 8)?).add(Relu::new()).add(Linear::new(8, 2)?);
+    /// let target = online.deep_copy()?;
+    /// let x = Tensor::ones([1, 4]);
+    /// let before = target.forward(&x)?.to_vec::<f32>()?;
+    /// for p in online.parameters() {
+    ///     p.set(&(p.detached() + 1.0))?;
+    /// }
+    /// assert_eq!(target.forward(&x)?.to_vec::<f32>()?, before);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A part that cannot be copied: a type whose `Walk` is written by hand, a field that is passed over and not `Clone`.
+    #[track_caller]
+    fn deep_copy(&self) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        self.duplicate(&mut Copies::default())
+    }
     /// Walks the whole model.
     fn visit(&self, visit: &mut dyn Visit) {
         self.walk(&mut Walker { path: String::new(), visit });
@@ -155,7 +160,10 @@ pub trait Walk: Send + Sync {
         struct SetMode(bool);
         impl Visit for SetMode {
             fn site(&mut self, _: &str, site: &Site) {
-                site.0.training.set(self.0);
+                site.set_training(self.0);
+            }
+            fn container(&mut self, _: &str, site: &Site) {
+                site.set_training(self.0);
             }
         }
         self.visit(&mut SetMode(training));
@@ -201,7 +209,7 @@ pub trait Walk: Send + Sync {
     }
     /// Parameters and saved buffers by path, in the order of the fields. A shared one stands at every place it has, as in PyTorch.
     fn state_dict(&self) -> Vec<(String, Tensor)> {
-        crate::state::state_dict(&|visit| self.visit(visit))
+        state::state_dict(&|visit| self.visit(visit))
     }
     /// Takes over the values of a state dict: every name must be there and no other. Values are converted to the parameters' dtype and device.
     ///
@@ -209,7 +217,159 @@ pub trait Walk: Send + Sync {
     /// Missing or unknown names (with the nearest known spelling) or another shape; then nothing has changed.
     #[track_caller]
     fn load_state_dict(&self, state: &[(String, Tensor)]) -> Result<()> {
-        crate::state::load_state_dict(&|visit| self.visit(visit), state)
+        state::load(&|visit| self.visit(visit), state, LoadOptions::default()).map(|_| ())
+    }
+    /// As [`Walk::load_state_dict`] with options, and says what did not go together. `strict: false` takes what is there under a
+    /// name of the model and leaves the rest.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, LoadOptions, Walk, map_keys};
+    /// # adamant_core::Device::reference().make_current();
+    /// let layer = Linear::new(2, 1)?;
+    /// let saved = vec![("module.weight".to_string(), Tensor::ones([1, 2])), ("module.scale".to_string(), Tensor::ones([1]))];
+    /// let state = map_keys(&saved, |name| Some(name.strip_prefix("module.")?.to_string()));
+    /// let report = layer.load_state_dict_with(&state, LoadOptions { strict: false, ..Default::default() })?;
+    /// assert_eq!((report.missing, report.unexpected), (vec!["bias".to_string()], vec!["scale".to_string()]));
+    /// assert_eq!(layer.weight.detached().to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Strict: a missing or unexpected name. Another shape, unless the options pass it over. Then nothing has changed.
+    #[track_caller]
+    fn load_state_dict_with(&self, state: &[(String, Tensor)], options: LoadOptions) -> Result<LoadReport> {
+        state::load(&|visit| self.visit(visit), state, options)
+    }
+    /// Every module in the model by path, itself first under an empty one, in the order of the fields; a shared one stands at
+    /// every place it has.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Relu, Sequential, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let net = Sequential::new().add(Linear::new(4, 8)?).add(Relu::new());
+    /// let found: Vec<(String, &str)> = net.named_modules().into_iter().map(|(path, m)| (path, m.kind)).collect();
+    /// assert_eq!(found, [("".into(), "Sequential"), ("0".into(), "Linear"), ("1".into(), "ReLU")]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    fn named_modules(&self) -> Vec<(String, Submodule)> {
+        modules::named(&|visit| self.visit(visit))
+    }
+    /// As [`Walk::named_modules`], without the paths.
+    fn modules(&self) -> Vec<Submodule> {
+        self.named_modules().into_iter().map(|(_, m)| m).collect()
+    }
+    /// The module at a path, an empty one being this.
+    ///
+    /// # Errors
+    /// No such path; the nearest one is named.
+    #[track_caller]
+    fn get_submodule(&self, path: &str) -> Result<Submodule> {
+        modules::at(&|visit| self.visit(visit), path)
+    }
+    /// Calls a function with every module, parts before what holds them, as `torch.nn.Module.apply`.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Sequential, Walk, init};
+    /// # adamant_core::Device::reference().make_current();
+    /// let net = Sequential::new().add(Linear::new(4, 8)?).add(Linear::new(8, 2)?);
+    /// net.apply(&mut |module| match module.parameter("bias") {
+    ///     Some(bias) if module.kind == "Linear" => bias.set(&bias.detached().zeros_like()),
+    ///     _ => Ok(()),
+    /// })?;
+    /// assert_eq!(net.named_parameters()[3].1.detached().to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The function's first.
+    fn apply(&self, f: &mut dyn FnMut(&Submodule) -> Result<()>) -> Result<()> {
+        modules::innermost_first(self.named_modules()).iter().try_for_each(|(_, m)| f(m))
+    }
+    /// Freezes the parameters whose path a pattern matches, and says how many those are. In a pattern `*` stands for any
+    /// characters, dots too, and `?` for one.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Sequential, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let net = Sequential::new().add(Linear::new(4, 8)?).add(Linear::new(8, 2)?);
+    /// assert_eq!(net.freeze_matching("0.*"), 2);
+    /// assert_eq!(net.named_parameters()[0].0, "1.weight");
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    fn freeze_matching(&self, pattern: &str) -> usize {
+        modules::freeze_matching(self.leaves(), pattern, true)
+    }
+    /// As [`Walk::freeze_matching`], the other way.
+    fn unfreeze_matching(&self, pattern: &str) -> usize {
+        modules::freeze_matching(self.leaves(), pattern, false)
+    }
+    /// Mean, standard deviation, extremes and more of every parameter, frozen ones too. Reads them.
+    ///
+    /// ```
+    /// # use adamant_nn::{LayerNorm, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let stats = LayerNorm::new([3])?.parameter_stats()?;
+    /// assert_eq!((stats[0].path.as_str(), stats[0].mean, stats[0].std, stats[1].zeros), ("weight", 1.0, 0.0, 3));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A parameter that cannot be read.
+    #[track_caller]
+    fn parameter_stats(&self) -> Result<Vec<ParameterStats>> {
+        modules::stats(self.leaves())
+    }
+    /// Calls a function before each forward pass of this module; see [`crate::hooks`].
+    ///
+    /// # Errors
+    /// A module that runs no hooks; the hint says what to do.
+    #[track_caller]
+    fn register_forward_pre_hook(&self, hook: impl Fn(&Site, &[Tensor]) -> Result<Option<Vec<Tensor>>> + Send + Sync + 'static) -> Result<HookHandle>
+    where
+        Self: Sized,
+    {
+        self.get_submodule("")?.site()?.register_forward_pre_hook(hook)
+    }
+    /// Calls a function after each forward pass of this module; see [`crate::hooks`].
+    ///
+    /// # Errors
+    /// As [`Walk::register_forward_pre_hook`].
+    #[track_caller]
+    fn register_forward_hook(&self, hook: impl Fn(&Site, &[Tensor], &[Tensor]) -> Result<Option<Vec<Tensor>>> + Send + Sync + 'static) -> Result<HookHandle>
+    where
+        Self: Sized,
+    {
+        self.get_submodule("")?.site()?.register_forward_hook(hook)
+    }
+    /// Calls a function with the gradients of this module's outputs at each backward pass, before they pass through it; see
+    /// [`crate::hooks`].
+    ///
+    /// # Errors
+    /// As [`Walk::register_forward_pre_hook`].
+    #[track_caller]
+    fn register_full_backward_pre_hook(
+        &self,
+        hook: impl Fn(&Site, &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync + 'static,
+    ) -> Result<HookHandle>
+    where
+        Self: Sized,
+    {
+        self.get_submodule("")?.site()?.register_full_backward_pre_hook(hook)
+    }
+    /// Calls a function with the gradients of this module's inputs and outputs at each backward pass; see [`crate::hooks`].
+    ///
+    /// # Errors
+    /// As [`Walk::register_forward_pre_hook`].
+    #[track_caller]
+    fn register_full_backward_hook(
+        &self,
+        hook: impl Fn(&Site, &[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync + 'static,
+    ) -> Result<HookHandle>
+    where
+        Self: Sized,
+    {
+        self.get_submodule("")?.site()?.register_full_backward_hook(hook)
     }
 }
 
@@ -255,8 +415,9 @@ fn to(model: &Visiting<'_>, device: Device) -> Result<()> {
     let mut fixed = Fixed(None, device);
     model(&mut fixed);
     if let Some(path) = fixed.0 {
-        return Err(Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model")))
-            .hint(adamant_core::Hint::new("make the field a buffer").code("Param::buffer(&x)?")));
+        return Err(
+            Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model"))).hint(adamant_core::Hint::new("make the field a buffer").code("Param::buffer(&x)?"))
+        );
     }
     for (_, p) in leaves(model) {
         p.move_to(device)?;
@@ -265,7 +426,7 @@ fn to(model: &Visiting<'_>, device: Device) -> Result<()> {
 }
 
 /// A module from one tensor to one tensor.
-pub trait Module: Walk {
+pub trait Module: Walk + crate::duplicate::DuplicateModule {
     /// The output for an input.
     ///
     /// # Errors
@@ -277,23 +438,40 @@ pub trait Module: Walk {
 impl Walk for Param {
     fn walk(&self, walker: &mut Walker<'_>) {
         self.name_it(&walker.path);
-        walker.visit.param(&walker.path, self);
+        match self.parametrized() {
+            Some(parts) => crate::parametrize::walk(&parts, self, walker),
+            None => walker.visit.param(&walker.path, self),
+        }
+    }
+    fn duplicate(&self, copies: &mut Copies) -> Result<Param> {
+        copies.param(self)
     }
 }
 impl Walk for Tensor {
     fn walk(&self, walker: &mut Walker<'_>) {
         walker.visit.constant(&walker.path, self);
     }
+    fn duplicate(&self, _: &mut Copies) -> Result<Tensor> {
+        Ok(self.clone())
+    }
 }
 /// A random generator is state of its own and no part of the weights.
 impl Walk for adamant_core::Rng {
     fn walk(&self, _: &mut Walker<'_>) {}
+    fn duplicate(&self, _: &mut Copies) -> Result<adamant_core::Rng> {
+        let copy = adamant_core::Rng::new_on(0, 0, self.cell().meta().device)?;
+        copy.cell().set(&self.cell().detached())?;
+        Ok(copy)
+    }
 }
 impl<T: Walk> Walk for Option<T> {
     fn walk(&self, walker: &mut Walker<'_>) {
         if let Some(part) = self {
             part.walk(walker);
         }
+    }
+    fn duplicate(&self, copies: &mut Copies) -> Result<Option<T>> {
+        self.as_ref().map(|part| part.duplicate(copies)).transpose()
     }
 }
 impl<T: Walk> Walk for [T] {
@@ -307,10 +485,17 @@ impl<T: Walk> Walk for Vec<T> {
     fn walk(&self, walker: &mut Walker<'_>) {
         self.as_slice().walk(walker);
     }
+    fn duplicate(&self, copies: &mut Copies) -> Result<Vec<T>> {
+        self.iter().map(|part| part.duplicate(copies)).collect()
+    }
 }
 impl<T: Walk, const N: usize> Walk for [T; N] {
     fn walk(&self, walker: &mut Walker<'_>) {
         self.as_slice().walk(walker);
+    }
+    fn duplicate(&self, copies: &mut Copies) -> Result<[T; N]> {
+        let parts: Vec<T> = self.iter().map(|part| part.duplicate(copies)).collect::<Result<_>>()?;
+        parts.try_into().map_err(|_| Error::new("deep_copy", ErrorKind::Internal("another number of parts".into())))
     }
 }
 impl<T: Walk> Walk for BTreeMap<String, T> {
@@ -319,17 +504,23 @@ impl<T: Walk> Walk for BTreeMap<String, T> {
             walker.child(name, part);
         }
     }
+    fn duplicate(&self, copies: &mut Copies) -> Result<BTreeMap<String, T>> {
+        self.iter().map(|(name, part)| Ok((name.clone(), part.duplicate(copies)?))).collect()
+    }
 }
-macro_rules! through { ($($pointer:ty),*) => { $(
-    impl<T: Walk + ?Sized> Walk for $pointer {
+macro_rules! through { ($($pointer:ident),*) => { $(
+    impl<T: Walk + Boxed + ?Sized> Walk for $pointer<T> {
         fn walk(&self, walker: &mut Walker<'_>) {
             (**self).walk(walker);
         }
+        fn duplicate(&self, copies: &mut Copies) -> Result<$pointer<T>> {
+            Ok((**self).boxed_duplicate(copies)?.into())
+        }
     }
-    impl<T: Module + ?Sized> Module for $pointer {
+    impl<T: Module + Boxed + ?Sized> Module for $pointer<T> {
         fn forward(&self, x: &Tensor) -> Result<Tensor> {
             (**self).forward(x)
         }
     }
 )* } }
-through!(Box<T>, Arc<T>);
+through!(Box, Arc);

@@ -346,6 +346,10 @@ impl<R: UpdateRule> Updater<R> {
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
         self.look()?;
+        if let Some((group, p)) = self.groups.iter().find_map(|g| Some((g, g.parameters.iter().find(|p| p.is_uninitialized())?))) {
+            let text = format!("`{}` of a lazy layer has no value yet: its shape follows from the layer's first input", p.path());
+            return Err(Error::at("step", ErrorKind::Argument(text), group.made).hint("run the model once on an example, or load a state dict"));
+        }
         if let Some(text) = changes_nothing(&mut self.groups.iter().flat_map(|g| &g.parameters), grads) {
             return Err(Error::new("step", ErrorKind::Argument(format!("{}: {text}", self.name())))
                 .hint(Hint::new("make it over the parameters of the model that the loss is of").code("Sgd::default().over(model.parameters())")));

@@ -246,3 +246,17 @@ fn a_gradient_that_is_altered_unasked_or_negated() {
         Ok(())
     });
 }
+#[test]
+fn a_step_over_a_lazy_layer_that_says_nothing() {
+    on_reference(|| {
+        let net = adamant_nn::Sequential::new().add_named("fc", Linear::lazy(2)?);
+        let mut optimizer = Sgd::new(0.1).over(net.parameters());
+        let error = optimizer.step(&Grads::default()).unwrap_err().to_string();
+        assert!(error.contains("`fc.weight` of a lazy layer has no value yet") && error.contains("step.rs"), "{error}");
+        let forward = || adamant_nn::Module::forward(&net, &Tensor::ones([1, 3]));
+        let before = forward()?.to_vec::<f32>()?;
+        optimizer.step(&forward()?.sum(..).backward()?)?;
+        assert_ne!(forward()?.to_vec::<f32>()?, before, "it was over the parameters that there are now");
+        Ok(())
+    });
+}

@@ -204,3 +204,23 @@ fn transpose(x: &Meta, weight: &Tensor, options: &ConvTransposeOptions, n: usize
     let spec = ConvSpec { role: ConvRole::InputGrad, stride, padding, dilation, groups: options.groups, open };
     Ok(PlannedConv { spec, zeros: widths.iter().any(|w| w.1 > 0).then_some(PadSpec { widths }) })
 }
+/// A convolution over time with the axes of x `[time, batch, in]`, weight `[kernel, in, out]` and bias `[out]` in this order; `pad`
+/// zeros on both sides of time. Result `[time + 2 pad - kernel + 1, batch, out]`.
+///
+/// # Errors
+/// Other numbers of axes; channels that do not fit.
+///
+/// Source: `torch.conv_tbc`.
+#[track_caller]
+pub fn conv_tbc(x: &Tensor, weight: &Tensor, bias: &Tensor, pad: usize) -> Tensor {
+    if let Some(t) = [x, weight].into_iter().find(|t| t.error().is_some()) {
+        return t.clone();
+    }
+    for (shape, expected) in [(x.meta().shape, "[time, batch, in]"), (weight.meta().shape, "a weight [kernel, in, out]")] {
+        if shape.rank() != 3 {
+            return Tensor::fail("conv_tbc", ErrorKind::Shape { shape, expected: expected.into() });
+        }
+    }
+    let options = Conv { padding: Padding::Zeros(pad.into()), ..Conv::default() };
+    conv1d(&x.permute([1, 2, 0]), &weight.permute([2, 1, 0]), Some(bias), &options).permute([2, 0, 1])
+}

@@ -63,11 +63,60 @@ pub fn alpha_dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
         if p == 0.0 || p == 1.0 {
             return Ok(if p == 0.0 { x.clone() } else { x * 0.0 });
         }
-        const LIMIT: f64 = -1.758_099_340_847_376_6;
-        let scale = 1.0 / ((1.0 - p) * (1.0 + p * LIMIT * LIMIT)).sqrt();
-        let keep = rng.uniform(m.shape, DType::F32).ge(p);
-        Ok((keep.where_(x.widened(), LIMIT) * scale - scale * p * LIMIT).cast(m.dtype))
+        Ok(dropped_to_limit(x, &rng.uniform(m.shape, DType::F32).ge(p), p).cast(m.dtype))
     })
+}
+
+/// As [`alpha_dropout`], with one draw for each channel of x `[batch, channels, ..]`, which is dropped whole.
+///
+/// # Errors
+/// Fewer than two axes; no float; a number that is no probability.
+///
+/// Source: `torch.nn.functional.feature_alpha_dropout`.
+#[track_caller]
+pub fn feature_alpha_dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
+    compose("feature_alpha_dropout", &[x], || {
+        let m = floats(&x.meta())?;
+        if m.shape.rank() < 2 {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "[batch, channels, ..]".into() }.into());
+        }
+        if !(0.0..=1.0).contains(&p) {
+            return refuse(format!("a probability lies between 0 and 1, not {p}"));
+        }
+        if p == 0.0 || p == 1.0 {
+            return Ok(if p == 0.0 { x.clone() } else { x * 0.0 });
+        }
+        let mut dims = vec![1; m.shape.rank()];
+        dims[..2].copy_from_slice(&m.shape[..2]);
+        Ok(dropped_to_limit(x, &rng.uniform(dims, DType::F32).ge(p), p).cast(m.dtype))
+    })
+}
+/// What is not kept becomes SELU's limit at -inf, and all are scaled and moved so that mean and variance stay.
+#[track_caller]
+fn dropped_to_limit(x: &Tensor, keep: &Tensor, p: f64) -> Tensor {
+    const LIMIT: f64 = -1.758_099_340_847_376_6;
+    let scale = 1.0 / ((1.0 - p) * (1.0 + p * LIMIT * LIMIT)).sqrt();
+    keep.where_(x.widened(), LIMIT) * scale - scale * p * LIMIT
+}
+
+/// [`cross_entropy`] of [`linear`]: x `[in]` or `[batch, in]`, weight `[classes, in]`, bias `[classes]`.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, functional::linear_cross_entropy};
+/// # Device::reference().make_current();
+/// let (x, weight) = (Tensor::ones([3, 2]), Tensor::zeros([4, 2]));
+/// let loss = linear_cross_entropy(&x, &weight, None, &Tensor::from_vec(vec![0i64, 1, 3], [3]), &Default::default());
+/// assert!((loss.item::<f32>()? - 4f32.ln()).abs() < 1e-6);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of both.
+///
+/// Source: `torch.nn.functional.linear_cross_entropy`.
+#[track_caller]
+pub fn linear_cross_entropy(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Tensor {
+    cross_entropy(&linear(x, weight, bias), target, options)
 }
 
 /// Options of [`cross_entropy`].

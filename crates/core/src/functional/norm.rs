@@ -1,6 +1,6 @@
 //! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
 use crate::{
-    Arg, ErrorKind, Shape, Tensor,
+    Arg, Cell, ErrorKind, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
     scope::call,
@@ -135,6 +135,70 @@ pub fn batch_norm_inference(x: &Tensor, mean: &Tensor, var: &Tensor, weight: Opt
     inputs.extend(weight);
     inputs.extend(bias);
     Tensor::composite1(BatchNormInference { eps, weight: weight.is_some(), bias: bias.is_some() }, &inputs)
+}
+/// Options of [`batch_norm`]; the defaults are PyTorch's.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNorm {
+    /// By the batch's statistics, which move the running ones? Else by these.
+    pub training: bool,
+    /// weight of this batch in the running statistics
+    pub momentum: f64,
+    /// added to the variance
+    pub eps: f64,
+}
+impl Default for BatchNorm {
+    fn default() -> BatchNorm {
+        BatchNorm { training: false, momentum: 0.1, eps: 1e-5 }
+    }
+}
+/// Normalises each channel of x `[samples, channels, ..]`: in training by the batch's statistics, toward which running mean and
+/// variance move (the latter without bias); else by the running ones. The cells are written as any: in a step when it commits.
+///
+/// ```
+/// # use adamant_core::{Cell, Device, Tensor, functional::{BatchNorm, batch_norm}};
+/// # Device::reference().make_current();
+/// let (mean, var) = (Cell::new(&Tensor::zeros([1]), false)?, Cell::new(&Tensor::ones([1]), false)?);
+/// let x = Tensor::from_vec(vec![1.0f32, 3.0], [2, 1]);
+/// let y = batch_norm(&x, Some((&mean, &var)), None, None, BatchNorm { training: true, ..Default::default() });
+/// assert!((y.to_vec::<f32>()?[1] - 1.0).abs() < 1e-4);
+/// assert_eq!((mean.read().item::<f32>()?, var.read().item::<f32>()?), (0.2, 1.1));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Evaluation without running statistics; one element per channel in training; shapes that do not fit.
+///
+/// Source: `torch.nn.functional.batch_norm`.
+#[track_caller]
+pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&Tensor>, bias: Option<&Tensor>, options: BatchNorm) -> Tensor {
+    const OP: &str = "batch_norm";
+    if !options.training {
+        return match running {
+            Some((mean, var)) => batch_norm_inference(x, &mean.read(), &var.read(), weight, bias, options.eps),
+            None => Tensor::fail(OP, ErrorKind::Argument("evaluation needs running statistics".into())),
+        };
+    }
+    if x.error().is_some() {
+        return x.clone();
+    }
+    let shape = x.meta().shape;
+    let n = if shape.rank() < 2 { 0 } else { shape.elements() / shape[1].max(1) };
+    if n < 2 {
+        return Tensor::fail(OP, ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() });
+    }
+    let (y, mean, var) = batch_norm_training(x, weight, bias, options.eps);
+    if let Some((running_mean, running_var)) = running
+        && y.error().is_none()
+    {
+        let unbiased = var * (n as f64 / (n - 1) as f64);
+        for (cell, new) in [(running_mean, mean), (running_var, unbiased)] {
+            let moved = cell.read() * (1.0 - options.momentum) + new.detach().cast(cell.meta().dtype) * options.momentum;
+            if let Err(e) = cell.set(&moved) {
+                return Tensor::failed(e);
+            }
+        }
+    }
+    y
 }
 /// Each element divided by `(k + alpha · mean of squares of `size` neighbouring channels)^beta`, zeros beyond the
 /// first and last channel (Krizhevsky et al., 2012). x is `[samples, channels, ..]`.

@@ -13,7 +13,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
@@ -66,6 +69,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
         outputs: SmallVec::from_elem(y.meta(), 1),
         saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), outputs: SmallVec::new() })),
         origin,
+        hooked: AtomicBool::new(false),
     });
     Ok(y.with_tape(Some((tape, 0))))
 }

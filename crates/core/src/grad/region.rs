@@ -2,7 +2,7 @@
 //! [`alias`], a new place for a value, so that two derivatives by one value are told apart; a walk to it computes nothing
 //! that does not lead there.
 use super::{
-    Grads, Root, Tape, TapeKind, TapeWalk, WalkState, pull,
+    Grads, Root, Tape, TapeKind, TapeWalk, WalkState, hooks, pull,
     tape::{NEXT, Parent, Saved},
 };
 use crate::{Meta, Origin, Result, Tensor, hash::Folded, recycle::Shared};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 /// Where a walk ends, and what leads there.
@@ -94,6 +94,7 @@ pub(crate) fn alias(x: &Tensor, linked: bool) -> Tensor {
         outputs: SmallVec::from_elem(meta, 1),
         saved: Mutex::new(Some(Saved::default())),
         origin: Origin::here(),
+        hooked: AtomicBool::new(false),
     });
     x.untaped().with_tape(Some((tape, 0)))
 }
@@ -121,6 +122,7 @@ pub(crate) fn pull_to(roots: &[(&Tensor, Tensor)], region: &Region<'_>, graph: b
     {
         let _state = WalkState::enter(graph);
         pull(leading, &mut grads, TapeWalk { keep: keep || graph, graph, floor: 0 }, region, here)?;
+        hooks::run_at_ends(&mut grads, region.ends)?;
     }
     Ok(region.ends.iter().map(|end| grads.by_leaf.remove(end)).collect())
 }

@@ -1,5 +1,9 @@
 //! The tape: a node for each op that a gradient flows through, with its parents and the values its rule declares to read.
-use super::{TapeWalk, checkpoint::Redo};
+use super::{
+    TapeWalk,
+    checkpoint::Redo,
+    hooks::{self, Tap},
+};
 use crate::{
     Arg, Meta, Op, Origin, Tensor, primitive,
     recycle::{self, Recycled, Shared, SpareLists, Spares},
@@ -9,7 +13,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     cell::RefCell,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 pub(super) static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -23,6 +27,8 @@ pub(crate) struct Tape {
     pub(super) outputs: SmallVec<[Meta; 3]>,
     pub(super) saved: Mutex<Option<Saved>>,
     pub(super) origin: Origin,
+    /// Does any of its outputs have hooks?
+    pub(super) hooked: AtomicBool,
 }
 pub(super) type Parents = SmallVec<[Parent; 4]>;
 /// Where the gradient for an input goes.
@@ -71,6 +77,8 @@ pub(super) enum TapeKind {
     Checkpoint(Redo),
     /// The same value at a new place, at which a walk can end.
     Alias,
+    /// The same values, whose gradients a function sees.
+    Tap(Tap),
 }
 #[derive(Default)]
 pub(super) struct Saved {
@@ -103,6 +111,9 @@ impl Recycled for Tape {
         &SPARES
     }
     fn clear(&mut self) {
+        if std::mem::take(self.hooked.get_mut()) {
+            hooks::forget(self.id, self.outputs.len());
+        }
         // Without recursion: a chain of a million ops drops on a small stack.
         if self.parents.iter().any(|parent| matches!(parent, Parent::Node(..))) {
             let mut left = recycle::take(&LEFT);
@@ -145,6 +156,7 @@ fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Shared<Tape> {
         outputs: SmallVec::from_elem(meta, 1),
         saved: Mutex::new(Some(Saved::default())),
         origin,
+        hooked: AtomicBool::new(false),
     })
 }
 
@@ -166,5 +178,14 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Shared<Val
         results.push(v.meta);
     }
     let saved = Mutex::new(Some(saved));
-    Some(Shared::new(Tape { id: NEXT.fetch_add(1, Relaxed), kind: TapeKind::Op(op, arg), parents, metas, outputs: results, saved, origin }))
+    Some(Shared::new(Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        kind: TapeKind::Op(op, arg),
+        parents,
+        metas,
+        outputs: results,
+        saved,
+        origin,
+        hooked: AtomicBool::new(false),
+    }))
 }

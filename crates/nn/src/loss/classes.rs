@@ -4,7 +4,7 @@ use super::{Criterion, buffer, losses, value};
 use crate::{Linear, Module, Param, Site};
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
-    functional::{self, CrossEntropyOptions, CtcOptions, MultiMarginOptions, NllOptions, Reduction},
+    functional::{self, CrossEntropyOptions, Ctc, MultiMargin, NllOptions, Reduction},
 };
 
 /// A loss with a weight of each class: its type, `new`, `with` the function's own options, and `forward`.
@@ -22,7 +22,7 @@ macro_rules! weighted {
         impl $name {
             /// PyTorch's defaults.
             pub fn new() -> $name {
-                $name { site: Site::new($kind), weight: None, options: $options::default() }
+                $name { site: Site::with_hooks($kind), weight: None, options: $options::default() }
             }
             /// With options; the weight is copied.
             ///
@@ -41,9 +41,11 @@ macro_rules! weighted {
         }
         impl Criterion for $name {
             fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
-                let _scope = self.site.enter();
+                let call = self.site.begin(&[input, target])?;
+                let (input, target) = (call.input(0, input), call.input(1, target));
                 let weight = value(&self.weight);
-                functional::$function(input, target, &$options { weight: weight.as_ref(), ..self.options }).ok()
+                let y = functional::$function(input, target, &$options { weight: weight.as_ref(), ..self.options }).ok()?;
+                call.end(y)
             }
         }
     )* };
@@ -112,7 +114,7 @@ weighted! {
     /// assert_eq!(MultiMarginLoss::new().forward(&x, &class)?.item::<f32>()?, 0.75);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    MultiMarginLoss "MultiMarginLoss" multi_margin_loss MultiMarginOptions { p, margin, reduction }
+    MultiMarginLoss "MultiMarginLoss" multi_margin_loss MultiMargin { p, margin, reduction }
 }
 losses! {
     /// For samples of several classes at once: the mean over all classes of `max(0, 1 - x[t] + x[i])`, summed over the targets t, i
@@ -158,7 +160,7 @@ losses! {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[doc(alias = "CTCLoss")]
-    CtcLoss "CTCLoss" (options: CtcOptions = CtcOptions::default())
+    CtcLoss "CTCLoss" (options: Ctc = Ctc::default())
         |self, log_probs, targets, input_lengths, target_lengths| functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, &self.options);
 }
 
@@ -189,7 +191,7 @@ pub struct MultiLabelSoftMarginLoss {
 impl MultiLabelSoftMarginLoss {
     /// PyTorch's defaults.
     pub fn new() -> MultiLabelSoftMarginLoss {
-        MultiLabelSoftMarginLoss { site: Site::new("MultiLabelSoftMarginLoss"), weight: None, reduction: Reduction::Mean }
+        MultiLabelSoftMarginLoss { site: Site::with_hooks("MultiLabelSoftMarginLoss"), weight: None, reduction: Reduction::Mean }
     }
     /// With weight and reduction.
     ///
@@ -207,8 +209,10 @@ impl Default for MultiLabelSoftMarginLoss {
 }
 impl Criterion for MultiLabelSoftMarginLoss {
     fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        functional::multilabel_soft_margin_loss(x, target, value(&self.weight).as_ref(), self.reduction).ok()
+        let call = self.site.begin(&[x, target])?;
+        let (x, target) = (call.input(0, x), call.input(1, target));
+        let y = functional::multilabel_soft_margin_loss(x, target, value(&self.weight).as_ref(), self.reduction).ok()?;
+        call.end(y)
     }
 }
 
@@ -268,7 +272,7 @@ impl LinearCrossEntropyLoss {
         let logits = num_classes * options.out_features.iter().product::<usize>();
         let linear = if options.bias { Linear::new(in_features, logits)? } else { Linear::no_bias(in_features, logits)? };
         let loss = CrossEntropyLoss::with(options.loss)?;
-        Ok(LinearCrossEntropyLoss { site: Site::new("LinearCrossEntropyLoss"), loss, linear, num_classes, out_features: options.out_features })
+        Ok(LinearCrossEntropyLoss { site: Site::with_hooks("LinearCrossEntropyLoss"), loss, linear, num_classes, out_features: options.out_features })
     }
     /// The weight of each class, if there is one.
     pub fn weight(&self) -> Option<&Param> {
@@ -277,12 +281,14 @@ impl LinearCrossEntropyLoss {
 }
 impl Criterion for LinearCrossEntropyLoss {
     fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
+        let call = self.site.begin(&[x, target])?;
+        let (x, target) = (call.input(0, x), call.input(1, target));
         let shape = x.shape()?;
         if !(1..=2).contains(&shape.rank()) {
             return Err(Error::new("linear_cross_entropy", ErrorKind::Shape { shape, expected: "[in_features] or [batch, in_features]".into() }));
         }
         let dims: Vec<usize> = shape[..shape.rank() - 1].iter().copied().chain([self.num_classes]).chain(self.out_features.iter().copied()).collect();
-        self.loss.forward(&self.linear.forward(x)?.reshape(dims), target)
+        let y = self.loss.forward(&self.linear.forward(x)?.reshape(dims), target)?;
+        call.end(y)
     }
 }

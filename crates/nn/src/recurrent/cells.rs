@@ -26,12 +26,13 @@ impl One {
             bias_ih = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
             bias_hh = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
         }
-        Ok(One { site: Site::new(kind), weight_ih, weight_hh, bias_ih, bias_hh, step, hidden_size })
+        Ok(One { site: Site::with_hooks(kind), weight_ih, weight_hh, bias_ih, bias_hh, step, hidden_size })
     }
     #[track_caller]
     fn run(&self, x: &Tensor, h: Option<&Tensor>, c: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
-        let _scope = self.site.enter();
-        let _call = scope::call(self.site.kind());
+        let call = self.site.begin(&[x])?;
+        let _called = scope::call(self.site.kind());
+        let x = call.input(0, x);
         let mut shape = x.shape()?.to_vec();
         let Some(last) = shape.last_mut() else {
             return Err(Error::new("recurrent", ErrorKind::Shape { shape: x.shape()?, expected: "[batch, features] or [features]".into() }));
@@ -42,7 +43,14 @@ impl One {
         let input = functional::linear(x, &self.weight_ih.get(), self.bias_ih.as_ref().map(Param::get).as_ref());
         let hidden = functional::linear(h, &self.weight_hh.get(), self.bias_hh.as_ref().map(Param::get).as_ref());
         let (h, c) = self.step.next(&input, &hidden, h, if self.step == TimeStep::Lstm { Some(c) } else { None })?;
-        Ok((h.ok()?, c))
+        let h = h.ok()?;
+        match c {
+            Some(c) => {
+                let [h, c] = call.end_all([h, c.ok()?])?;
+                Ok((h, Some(c)))
+            }
+            None => Ok((call.end(h)?, None)),
+        }
     }
 }
 macro_rules! cell {
