@@ -1,6 +1,6 @@
 //! Analyses of models against what is known of them: published counts, memory as the device counts it, layers that were made slow.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use adamant_backend_cpu as _;
+use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{DType, Device, Result, Tensor};
 use adamant_nn::*;
 use adamant_train::analysis::{Analysis, ForwardTimes, Holds, LayerAnalysis, LayerBound, LayerTimes, ModelAnalyzer, Remedy, Roof};
@@ -270,7 +270,8 @@ fn a_model_that_is_another_after_it_was_analysed() {
 
 #[test]
 fn a_memory_plan_that_the_device_does_not_see() {
-    let device = Device::cpu().unwrap();
+    // A pool of its own: other tests hold memory, too.
+    let device = Context::new(CpuBackend::builder().threads(1)).unwrap().device();
     device.make_current();
     let perceptron = Sequential::new()
         .add(Linear::new(256, 512).unwrap())
