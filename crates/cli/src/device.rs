@@ -17,6 +17,11 @@ pub struct DeviceOptions {
     threads: Option<usize>,
 }
 impl DeviceOptions {
+    /// Does the command say anything of it?
+    #[cfg(feature = "profiling")]
+    pub fn is_given(&self) -> bool {
+        self.device.is_some() || self.cpu || self.threads.is_some()
+    }
     /// Opens it.
     pub fn open(&self) -> Result<Device, Failure> {
         self.of(self.named()?)

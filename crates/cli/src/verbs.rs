@@ -7,7 +7,7 @@ use adamant::nn::Walk;
 use adamant_train::analysis::{Analysis, ModelAnalyzer};
 use adamant_train::{
     Document, Failure,
-    analysis::Picture,
+    analysis::ArchitecturePicture,
     evaluate,
     folder::{number, text_of},
     report::ReportError,
@@ -280,6 +280,10 @@ pub struct SummaryVerb {
     pub json: bool,
 }
 pub fn summary(o: &SummaryVerb) -> Result<(), Failure> {
+    #[cfg(feature = "profiling")]
+    if !o.measure && o.device.is_given() {
+        return Err(Failure::Usage("--device, --cpu and --threads are for --measure: else nothing runs".into()));
+    }
     let draw = o.picture.as_deref().map(picture_of).transpose()?;
     let mut document = Document::read(&o.described.config)?;
     for assignment in &o.set {
@@ -322,13 +326,13 @@ pub fn summary(o: &SummaryVerb) -> Result<(), Failure> {
     Ok(())
 }
 /// How a picture is written into a file of this name.
-fn picture_of(path: &Path) -> Result<fn(&Picture) -> String, Failure> {
+fn picture_of(path: &Path) -> Result<fn(&ArchitecturePicture) -> String, Failure> {
     // Before the model is looked at: what cannot be written then was made for nothing.
     check_output(path)?;
     match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => Ok(Picture::document),
-        Some("mmd") => Ok(Picture::mermaid),
-        Some("dot") => Ok(Picture::dot),
+        Some("svg") => Ok(ArchitecturePicture::document),
+        Some("mmd") => Ok(ArchitecturePicture::mermaid),
+        Some("dot") => Ok(ArchitecturePicture::dot),
         _ => Err(Failure::Usage(format!("--picture {}: a file that ends with .svg, .mmd or .dot", path.display()))),
     }
 }

@@ -1,8 +1,10 @@
 //! Where the time of ResNet-18 goes, whether the layers' times add up to the pass, and whether a layer that was made slow comes first.
 //!
-//!     cargo run --release -p adamant-train --features profiling --example bottlenecks
+//!     cargo run --release -p adamant-train --features profiling --example bottlenecks -- 1
+//!
+//! where the number is that of threads; without it, all.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu as _;
+use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{Device, Result, Tensor};
 use adamant_nn::*;
 use adamant_train::analysis::ModelAnalyzer;
@@ -28,7 +30,9 @@ impl Module for Repeats {
     }
 }
 fn main() {
-    let device = Device::cpu().unwrap();
+    // One thread waits for no other: on a machine that does other things besides, its passes are the ones to look at.
+    let context = std::env::args().nth(1).map(|n| Context::new(CpuBackend::builder().threads(n.parse().unwrap())).unwrap());
+    let device = context.map_or_else(|| Device::cpu().unwrap(), Context::device);
     device.make_current();
     let net = resnet::resnet18();
     net.eval();

@@ -19,9 +19,9 @@ mod memory;
 mod picture;
 mod table;
 
-pub use bottleneck::{Bottleneck, Suggestion};
-pub use memory::{Alive, Holds, MemoryPlan, MemoryRow, Peak};
-pub use picture::{Picture, PictureNode};
+pub use bottleneck::{Bottleneck, Remedy};
+pub use memory::{Alive, Holds, MemoryRow, ModelMemory, Peak};
+pub use picture::{ArchitecturePicture, PictureNode};
 
 use crate::summary::{Looked, Row, Summary, look};
 #[cfg(feature = "profiling")]
@@ -57,22 +57,22 @@ impl Roof {
         (flops as f64 / self.gflops).max(bytes as f64 / self.gbytes) * 1e-9
     }
     /// What holds a layer up. Launches do where the smallest kernels would take half of its time; else its intensity decides.
-    pub fn bound(&self, flops: u64, bytes: u64, times: &LayerTimes) -> Bound {
+    pub fn bound(&self, flops: u64, bytes: u64, times: &LayerTimes) -> LayerBound {
         if times.kernels == 0 {
-            Bound::Nothing
+            LayerBound::Nothing
         } else if self.launch.saturating_mul(2).saturating_mul(times.kernels) >= times.time {
-            Bound::Overhead
+            LayerBound::Overhead
         } else if flops as f64 >= self.ridge() * bytes as f64 {
-            Bound::Compute
+            LayerBound::Compute
         } else {
-            Bound::Memory
+            LayerBound::Memory
         }
     }
 }
 /// What holds a layer up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Default)]
 #[serde(rename_all = "lowercase")]
-pub enum Bound {
+pub enum LayerBound {
     /// no kernel ran in it, or nothing was measured
     #[default]
     Nothing,
@@ -83,14 +83,14 @@ pub enum Bound {
     /// launches: its kernels are so small that starting them takes half of the time or more
     Overhead,
 }
-impl Bound {
+impl LayerBound {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
-            Bound::Nothing => "nothing",
-            Bound::Compute => "compute",
-            Bound::Memory => "memory",
-            Bound::Overhead => "overhead",
+            LayerBound::Nothing => "nothing",
+            LayerBound::Compute => "compute",
+            LayerBound::Memory => "memory",
+            LayerBound::Overhead => "overhead",
         }
     }
 }
@@ -105,14 +105,14 @@ pub struct LayerTimes {
 }
 /// What was measured of the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Timing {
+pub struct ForwardTimes {
     /// the pass by the clock while nobody looks on: the mean of the fastest passes
     #[serde(rename = "forward_us", serialize_with = "microseconds")]
     pub forward: Duration,
     /// with the profiler at work, in turn with the others: the mean of the fastest passes
     #[serde(rename = "profiled_us", serialize_with = "microseconds")]
     pub profiled: Duration,
-    /// the part of [`Timing::profiled`] that no layer's kernel has: recording, planning, handing over, ops of no layer
+    /// the part of [`ForwardTimes::profiled`] that no layer's kernel has: recording, planning, handing over, ops of no layer
     #[serde(rename = "between_us", serialize_with = "microseconds")]
     pub between: Duration,
     /// the most bytes of tensors at once during a pass, with the parameters
@@ -135,7 +135,7 @@ pub struct LayerAnalysis {
     #[serde(flatten)]
     pub times: Option<LayerTimes>,
     /// what holds it up
-    pub bound: Bound,
+    pub bound: LayerBound,
     /// bytes of 32-bit floats among those moved
     #[serde(skip)]
     pub(crate) f32_bytes: u64,
@@ -153,13 +153,13 @@ pub struct Analysis {
     /// the layers, in the order of the model
     pub layers: Vec<LayerAnalysis>,
     /// what was measured of the whole
-    pub timing: Option<Timing>,
+    pub timing: Option<ForwardTimes>,
     /// what the device can do
     pub roof: Option<Roof>,
     /// where the memory goes
-    pub memory: MemoryPlan,
+    pub memory: ModelMemory,
     /// the architecture
-    pub picture: Picture,
+    pub picture: ArchitecturePicture,
     /// Are batch statistics computed?
     pub training: bool,
 }
@@ -181,17 +181,17 @@ impl Analysis {
             let inside = |name: &str| name.strip_prefix(path).is_some_and(|rest| path.is_empty() || rest.starts_with('.'));
             looked.leaves.iter().filter(|(name, _)| inside(name)).map(|(_, p)| p.meta().shape).find(|s| s.rank() >= 2).map(|s| s.to_vec())
         };
-        let picture = Picture::of(looked);
+        let picture = ArchitecturePicture::of(looked);
         let layers = summary.rows.iter().zip(f32_bytes).enumerate().map(|(k, (row, f32_bytes))| LayerAnalysis {
             intensity: row.figures.intensity(),
             weight: weight(&row.path),
             row: row.clone(),
             times: None,
-            bound: Bound::Nothing,
+            bound: LayerBound::Nothing,
             f32_bytes,
             follows: picture.only_source(k).map(str::to_string),
         });
-        Analysis { layers: layers.collect(), memory: MemoryPlan::of(looked), summary, timing: None, roof: None, picture, training }
+        Analysis { layers: layers.collect(), memory: ModelMemory::of(looked), summary, timing: None, roof: None, picture, training }
     }
 }
 /// By row: the bytes of 32-bit floats among those that its ops move.

@@ -1,7 +1,7 @@
 //! A dry run: one batch of everything, to learn what the run will cost. Nothing is written.
 use crate::{
     Document, Failure,
-    analysis::Picture,
+    analysis::ArchitecturePicture,
     evaluate, model,
     run::session,
     session::{Habits, Look},
@@ -139,7 +139,7 @@ pub struct Summarised {
     /// the layers and their totals
     pub summary: Summary,
     /// the layers as boxes and arrows
-    pub picture: Picture,
+    pub picture: ArchitecturePicture,
     /// words of the description whose numbers follow from data that were not read, with the numbers that were taken
     pub assumed: Vec<(&'static str, usize)>,
 }

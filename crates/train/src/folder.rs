@@ -4,6 +4,7 @@
 //! config.toml        the description as it ran            environment.json   machine, device, versions, command
 //! metrics.jsonl      what the computation determines      timing.jsonl       what the machine determines
 //! events.out.*       the same for TensorBoard             checkpoints/       one folder each, all or nothing
+//! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
 //! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end
 //! ```
 //!

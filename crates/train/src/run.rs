@@ -4,7 +4,7 @@
 //! device alone.
 use crate::{
     Document, Failure,
-    analysis::Picture,
+    analysis::ArchitecturePicture,
     dataset::{self, Parts},
     evaluate::{self, EvaluateOptions, Evaluation},
     folder::{self, RunFolder, number, text_of},
@@ -270,7 +270,7 @@ pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Resul
 fn picture(setup: &Setup) -> Option<Vec<u8>> {
     let facts = setup.parts.train.describe().inputs?;
     let looked = summary::look(&setup.model, &[&[setup.batch], &*facts.shape].concat(), facts.dtype).ok()?;
-    serde_json::to_vec(&Picture::of(&looked)).ok()
+    serde_json::to_vec(&ArchitecturePicture::of(&looked)).ok()
 }
 fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
     Plan {

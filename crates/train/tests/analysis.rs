@@ -1,9 +1,9 @@
 //! Analyses of models against what is known of them: published counts, memory as the device counts it, layers that were made slow.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use adamant_backend_cpu as _;
+use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{DType, Device, Result, Tensor};
 use adamant_nn::*;
-use adamant_train::analysis::{Analysis, Bound, Holds, LayerAnalysis, LayerTimes, ModelAnalyzer, Roof, Suggestion, Timing};
+use adamant_train::analysis::{Analysis, ForwardTimes, Holds, LayerAnalysis, LayerBound, LayerTimes, ModelAnalyzer, Remedy, Roof};
 use std::time::Duration;
 
 #[path = "resnet/mod.rs"]
@@ -72,8 +72,8 @@ fn fewer_weights_that_a_summary_does_not_show() {
     // That is what is suggested, with the counts that it then has.
     let suggestion = plain.find_bottlenecks()[0].suggestion.clone();
     let madds = (plain.summary.totals.multiply_adds, separable.summary.totals.multiply_adds);
-    assert_eq!(suggestion, Some(Suggestion::SeparableConvolution { weights: (294_912, 33_920), multiply_adds: madds }));
-    let Some(Suggestion::ThroughFewer { features, weights }) = wide.find_bottlenecks()[0].suggestion.clone() else { panic!("{wide}") };
+    assert_eq!(suggestion, Some(Remedy::SeparableConvolution { weights: (294_912, 33_920), multiply_adds: madds }));
+    let Some(Remedy::ThroughFewer { features, weights }) = wide.find_bottlenecks()[0].suggestion.clone() else { panic!("{wide}") };
     let through = shapes(&Sequential::new().add(bare(2048, features)).add(bare(features, 4096)), &[1, 2048]);
     assert_eq!(weights, (8_388_608, through.summary.parameters as u64));
     assert!(through.summary.totals.flops * 3 < wide.summary.totals.flops);
@@ -84,13 +84,13 @@ const ROOF: Roof = Roof { gflops: 100.0, gbytes: 10.0, launch: Duration::from_mi
 fn a_layer_that_is_held_up_by_something_else_than_is_said() {
     let times = |us, kernels| LayerTimes { time: Duration::from_micros(us), kernels };
     for (flops, bytes, times, expected) in [
-        (10_000, 1000, times(100, 1), Bound::Compute),
-        (9_999, 1000, times(100, 1), Bound::Memory),
-        (0, 1000, times(100, 1), Bound::Memory),
-        (10_000, 1000, times(4, 1), Bound::Overhead),
-        (10_000, 1000, times(5, 1), Bound::Compute),
-        (10_000, 1000, times(100, 25), Bound::Overhead),
-        (10_000, 1000, times(0, 0), Bound::Nothing),
+        (10_000, 1000, times(100, 1), LayerBound::Compute),
+        (9_999, 1000, times(100, 1), LayerBound::Memory),
+        (0, 1000, times(100, 1), LayerBound::Memory),
+        (10_000, 1000, times(4, 1), LayerBound::Overhead),
+        (10_000, 1000, times(5, 1), LayerBound::Compute),
+        (10_000, 1000, times(100, 25), LayerBound::Overhead),
+        (10_000, 1000, times(0, 0), LayerBound::Nothing),
     ] {
         assert_eq!(ROOF.bound(flops, bytes, &times), expected, "{flops} {bytes} {times:?}");
     }
@@ -103,7 +103,7 @@ fn timed(mut a: Analysis, time: impl Fn(usize) -> u64) -> Analysis {
         (l.times, l.bound) = (Some(times), ROOF.bound(l.row.figures.flops, l.row.figures.bytes_moved, &times));
     }
     let forward = a.layer_time() + Duration::from_micros(10);
-    a.timing = Some(Timing { forward, profiled: forward, between: Duration::from_micros(10), peak_bytes: 0, passes: 1 });
+    a.timing = Some(ForwardTimes { forward, profiled: forward, between: Duration::from_micros(10), peak_bytes: 0, passes: 1 });
     a.roof = Some(ROOF);
     a
 }
@@ -116,7 +116,7 @@ fn a_suggestion_that_does_not_hold() {
     let a = timed(shapes(&model, &[2, 3, 32, 32]), |_| 1000);
     let worst = a.find_bottlenecks();
     let of = |path: &str| worst.iter().find(|b| b.layer == path).unwrap();
-    assert_eq!(of("1").suggestion, Some(Suggestion::FoldIntoConvolution));
+    assert_eq!(of("1").suggestion, Some(Remedy::FoldIntoConvolution));
     // Folded, nothing of it is left.
     let meta = adamant_core::Meta { shape: adamant_core::Shape::new(&[2, 3, 32, 32]).unwrap(), dtype: DType::F32, device: Device::cpu().unwrap() };
     let mut graph = adamant_core::graph::Graph::capture(meta.device, &[meta], |x| Ok(vec![model.forward(&x[0])?])).unwrap();
@@ -127,11 +127,11 @@ fn a_suggestion_that_does_not_hold() {
     // In training it cannot be folded.
     let training = net();
     let a = timed(shapes(&training, &[2, 3, 32, 32]), |_| 1000);
-    assert_ne!(a.find_bottlenecks().iter().find(|b| b.layer == "1").unwrap().suggestion, Some(Suggestion::FoldIntoConvolution));
+    assert_ne!(a.find_bottlenecks().iter().find(|b| b.layer == "1").unwrap().suggestion, Some(Remedy::FoldIntoConvolution));
     // Half the bytes in bf16, as counted of the model in bf16.
-    let Some(Suggestion::Bfloat16 { bytes }) = of("2").suggestion.clone() else { panic!("{:?}", of("2")) };
+    let Some(Remedy::Bfloat16 { bytes }) = of("2").suggestion.clone() else { panic!("{:?}", of("2")) };
     let halved = net();
-    halved.eval();
+    halved.materialize();
     halved.cast(DType::BF16).unwrap();
     let b = ModelAnalyzer::new().describe(&halved, &[2, 3, 32, 32], DType::BF16).unwrap();
     assert_eq!(bytes, (layer(&a, "2").row.figures.bytes_moved, layer(&b, "2").row.figures.bytes_moved));
@@ -139,7 +139,7 @@ fn a_suggestion_that_does_not_hold() {
     // As many rows as take as long as the launch does.
     let small = Sequential::new().add(Linear::new(16, 16).unwrap());
     let a = timed(shapes(&small, &[1, 16]), |_| 3);
-    let Some(Suggestion::LargerBatch { rows }) = a.find_bottlenecks()[0].suggestion.clone() else { panic!("{a}") };
+    let Some(Remedy::LargerBatch { rows }) = a.find_bottlenecks()[0].suggestion.clone() else { panic!("{a}") };
     let least = |rows: usize| {
         let b = shapes(&small, &[rows, 16]);
         let figures = &b.layers[0].row.figures;
@@ -182,7 +182,7 @@ fn what_ran_is_not_what_the_layers_are_told() {
     // Whatever was fused with what, each layer that computes has a part of a kernel, and a view has none.
     let kernels: Vec<(&str, bool)> = a.layers.iter().map(|l| (&*l.row.kind, l.times.unwrap().kernels > 0)).collect();
     assert_eq!(kernels, [("Conv2d", true), ("BatchNorm2d", true), ("ReLU", true), ("Flatten", false), ("Linear", true)]);
-    assert!(a.layers.iter().all(|l| (l.bound == Bound::Nothing) == (l.times.unwrap().kernels == 0)));
+    assert!(a.layers.iter().all(|l| (l.bound == LayerBound::Nothing) == (l.times.unwrap().kernels == 0)));
     let timing = a.timing.unwrap();
     assert!(timing.passes == 3 && timing.forward > Duration::ZERO && timing.peak_bytes >= a.summary.parameter_bytes as u64);
     assert!(a.excess().unwrap().is_finite());
@@ -238,7 +238,7 @@ fn a_shared_an_unused_or_a_recurrent_layer_that_is_told_wrong() {
         let x = Tensor::ones([batch, 4, 6]);
         let a = ModelAnalyzer::new().warm_up(1).passes(1).roof(ROOF).analyze(&model, &x).unwrap();
         assert!(layer(&a, "gru").times.unwrap().kernels > 0 && layer(&a, "shared").times.unwrap().kernels > 0);
-        assert_eq!(layer(&a, "never").bound, Bound::Nothing);
+        assert_eq!(layer(&a, "never").bound, LayerBound::Nothing);
         assert!(!a.find_bottlenecks().iter().any(|b| b.layer == "never"));
     }
     // A part alone computes under the path that it has in the whole.
@@ -270,7 +270,8 @@ fn a_model_that_is_another_after_it_was_analysed() {
 
 #[test]
 fn a_memory_plan_that_the_device_does_not_see() {
-    let device = Device::cpu().unwrap();
+    // A pool of its own: other tests hold memory, too.
+    let device = Context::new(CpuBackend::builder().threads(1)).unwrap().device();
     device.make_current();
     let perceptron = Sequential::new()
         .add(Linear::new(256, 512).unwrap())
@@ -359,7 +360,7 @@ flowchart TB
     assert_eq!(svg.matches("<path class=\"edge\"").count(), 6);
     assert!(svg.contains("conv: Conv2d") && svg.starts_with("<svg") && svg.ends_with("</svg>"));
     assert!(!svg.replace("http://www.w3.org/2000/svg", "").contains("http"), "nothing from elsewhere");
-    assert_eq!(serde_json::from_value::<adamant_train::analysis::Picture>(serde_json::to_value(&picture).unwrap()).unwrap().document(), svg);
+    assert_eq!(serde_json::from_value::<adamant_train::analysis::ArchitecturePicture>(serde_json::to_value(&picture).unwrap()).unwrap().document(), svg);
     // A name that is markup, in each language.
     let hostile = Sequential::new().add_named("</svg><script>\"]\\`#", Relu::new());
     let picture = shapes(&hostile, &[2]).picture;

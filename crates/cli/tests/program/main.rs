@@ -13,6 +13,7 @@ mod hostile;
 mod misuse;
 #[cfg(unix)]
 mod signals;
+mod summary;
 #[cfg(unix)]
 mod table;
 mod train;

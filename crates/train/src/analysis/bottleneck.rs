@@ -1,6 +1,6 @@
 //! Which layers the time goes to, why, and what would help. A suggestion is made only where the counts of the layer say that it
 //! helps, with the counts before and after: whoever builds what it says finds them.
-use super::{Analysis, Bound, LayerAnalysis};
+use super::{Analysis, LayerAnalysis, LayerBound};
 use crate::{plot::scale::number, summary::size};
 use serde::Serialize;
 use std::{fmt, time::Duration};
@@ -19,17 +19,17 @@ pub struct Bottleneck {
     /// its part of the pass, 0 to 1; of the FLOPs if nothing was measured
     pub share: f64,
     /// what holds it up
-    pub bound: Bound,
+    pub bound: LayerBound,
     /// how that was seen, in words
     pub reason: String,
     /// what would help
-    pub suggestion: Option<Suggestion>,
+    pub suggestion: Option<Remedy>,
 }
 /// What would help a layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Suggestion {
+pub enum Remedy {
     /// A convolution of each channel by itself and one of a single place over all channels (Howard et al. 2017, MobileNet).
     SeparableConvolution {
         /// weights of the layer and of the two
@@ -57,10 +57,10 @@ pub enum Suggestion {
         rows: usize,
     },
 }
-impl fmt::Display for Suggestion {
+impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Suggestion::SeparableConvolution { weights, multiply_adds } => write!(
+            Remedy::SeparableConvolution { weights, multiply_adds } => write!(
                 f,
                 "a depthwise separable convolution in its place: {} -> {} weights, {} -> {} multiply-adds",
                 weights.0,
@@ -68,12 +68,12 @@ impl fmt::Display for Suggestion {
                 number(multiply_adds.0 as f64),
                 number(multiply_adds.1 as f64)
             ),
-            Suggestion::ThroughFewer { features, weights } => {
+            Remedy::ThroughFewer { features, weights } => {
                 write!(f, "two layers through {features} features in its place: {} -> {} weights", weights.0, weights.1)
             }
-            Suggestion::Bfloat16 { bytes } => write!(f, "bf16: {} -> {} moved", size(bytes.0), size(bytes.1)),
-            Suggestion::FoldIntoConvolution => f.write_str("folded into the convolution before it (the pass conv_norm_folding), nothing of it is left"),
-            Suggestion::LargerBatch { rows } => write!(f, "a larger batch: up to {rows} rows take little longer"),
+            Remedy::Bfloat16 { bytes } => write!(f, "bf16: {} -> {} moved", size(bytes.0), size(bytes.1)),
+            Remedy::FoldIntoConvolution => f.write_str("folded into the convolution before it (the pass conv_norm_folding), nothing of it is left"),
+            Remedy::LargerBatch { rows } => write!(f, "a larger batch: up to {rows} rows take little longer"),
         }
     }
 }
@@ -112,45 +112,45 @@ impl Analysis {
         };
         let reached = 100.0 * roof.seconds(figures.flops, figures.bytes_moved) / times.time.as_secs_f64().max(1e-12);
         match l.bound {
-            Bound::Overhead => format!("{} kernels, of which the smallest takes {:.1} us", times.kernels, roof.launch.as_secs_f64() * 1e6),
-            Bound::Compute => format!("{:.1} FLOP/B, above the ridge of {:.1}; {reached:.0} % of the roof", l.intensity, roof.ridge()),
-            Bound::Memory => format!("{:.1} FLOP/B, below the ridge of {:.1}; {reached:.0} % of the roof", l.intensity, roof.ridge()),
-            Bound::Nothing => String::new(),
+            LayerBound::Overhead => format!("{} kernels, of which the smallest takes {:.1} us", times.kernels, roof.launch.as_secs_f64() * 1e6),
+            LayerBound::Compute => format!("{:.1} FLOP/B, above the ridge of {:.1}; {reached:.0} % of the roof", l.intensity, roof.ridge()),
+            LayerBound::Memory => format!("{:.1} FLOP/B, below the ridge of {:.1}; {reached:.0} % of the roof", l.intensity, roof.ridge()),
+            LayerBound::Nothing => String::new(),
         }
     }
-    fn suggestion(&self, l: &LayerAnalysis) -> Option<Suggestion> {
+    fn suggestion(&self, l: &LayerAnalysis) -> Option<Remedy> {
         let figures = &l.row.figures;
-        if l.bound == Bound::Overhead {
+        if l.bound == LayerBound::Overhead {
             return self.larger_batch(l);
         }
         if !self.training && l.row.kind.starts_with("BatchNorm") && l.follows.as_deref().is_some_and(|kind| kind.starts_with("Conv")) {
-            return Some(Suggestion::FoldIntoConvolution);
+            return Some(Remedy::FoldIntoConvolution);
         }
         let fewer = smaller(l);
         // A pair of layers moves more: it helps where arithmetic is what takes long.
-        if l.bound != Bound::Memory && fewer.is_some() {
+        if l.bound != LayerBound::Memory && fewer.is_some() {
             return fewer;
         }
         let halved = figures.bytes_moved - l.f32_bytes / 2;
-        (l.f32_bytes > 0 && l.bound == Bound::Memory).then_some(Suggestion::Bfloat16 { bytes: (figures.bytes_moved, halved) })
+        (l.f32_bytes > 0 && l.bound == LayerBound::Memory).then_some(Remedy::Bfloat16 { bytes: (figures.bytes_moved, halved) })
     }
     /// What grows with the batch must be so much more that it takes as long as the launches do.
-    fn larger_batch(&self, l: &LayerAnalysis) -> Option<Suggestion> {
+    fn larger_batch(&self, l: &LayerAnalysis) -> Option<Remedy> {
         let (roof, times, batch) = (self.roof?, l.times?, *self.summary.input.first()?);
         let of_rows = l.row.figures.bytes_moved.saturating_sub(l.row.parameters as u64 * 4);
         let least = roof.seconds(l.row.figures.flops, of_rows);
         let rows = (batch as f64 * (roof.launch * times.kernels).as_secs_f64() / least).ceil();
-        (least > 0.0 && rows > batch as f64 && rows <= LARGEST_BATCH).then_some(Suggestion::LargerBatch { rows: rows as usize })
+        (least > 0.0 && rows > batch as f64 && rows <= LARGEST_BATCH).then_some(Remedy::LargerBatch { rows: rows as usize })
     }
 }
 /// Smaller layers in the place of one.
-fn smaller(l: &LayerAnalysis) -> Option<Suggestion> {
+fn smaller(l: &LayerAnalysis) -> Option<Remedy> {
     let weight = l.weight.as_deref()?;
     let (out, channels, places) = (*weight.first()?, *weight.get(1)?, weight[2..].iter().product::<usize>());
     if l.row.kind == "Linear" {
         let features = out * channels / (FEWER * (out + channels));
         let weights = (out * channels, features * (out + channels));
-        return (features >= FEWEST_FEATURES).then_some(Suggestion::ThroughFewer { features, weights: (weights.0 as u64, weights.1 as u64) });
+        return (features >= FEWEST_FEATURES).then_some(Remedy::ThroughFewer { features, weights: (weights.0 as u64, weights.1 as u64) });
     }
     let ungrouped = l.row.input.as_ref()?.get(1) == Some(&channels);
     if !matches!(&*l.row.kind, "Conv1d" | "Conv2d" | "Conv3d") || !ungrouped || places <= 1 {
@@ -160,5 +160,5 @@ fn smaller(l: &LayerAnalysis) -> Option<Suggestion> {
     let weights = (out * channels * places, channels * places + out * channels);
     let counted = |n: usize| (n * of_each) as u64;
     (weights.1 * FEWER <= weights.0)
-        .then(|| Suggestion::SeparableConvolution { weights: (weights.0 as u64, weights.1 as u64), multiply_adds: (counted(weights.0), counted(weights.1)) })
+        .then(|| Remedy::SeparableConvolution { weights: (weights.0 as u64, weights.1 as u64), multiply_adds: (counted(weights.0), counted(weights.1)) })
 }

@@ -7,7 +7,7 @@
 //!
 //! What else the machine does only adds, so of the passes of each sort the fastest eighth counts (three, of few). Its mean is what is
 //! told: the means of the layers and of what is between them add up to that of the pass, as medians would not.
-use super::{Analysis, LayerTimes, ModelAnalyzer, Roof, Timing};
+use super::{Analysis, ForwardTimes, LayerTimes, ModelAnalyzer, Roof};
 use crate::summary::{Looked, look};
 use adamant_core::{
     DType, Device, Result, Tensor, no_grad,
@@ -43,7 +43,7 @@ pub(super) fn analyze(analyzer: &ModelAnalyzer, model: &dyn Module, input: &Tens
     let device = meta.device;
     let float = looked.leaves.iter().map(|(_, p)| p.meta().dtype).find(|d| d.is_float());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = State::of(&looked, device)?;
+    let state = BeforePasses::of(&looked, device)?;
     let rounds = rounds(analyzer, model, input, device);
     state.put_back()?;
     let (rounds, peak_bytes) = rounds?;
@@ -97,18 +97,24 @@ fn rounds(analyzer: &ModelAnalyzer, model: &dyn Module, input: &Tensor, device: 
     Ok((rounds, peak_bytes))
 }
 /// What a forward pass in training changes.
-struct State {
+struct BeforePasses {
     device: Device,
     /// each buffer with its value and the version of that
     buffers: Vec<(Param, Tensor, u64)>,
     generator: RngState,
 }
-impl State {
-    fn of(looked: &Looked, device: Device) -> Result<State> {
+impl BeforePasses {
+    fn of(looked: &Looked, device: Device) -> Result<BeforePasses> {
         let buffers = looked.leaves.iter().filter(|(_, p)| p.role() != Role::Trainable);
+<<<<<<< HEAD
         let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.detached(), p.cell().version())).collect();
         buffers.iter().try_for_each(|(_, value, _)| value.materialize())?;
         Ok(State { device, buffers, generator: rng_state(device)? })
+=======
+        let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.detached(), p.cell().version())).collect();
+        buffers.iter().try_for_each(|(_, value, _)| value.materialize())?;
+        Ok(BeforePasses { device, buffers, generator: rng_state(device)? })
+>>>>>>> analyzer
     }
     fn put_back(self) -> Result<()> {
         let changed = self.buffers.iter().filter(|(p, _, version)| p.cell().version() != *version);
@@ -117,11 +123,11 @@ impl State {
     }
 }
 /// Each layer's part of what the profiler saw.
-pub(super) fn share_out(looked: &Looked, rounds: &[Round], peak_bytes: u64) -> (Timing, Vec<LayerTimes>) {
+pub(super) fn share_out(looked: &Looked, rounds: &[Round], peak_bytes: u64) -> (ForwardTimes, Vec<LayerTimes>) {
     let mut layers = vec![LayerTimes::default(); looked.summary.rows.len()];
-    let faster = fastest_of(rounds, |r| r.profiled);
+    let fastest = fastest_of(rounds, |r| r.profiled);
     let mut rows_of: HashMap<&str, Option<usize>> = HashMap::new();
-    for round in &faster {
+    for round in &fastest {
         for kernel in &round.kernels {
             for (path, share) in &kernel.layers {
                 if let Some(row) = *rows_of.entry(path).or_insert_with(|| looked.row_of(path)) {
@@ -130,16 +136,16 @@ pub(super) fn share_out(looked: &Looked, rounds: &[Round], peak_bytes: u64) -> (
             }
         }
     }
-    let n = faster.len().max(1) as u32;
+    let n = fastest.len().max(1) as u32;
     layers.iter_mut().for_each(|l| l.time /= n);
     // Two paths of one row, as parts of one layer, are one kernel of it.
-    for kernel in faster.first().iter().flat_map(|r| &r.kernels) {
+    for kernel in fastest.first().iter().flat_map(|r| &r.kernels) {
         let rows: HashSet<usize> = kernel.layers.iter().filter_map(|(path, _)| *rows_of.get(&**path)?).collect();
         rows.into_iter().for_each(|row| layers[row].kernels += 1);
     }
     let mean = |all: &[&Round], time: fn(&Round) -> Duration| all.iter().map(|r| time(r)).sum::<Duration>() / n;
-    let profiled = mean(&faster, |r| r.profiled);
-    let timing = Timing {
+    let profiled = mean(&fastest, |r| r.profiled);
+    let timing = ForwardTimes {
         forward: mean(&fastest_of(rounds, |r| r.plain), |r| r.plain),
         profiled,
         between: profiled.saturating_sub(layers.iter().map(|l| l.time).sum()),
@@ -186,7 +192,7 @@ fn measured(device: Device, dtype: DType) -> Result<Roof> {
         t.materialize()?;
         Ok(t)
     };
-    let (mut gflops, mut side) = (0.0f64, 256);
+    let (mut gflops, mut side) = (0.0f64, 64);
     loop {
         let (a, b) = (filled(&[side, side])?, filled(&[side, side])?);
         let time = fastest(device, || a.matmul(&b).materialize())?;
@@ -196,7 +202,7 @@ fn measured(device: Device, dtype: DType) -> Result<Roof> {
         }
         side *= 2;
     }
-    let mut bytes = 16 << 20;
+    let mut bytes = 1 << 20;
     // The last is what counts: smaller arrays stay in the caches.
     let gbytes = loop {
         let x = filled(&[bytes / dtype.size()])?;
@@ -230,3 +236,6 @@ fn fastest(device: Device, f: impl Fn() -> Result<()>) -> Result<Duration> {
     }
     Ok(least)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use std::{
 /// Where the memory goes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct MemoryPlan {
+pub struct ModelMemory {
     /// what the layers hold, in the order of the model
     pub rows: Vec<MemoryRow>,
     /// the most that a forward pass without gradients holds
@@ -82,7 +82,7 @@ impl fmt::Display for Peak {
 }
 
 /// Something that is held for a while.
-struct Span {
+struct Stay {
     row: Option<usize>,
     holds: Holds,
     bytes: u64,
@@ -90,8 +90,8 @@ struct Span {
     /// the last moment, included
     to: usize,
 }
-impl MemoryPlan {
-    pub(crate) fn of(looked: &Looked) -> MemoryPlan {
+impl ModelMemory {
+    pub(crate) fn of(looked: &Looked) -> ModelMemory {
         let names: Vec<String> = looked.summary.rows.iter().map(|r| r.path.clone()).collect();
         let spans = |training| Life::of(looked, training).spans();
         let mut rows: Vec<MemoryRow> = names.iter().map(|layer| MemoryRow { layer: layer.clone(), ..MemoryRow::default() }).collect();
@@ -106,7 +106,7 @@ impl MemoryPlan {
             row.saved = of.figures.activation_bytes;
         }
         let (inference, training) = (peak(looked, &names, &spans(false)), peak(looked, &names, &spans(true)));
-        MemoryPlan { rows, inference, training }
+        ModelMemory { rows, inference, training }
     }
 }
 /// By value of the graph: when it is held. Views are what they show.
@@ -143,7 +143,7 @@ impl<'l> Life<'l> {
     fn end(&self) -> usize {
         if self.training { (2 * self.nodes()).saturating_sub(1) } else { self.nodes().saturating_sub(1) }
     }
-    fn spans(&self) -> Vec<Span> {
+    fn spans(&self) -> Vec<Stay> {
         let mut spans = self.parameters();
         let graph = &self.looked.graph;
         let outputs: Vec<u32> = graph.outputs.iter().map(|&v| self.root[v as usize]).collect();
@@ -169,35 +169,35 @@ impl<'l> Life<'l> {
                 // A parameter or a constant.
                 None => continue,
             };
-            spans.push(Span { row, holds, bytes, from, to });
+            spans.push(Stay { row, holds, bytes, from, to });
             if self.training
                 && self.looked.tracked.contains(&v)
                 && let Some(node) = maker
             {
                 let from = if outputs.contains(&v) { self.nodes() } else { self.back(self.last[v as usize].unwrap_or(node)) };
-                spans.push(Span { row: Some(self.looked.owners[node]), holds: Holds::Gradients, bytes, from, to: self.back(node) });
+                spans.push(Stay { row: Some(self.looked.owners[node]), holds: Holds::Gradients, bytes, from, to: self.back(node) });
             }
         }
         spans
     }
     /// Parameters for the whole pass, and their gradients from the first rule that makes them.
-    fn parameters(&self) -> Vec<Span> {
+    fn parameters(&self) -> Vec<Stay> {
         let read: HashMap<u64, u32> = self.looked.graph.cells.iter().filter_map(|c| Some((c.id, c.read?))).collect();
         let mut spans = Vec::new();
         for (path, p) in &self.looked.leaves {
             let (row, bytes) = (self.looked.row_of(path), p.meta().bytes() as u64);
-            spans.push(Span { row, holds: Holds::Parameters, bytes, from: 0, to: self.end() });
+            spans.push(Stay { row, holds: Holds::Parameters, bytes, from: 0, to: self.end() });
             let reader = read.get(&p.cell().id()).and_then(|v| self.last[*v as usize]);
             if let Some(reader) = reader.filter(|_| self.training && p.is_trainable()) {
-                spans.push(Span { row, holds: Holds::Gradients, bytes, from: self.back(reader), to: self.end() });
+                spans.push(Stay { row, holds: Holds::Gradients, bytes, from: self.back(reader), to: self.end() });
             }
         }
         let constants = self.looked.graph.constants.iter().map(|c| self.looked.bytes(c.value)).sum();
-        spans.push(Span { row: None, holds: Holds::Parameters, bytes: constants, from: 0, to: self.end() });
+        spans.push(Stay { row: None, holds: Holds::Parameters, bytes: constants, from: 0, to: self.end() });
         spans
     }
 }
-fn peak(looked: &Looked, names: &[String], spans: &[Span]) -> Peak {
+fn peak(looked: &Looked, names: &[String], spans: &[Stay]) -> Peak {
     let moments = spans.iter().map(|s| s.to + 2).max().unwrap_or(1);
     let mut change = vec![0i128; moments];
     for s in spans {

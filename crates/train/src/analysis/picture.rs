@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, fmt::Write};
 /// An architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[non_exhaustive]
-pub struct Picture {
+pub struct ArchitecturePicture {
     /// the boxes, in the order of computation; the first is the input and the last the output
     pub nodes: Vec<PictureNode>,
     /// (from, to), both numbers of boxes
@@ -40,10 +40,10 @@ const MOST_OPS: usize = 4;
 /// More arrows than this are no picture of a model.
 const MOST_EDGES: usize = 20_000;
 
-impl Picture {
-    pub(crate) fn of(looked: &Looked) -> Picture {
+impl ArchitecturePicture {
+    pub(crate) fn of(looked: &Looked) -> ArchitecturePicture {
         let (graph, summary) = (&looked.graph, &looked.summary);
-        let mut picture = Picture::default();
+        let mut picture = ArchitecturePicture::default();
         picture.nodes.push(PictureNode { name: "input".into(), kind: String::new(), shape: summary.input.clone(), parameters: 0, row: None });
         let mut place: Vec<Option<usize>> = vec![None; graph.values.len()];
         graph.inputs.iter().for_each(|&v| place[v as usize] = Some(0));
@@ -102,7 +102,7 @@ impl Picture {
         };
         let mut out = String::from("flowchart TB\n");
         for (k, node) in self.nodes.iter().enumerate() {
-            let [name, shape] = Picture::label(node);
+            let [name, shape] = ArchitecturePicture::label(node);
             let _ = writeln!(out, "    n{k}[\"{}<br/>{}\"]", plain(&name), plain(&shape));
         }
         for (from, to) in &self.edges {
@@ -115,7 +115,7 @@ impl Picture {
         let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().replace('\\', "\\\\").replace('"', "\\\"");
         let mut out = String::from("digraph model {\n    node [shape=box, style=rounded, fontname=\"sans-serif\"];\n");
         for (k, node) in self.nodes.iter().enumerate() {
-            let [name, shape] = Picture::label(node);
+            let [name, shape] = ArchitecturePicture::label(node);
             let _ = writeln!(out, "    n{k} [label=\"{}\\n{}\"];", plain(&name), plain(&shape));
         }
         for (from, to) in &self.edges {
@@ -161,7 +161,7 @@ impl Picture {
             let _ = write!(out, "<path class=\"edge\" marker-end=\"url(#{id}-tip)\" d=\"{d}\"/>");
         }
         for (k, node) in self.nodes.iter().take(shown).enumerate() {
-            let [name, shape] = Picture::label(node);
+            let [name, shape] = ArchitecturePicture::label(node);
             let class = if node.kind.is_empty() { "bare" } else { "layer" };
             let _ = write!(
                 out,
@@ -184,7 +184,7 @@ impl Picture {
     /// What a screen reader says of it.
     fn description(&self) -> String {
         let layers = self.nodes.iter().filter(|n| !n.kind.is_empty());
-        let named: Vec<String> = layers.clone().take(40).map(|n| Picture::label(n)[0].clone()).collect();
+        let named: Vec<String> = layers.clone().take(40).map(|n| ArchitecturePicture::label(n)[0].clone()).collect();
         format!("{} layers from input to output: {}.", layers.count(), named.join(", "))
     }
 }

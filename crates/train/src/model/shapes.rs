@@ -3,7 +3,7 @@
 use super::{LayerStack, stack};
 use crate::{
     Failure,
-    analysis::Picture,
+    analysis::ArchitecturePicture,
     config::Section,
     failure::in_words,
     objective::Objective,
@@ -17,7 +17,7 @@ use adamant_nn::{Walk, init};
 pub(crate) struct Shapes {
     stack: LayerStack,
     pub summary: Summary,
-    pub picture: Picture,
+    pub picture: ArchitecturePicture,
 }
 /// The layer's key that says how wide its input is.
 const TAKES: [&str; 8] = ["in_features", "in_channels", "num_features", "normalized_shape", "num_channels", "d_model", "input_size", "features"];
@@ -34,7 +34,7 @@ pub(crate) fn shapes(section: &Section<'_>, shape: &[usize], dtype: DType, batch
             stack.countable(section)?;
             let dims = [&[batch], shape].concat();
             let looked = summary::look(&stack.model, &dims, dtype).map_err(|e| stack.blame(section, e))?;
-            Ok(Shapes { stack, picture: Picture::of(&looked), summary: looked.summary })
+            Ok(Shapes { stack, picture: ArchitecturePicture::of(&looked), summary: looked.summary })
         })
     })
 }

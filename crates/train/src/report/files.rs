@@ -3,7 +3,7 @@
 //! Reading forgives: a file that is missing, a line that was torn off when the power went, a number that is `null` are
 //! each told in [`ReadRun::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
 use super::model::{self, FileWeights};
-use crate::analysis::Picture;
+use crate::analysis::ArchitecturePicture;
 use serde::{Deserialize, Deserializer, de::MapAccess};
 use serde_json::{Map, Value};
 use std::{fmt, fs, io, path::Path};
@@ -27,7 +27,7 @@ pub struct ReadRun {
     /// `weights.safetensors`
     pub weights: FileWeights,
     /// `architecture.json`
-    pub architecture: Option<Picture>,
+    pub architecture: Option<ArchitecturePicture>,
     /// what is missing or cannot be read
     pub notes: Vec<String>,
 }
@@ -244,7 +244,7 @@ pub fn read(folder: &Path) -> ReadRun {
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
     // Runs of older versions have none.
     if folder.join("architecture.json").is_file() {
-        run.architecture = whole::<Picture>(folder, "architecture.json", &mut run.notes).filter(Picture::is_sound);
+        run.architecture = whole::<ArchitecturePicture>(folder, "architecture.json", &mut run.notes).filter(ArchitecturePicture::is_sound);
     }
     // They come at the end of a run: until then nothing is missing.
     let weights = folder.join("weights.safetensors");
