@@ -24,14 +24,14 @@ use std::{
 };
 
 mod checkpoint;
-mod of_leaves;
 mod hooks;
+mod of_leaves;
 mod region;
 mod tape;
 pub use checkpoint::checkpoint;
 use checkpoint::run_again;
-pub use of_leaves::{GradOptions, gradients};
 pub use hooks::{HookHandle, depends_on_hooks, hooks_changed, tap};
+pub use of_leaves::{GradOptions, gradients};
 pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
 use tape::{NEXT, Parent, Saved, TapeKind};
 pub(crate) use tape::{Tape, leaf, record};

@@ -40,7 +40,11 @@ fn refusals_are_pytorchs() {
         ("mean_dtype", ints.mean_dtype(.., DType::I32), "dtype"),
         ("addcdiv", ints.addcdiv(&ints, &ints, 1), "dtype"),
         ("pow", ints.pow(-1), "argument"),
-        ("max_pool1d", functional::max_pool1d(&Tensor::ones([1, 1, 1]), &MaxPoolOptions { stride: Some(1.into()), ceil_mode: true, ..MaxPoolOptions::new(3) }).0, "shape"),
+        (
+            "max_pool1d",
+            functional::max_pool1d(&Tensor::ones([1, 1, 1]), &MaxPoolOptions { stride: Some(1.into()), ceil_mode: true, ..MaxPoolOptions::new(3) }).0,
+            "shape",
+        ),
     ] {
         let error = refused.materialize().err().unwrap_or_else(|| panic!("{what} is not refused"));
         assert_eq!(error.kind().word(), kind, "{what}: {error}");

@@ -1,6 +1,7 @@
 //! Normalisation by statistics of the batch or of each sample, with running statistics.
 use crate::{Module, Param, Role, Site, init};
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional, grad::no_grad};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor, compile::decide, functional, grad::no_grad};
+use std::cell::Cell;
 
 /// Options of batch and instance normalisation.
 #[derive(Clone, Copy, Debug)]
@@ -227,7 +228,9 @@ impl<const N: usize> Module for BatchNorm<N> {
             if let Some(count) = &c.num_batches_tracked {
                 count.set(&(count.detached() + 1))?;
             }
-            c.track(&mean, &unbiased(&var, n), self.options.momentum)?;
+            // Asked, so that a captured function with the other answer is captured anew.
+            let momentum = if decide(|| CUMULATIVE.get()) { None } else { self.options.momentum };
+            c.track(&mean, &unbiased(&var, n), momentum)?;
         }
         call.end(y)
     }
@@ -318,4 +321,19 @@ impl<const N: usize> Module for InstanceNorm<N> {
         let y = y.reshape(shape).ok()?;
         call.end(y)
     }
+}
+thread_local! {
+    static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
+}
+/// Runs `f`, in which the running statistics of batch norms count all batches alike, whatever their momentum is: how they are computed
+/// anew for weights that nobody trained with (`update_bn` of the optimizers). It holds for layers that this thread applies.
+pub fn with_cumulative_statistics<R>(f: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            CUMULATIVE.set(self.0);
+        }
+    }
+    let _before = Before(CUMULATIVE.replace(true));
+    f()
 }

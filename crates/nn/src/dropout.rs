@@ -79,7 +79,7 @@ dropout! {
         let low = -1.758_099_340_847_376_6;
         let a = ((1.0 - p) * (1.0 + p * low * low)).sqrt().recip();
         let uniform = init::generator(x.device()?)?.uniform(x.shape()?, adamant_core::DType::F32);
-        let kept = uniform.ge(p).select(x, x.full_like(low));
+        let kept = uniform.ge(p).where_(x, x.full_like(low));
         kept * a - a * p * low
     }
 }

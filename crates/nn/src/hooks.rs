@@ -194,8 +194,8 @@ pub fn register_module_full_backward_hook(
 
 /// The hooks of all modules and then those of a layer, of one kind. Taken out: they run while nothing is locked.
 fn both<T: Clone>(site: &Site, list: fn(&SiteHooks) -> &Vec<(u64, T)>) -> Vec<T> {
-    let mut all: Vec<T> = list(&GLOBAL.detached()).iter().map(|(_, hook)| hook.clone()).collect();
-    all.extend(list(&site.place().hooks.detached()).iter().map(|(_, hook)| hook.clone()));
+    let mut all: Vec<T> = list(&GLOBAL.read()).iter().map(|(_, hook)| hook.clone()).collect();
+    all.extend(list(&site.place().hooks.read()).iter().map(|(_, hook)| hook.clone()));
     all
 }
 #[track_caller]

@@ -44,7 +44,10 @@ pub use activation::{
 pub use adamant_derive::Module;
 pub use adaptive::{AdaptiveLogSoftmaxOptions, AdaptiveLogSoftmaxWithLoss};
 pub use attention::{Masks, MultiheadAttention, MultiheadAttentionOptions};
-pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
+pub use batch_norm::{
+    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d,
+    with_cumulative_statistics,
+};
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};
 pub use dict::{ModuleDict, ParameterDict};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};

@@ -4,7 +4,7 @@
 use crate::{Module, Param, Site, Walk};
 use adamant_core::{
     Result, Tensor,
-    functional::{self, PoissonNll, Reduction},
+    functional::{self, PoissonNllOptions, Reduction},
 };
 
 mod classes;
@@ -226,7 +226,7 @@ losses! {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[doc(alias = "PoissonNLLLoss")]
-    PoissonNllLoss "PoissonNLLLoss" (options: PoissonNll = PoissonNll::default()) |self, x, target| functional::poisson_nll_loss(x, target, &self.options);
+    PoissonNllLoss "PoissonNLLLoss" (options: PoissonNllOptions = PoissonNllOptions::default()) |self, x, target| functional::poisson_nll_loss(x, target, &self.options);
 
     /// The negative log-likelihood under a normal distribution of predicted mean and variance (Nix and Weigend, 1994):
     /// `(log var + (x - t)² / var) / 2`, var no smaller than eps; `full` adds `log(2π) / 2`.

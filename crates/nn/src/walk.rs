@@ -415,9 +415,8 @@ fn to(model: &Visiting<'_>, device: Device) -> Result<()> {
     let mut fixed = Fixed(None, device);
     model(&mut fixed);
     if let Some(path) = fixed.0 {
-        return Err(
-            Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model"))).hint(adamant_core::Hint::new("make the field a buffer").code("Param::buffer(&x)?"))
-        );
+        return Err(Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model")))
+            .hint(adamant_core::Hint::new("make the field a buffer").code("Param::buffer(&x)?")));
     }
     for (_, p) in leaves(model) {
         p.move_to(device)?;

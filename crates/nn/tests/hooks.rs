@@ -34,7 +34,7 @@ fn all_layers() -> Result<Vec<(Box<dyn Walk>, Box<dyn Fn() -> Result<Tensor>>)>>
         one(BatchNorm1d::new(4)?, &[2, 4]),
         one(InstanceNorm1d::new(2)?, &[1, 2, 4]),
         one(LayerNorm::new([4])?, &[2, 4]),
-        one(RmsNorm::new([4], None)?, &[2, 4]),
+        one(RmsNorm::new([4])?, &[2, 4]),
         one(GroupNorm::new(2, 4)?, &[2, 4]),
         one(LocalResponseNorm::new(2), &[1, 2, 4]),
         one(CrossMapLrn2d::new(3), &[1, 2, 2, 2]),
@@ -56,7 +56,7 @@ fn all_layers() -> Result<Vec<(Box<dyn Walk>, Box<dyn Fn() -> Result<Tensor>>)>>
         one(Unflatten::new(1, [2, 2]), &[2, 4]),
         one(Pad::around(1, 1, Default::default()), &[1, 2, 4]),
         one(PixelShuffle::new(2), &[1, 4, 2, 2]),
-        one(Unfold::new(functional::UnfoldOptions::new(2)), &[1, 1, 3, 3]),
+        one(Unfold::new(2), &[1, 1, 3, 3]),
         one(PositionEmbedding::new(4, 4)?, &[2, 4]),
         one(Rnn::new(4, 3)?, &[2, 1, 4]),
         one(Lstm::new(4, 3)?, &[2, 1, 4]),
@@ -66,7 +66,7 @@ fn all_layers() -> Result<Vec<(Box<dyn Walk>, Box<dyn Fn() -> Result<Tensor>>)>>
         one(Hooked::new(Linear::new(4, 4)?), &[2, 4]),
     ];
     let x = Tensor::ones([2, 4]);
-    let (bilinear, similarity, mse) = (Bilinear::new(4, 4, 2, true)?, CosineSimilarity::with(1, 1e-8), MseLoss::new());
+    let (bilinear, similarity, mse) = (Bilinear::new(4, 4, 2)?, CosineSimilarity::with(1, 1e-8), MseLoss::new());
     let (b, s, m, y) = (bilinear.clone(), similarity.clone(), mse.clone(), x.clone());
     all.push((Box::new(bilinear), Box::new(move || b.forward(&y, &y))));
     let y = x.clone();

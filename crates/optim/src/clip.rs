@@ -106,10 +106,11 @@ fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
             .hint("hold the step back by `step_when(norm.isfinite())` there, which asks nobody"));
     }
     match total.to_vec_as::<f64>()?.first() {
-        Some(norm) if !norm.is_finite() => {
-            Err(Error::new("get_total_norm", ErrorKind::Domain(format!("the norm of order {norm_type} of the gradients is {norm}: they cannot be scaled by it")))
-                .hint("look for the loss that overflowed, or set `error_if_nonfinite` to false to scale by it anyway"))
-        }
+        Some(norm) if !norm.is_finite() => Err(Error::new(
+            "get_total_norm",
+            ErrorKind::Domain(format!("the norm of order {norm_type} of the gradients is {norm}: they cannot be scaled by it")),
+        )
+        .hint("look for the loss that overflowed, or set `error_if_nonfinite` to false to scale by it anyway")),
         _ => Ok(()),
     }
 }

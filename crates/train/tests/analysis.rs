@@ -131,7 +131,7 @@ fn a_suggestion_that_does_not_hold() {
     // Half the bytes in bf16, as counted of the model in bf16.
     let Some(Remedy::Bfloat16 { bytes }) = of("2").suggestion.clone() else { panic!("{:?}", of("2")) };
     let halved = net();
-    halved.materialize();
+    halved.eval();
     halved.cast(DType::BF16).unwrap();
     let b = ModelAnalyzer::new().describe(&halved, &[2, 3, 32, 32], DType::BF16).unwrap();
     assert_eq!(bytes, (layer(&a, "2").row.figures.bytes_moved, layer(&b, "2").row.figures.bytes_moved));

@@ -130,7 +130,7 @@ fn a_normalisation_that_is_counted_otherwise() {
         let x = (batch * c * side * side) as u64;
         let shape = [batch, c, side, side];
         let eval = BatchNorm2d::new(c).unwrap();
-        eval.materialize();
+        eval.eval();
         // (x - mean) / sqrt(var + eps), scaled and shifted
         faults.check("BatchNorm2d, eval", &eval, &shape, DType::F32, |_| 4 * x + 3 * c as u64);
         faults.check("GroupNorm", &GroupNorm::new(groups, c).unwrap(), &shape, DType::F32, |_| normalised(x, (batch * groups) as u64) + 2 * x);
@@ -154,9 +154,11 @@ fn a_pooling_that_is_counted_otherwise() {
         let (stride, padding) = (draw.of(1, 3), draw.of(0, kernel / 2));
         let side = kernel * draw.of(2, 4);
         let window = (kernel * kernel) as u64;
-        let max = MaxPool2d::with(functional::MaxPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::MaxPoolOptions::new(kernel) });
+        let max =
+            MaxPool2d::with(functional::MaxPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::MaxPoolOptions::new(kernel) });
         faults.check("MaxPool2d", &max, &[batch, c, side, side], DType::F32, |y| elements(y) * window);
-        let avg = AvgPool2d::with(functional::AvgPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::AvgPoolOptions::new(kernel) });
+        let avg =
+            AvgPool2d::with(functional::AvgPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::AvgPoolOptions::new(kernel) });
         faults.check("AvgPool2d", &avg, &[batch, c, side, side], DType::F32, |y| elements(y) * (window + 1));
         faults.check("MaxPool1d", &MaxPool1d::new(kernel), &[batch, c, side], DType::F32, |y| elements(y) * kernel as u64);
         faults.check("AvgPool3d", &AvgPool3d::new(kernel), &[batch, c, side, side, side], DType::F32, |y| elements(y) * (window * kernel as u64 + 1));

@@ -221,6 +221,6 @@ pub fn conv_tbc(x: &Tensor, weight: &Tensor, bias: &Tensor, pad: usize) -> Tenso
             return Tensor::fail("conv_tbc", ErrorKind::Shape { shape, expected: expected.into() });
         }
     }
-    let options = Conv { padding: Padding::Zeros(pad.into()), ..Conv::default() };
+    let options = ConvOptions { padding: Padding::Zeros(pad.into()), ..ConvOptions::default() };
     conv1d(&x.permute([1, 2, 0]), &weight.permute([2, 1, 0]), Some(bias), &options).permute([2, 0, 1])
 }

@@ -174,7 +174,7 @@ pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&T
     const OP: &str = "batch_norm";
     if !options.training {
         return match running {
-            Some((mean, var)) => batch_norm_inference(x, &mean.read(), &var.read(), weight, bias, options.eps),
+            Some((mean, var)) => batch_norm_inference(x, &mean.detached(), &var.detached(), weight, bias, options.eps),
             None => Tensor::fail(OP, ErrorKind::Argument("evaluation needs running statistics".into())),
         };
     }
@@ -192,7 +192,7 @@ pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&T
     {
         let unbiased = var * (n as f64 / (n - 1) as f64);
         for (cell, new) in [(running_mean, mean), (running_var, unbiased)] {
-            let moved = cell.read() * (1.0 - options.momentum) + new.detach().cast(cell.meta().dtype) * options.momentum;
+            let moved = cell.detached() * (1.0 - options.momentum) + new.detach().cast(cell.meta().dtype) * options.momentum;
             if let Err(e) = cell.set(&moved) {
                 return Tensor::failed(e);
             }

@@ -4,7 +4,7 @@ use super::{Criterion, buffer, losses, value};
 use crate::{Linear, Module, Param, Site};
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
-    functional::{self, CrossEntropyOptions, Ctc, MultiMargin, NllOptions, Reduction},
+    functional::{self, CrossEntropyOptions, CtcOptions, MultiMarginOptions, NllOptions, Reduction},
 };
 
 /// A loss with a weight of each class: its type, `new`, `with` the function's own options, and `forward`.
@@ -114,7 +114,7 @@ weighted! {
     /// assert_eq!(MultiMarginLoss::new().forward(&x, &class)?.item::<f32>()?, 0.75);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    MultiMarginLoss "MultiMarginLoss" multi_margin_loss MultiMargin { p, margin, reduction }
+    MultiMarginLoss "MultiMarginLoss" multi_margin_loss MultiMarginOptions { p, margin, reduction }
 }
 losses! {
     /// For samples of several classes at once: the mean over all classes of `max(0, 1 - x[t] + x[i])`, summed over the targets t, i
@@ -160,7 +160,7 @@ losses! {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[doc(alias = "CTCLoss")]
-    CtcLoss "CTCLoss" (options: Ctc = Ctc::default())
+    CtcLoss "CTCLoss" (options: CtcOptions = CtcOptions::default())
         |self, log_probs, targets, input_lengths, target_lengths| functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, &self.options);
 }
 

@@ -3,7 +3,7 @@ use super::losses;
 use crate::{Module, Site};
 use adamant_core::{
     Result, Tensor,
-    functional::{self, Reduction, TripletMargin},
+    functional::{self, Reduction, TripletMarginOptions},
 };
 use std::sync::Arc;
 
@@ -62,11 +62,11 @@ losses! {
     /// # use adamant_nn::TripletMarginLoss;
     /// # adamant_core::Device::reference().make_current();
     /// let [anchor, near, far] = [0.0f32, 1.0, 3.0].map(|v| Tensor::from_slice(&[v, 0.0], [1, 2]));
-    /// let loss = TripletMarginLoss::with(TripletMargin { margin: 3.0, ..Default::default() }).forward(&anchor, &near, &far)?;
+    /// let loss = TripletMarginLoss::with(TripletMarginOptions { margin: 3.0, ..Default::default() }).forward(&anchor, &near, &far)?;
     /// assert!((loss.item::<f32>()? - 1.0).abs() < 1e-4);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    TripletMarginLoss "TripletMarginLoss" (options: TripletMargin = TripletMargin::default())
+    TripletMarginLoss "TripletMarginLoss" (options: TripletMarginOptions = TripletMarginOptions::default())
         |self, anchor, positive, negative| functional::triplet_margin_loss(anchor, positive, negative, &self.options);
 }
 
@@ -102,7 +102,7 @@ pub struct TripletMarginWithDistanceLoss {
 impl TripletMarginWithDistanceLoss {
     /// PyTorch's defaults.
     pub fn new() -> TripletMarginWithDistanceLoss {
-        TripletMarginWithDistanceLoss::with(|a, b| a.pairwise_distance(b, 2.0, 1e-6, false), 1.0, false, Reduction::Mean)
+        TripletMarginWithDistanceLoss::with(|a, b| a.pairwise_distance(b, 2.0, 1e-6), 1.0, false, Reduction::Mean)
     }
     /// With distance, margin, swap and reduction.
     pub fn with(

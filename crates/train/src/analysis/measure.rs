@@ -106,15 +106,9 @@ struct BeforePasses {
 impl BeforePasses {
     fn of(looked: &Looked, device: Device) -> Result<BeforePasses> {
         let buffers = looked.leaves.iter().filter(|(_, p)| p.role() != Role::Trainable);
-<<<<<<< HEAD
-        let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.detached(), p.cell().version())).collect();
-        buffers.iter().try_for_each(|(_, value, _)| value.materialize())?;
-        Ok(State { device, buffers, generator: rng_state(device)? })
-=======
         let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.detached(), p.cell().version())).collect();
         buffers.iter().try_for_each(|(_, value, _)| value.materialize())?;
         Ok(BeforePasses { device, buffers, generator: rng_state(device)? })
->>>>>>> analyzer
     }
     fn put_back(self) -> Result<()> {
         let changed = self.buffers.iter().filter(|(p, _, version)| p.cell().version() != *version);
