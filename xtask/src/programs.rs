@@ -100,7 +100,7 @@ fn campaign(options: &Options, device: Device) -> Result<Exit, String> {
     println!("{} programs answered by PyTorch in {:.1} s", answers.len(), started.elapsed().as_secs_f64());
     let pairs: Vec<(&TorchProgram, &TorchAnswer)> = programs.iter().filter_map(|p| answers.get(&p.number).map(|a| (p, a))).collect();
     if let Some(path) = &options.write {
-        let lines: Vec<String> = pairs.iter().map(|pair| serde_json::to_string(pair)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let lines: Vec<String> = pairs.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         fs::write(path, lines.join("\n") + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
     }
     if options.plant {

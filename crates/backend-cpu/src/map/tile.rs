@@ -222,10 +222,6 @@ impl<'a> TileRun<'a> {
             false if input.in_place.is_none() && TileKind::is_memory_of(input.dtype) => self.nest.run(k, at, n)? as usize,
             false => return None,
         };
-        // Nothing may lie anywhere, aligned or not.
-        if n == 0 {
-            return Some(&[]);
-        }
         // A run may begin before the offset: of what is flipped, the last element comes first.
         let start = input.layout.offset.wrapping_add(from) * size_of::<T>();
         Some(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]))

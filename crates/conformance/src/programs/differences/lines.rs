@@ -87,6 +87,10 @@ pub const LINES: &[NamedDifference] = lines! {
         "PyTorch gives NaN, and the smallest number for integers";
     "a bias has the product's dtype": "linear" |c| c.here() && c.mixed() && c.refused_as("dtype"),
         "input, weight and bias of a layer have one dtype; PyTorch adds a bias of another in some layouts";
+    "a tolerance to the bit": "isclose" |c| c.is(ProgramDifference::Values) && c.any(|d| d.is_float() && d.size() == 2),
+        "distances of 16 bits are compared as they are rounded, one step before or after the bound";
+    "one sample without an axis": "nll_loss" |c| c.here() && c.refused_as("shape"),
+        "the target of one sample has no axis; PyTorch takes one of size 1, too";
     "sums of one element": "einsum" |c| c.here() && c.refused_as("dtype"),
         "a product has one dtype; PyTorch multiplies element by element, where dtypes promote, if the sum has one element";
     "Bessel functions are exact": "bessel_j0 bessel_j1 bessel_y0 bessel_y1" |c| c.computed(),
@@ -125,7 +129,7 @@ pub const LINES: &[NamedDifference] = lines! {
     "coordinates along one axis": "gradient" |c| c.here() && c.refused_as("shape"), "coordinates are as many as elements along the axis, which is refused without elements, too";
     "axes are looked at": "roll flip cat" |c| c.here() && c.refused_as("axis") && c.empty(), "an axis that is not there is refused of empty tensors, too";
     "a condition is bool": "where_ select masked_fill masked_select" |c| c.here() && c.refused_as("dtype"), "PyTorch still takes u8 for a condition";
-    "equal elements": "kthvalue median nanmedian median_all mode topk sort msort nanquantile quantile cummax cummin amax amin max_dim min_dim"
+    "equal elements": "max_pool1d max_pool2d kthvalue median nanmedian median_all mode topk sort msort nanquantile quantile cummax cummin amax amin max_dim min_dim"
         |c| c.is(ProgramDifference::Gradient) && (c.tied() || c.not_a_number()),
         "which of equal elements takes the gradient is nobody's promise";
     "extremes of NaN": "amax amin amax_keepdim amin_keepdim aminmax max min maximum minimum mode nanmean nansum var std var_mean std_mean var_keepdim std_keepdim clamp clamp_min clamp_max pow rpow median nanquantile quantile smooth_l1_loss huber_loss cummax cummin mean_dtype logsumexp logcumsumexp cumprod prod"
@@ -133,7 +137,7 @@ pub const LINES: &[NamedDifference] = lines! {
         "where a NaN or an infinity is, its gradient is NaN there by 0 * inf, and 0 here where nothing flows, or the other way round";
     "poles": "digamma trigamma lgamma polygamma bessel_y0 bessel_y1" |c| c.computed(),
         "at a pole the result is the limit, and not a large number by rounding";
-    "ends of the range": "vander softsign local_response_norm matrix_power multi_dot kron inner addmm addmv addbmm baddbmm addr vecdot dot mm bmm mv outer einsum linear i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 rfft rfft2 fft ifft fft2 ifft2 irfft fftn ifftn rfftn hfft ihfft trapezoid igamma igammac acosh asinh atanh expm1 sinc tan logit softplus sigmoid entr xlogy xlog1py zeta scaled_dot_product_attention ndtri log_ndtr erfcx logaddexp logaddexp2 conv1d conv2d matmul cosine_similarity normalize vector_norm cdist pdist kl_div lerp addcmul addcdiv renorm corrcoef cov group_norm layer_norm instance_norm rms_norm batch_norm_inference ldexp gelu gelu_tanh silu mish tanhshrink logdet det slogdet inv cond gradient hypot polar softmax log_softmax softmin cumsum sum mean stft istft complex_mul complex_abs complex_angle avg_pool1d avg_pool2d lp_pool1d lp_pool2d lp_pool3d quantile nanquantile div reciprocal rsqrt atan2 copysign remainder fmod floor_divide grid_sample interpolate bilinear fake_quantize_per_tensor fake_quantize_per_channel"
+    "ends of the range": "mse_loss vander softsign local_response_norm matrix_power multi_dot kron inner addmm addmv addbmm baddbmm addr vecdot dot mm bmm mv outer einsum linear i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 rfft rfft2 fft ifft fft2 ifft2 irfft fftn ifftn rfftn hfft ihfft trapezoid igamma igammac acosh asinh atanh expm1 sinc tan logit softplus sigmoid entr xlogy xlog1py zeta scaled_dot_product_attention ndtri log_ndtr erfcx logaddexp logaddexp2 conv1d conv2d matmul cosine_similarity normalize vector_norm cdist pdist kl_div lerp addcmul addcdiv renorm corrcoef cov group_norm layer_norm instance_norm rms_norm batch_norm_inference ldexp gelu gelu_tanh silu mish tanhshrink logdet det slogdet inv cond gradient hypot polar softmax log_softmax softmin cumsum sum mean stft istft complex_mul complex_abs complex_angle avg_pool1d avg_pool2d lp_pool1d lp_pool2d lp_pool3d quantile nanquantile div reciprocal rsqrt atan2 copysign remainder fmod floor_divide grid_sample interpolate bilinear fake_quantize_per_tensor fake_quantize_per_channel"
         |c| c.computed() && c.extreme(),
         "beside infinities, NaN and numbers whose squares overflow the order of the steps decides what is left";
     "a NaN passes": "igammac igamma mode zeta" |c| c.computed() && c.not_a_number(), "a function of NaN is NaN";
