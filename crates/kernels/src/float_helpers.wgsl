@@ -914,7 +914,7 @@ fn adm_bessel_k_scaled(order: f32, x: f32) -> f32 {
 }
 fn adm_k0_small(x: f32) -> f32 {
     let q: f32 = 0.25 * x * x;
-    let log_half: f32 = adm_log(0.5 * x);
+    let log_half: f32 = adm_log(x) - 0.6931472;
     var term: f32 = 1.0;
     var psi: f32 = -0.57721566;
     var sum: f32 = psi - log_half;
@@ -927,7 +927,7 @@ fn adm_k0_small(x: f32) -> f32 {
 }
 fn adm_k1_small(x: f32) -> f32 {
     let q: f32 = 0.25 * x * x;
-    let log_half: f32 = adm_log(0.5 * x);
+    let log_half: f32 = adm_log(x) - 0.6931472;
     var term: f32 = 1.0;
     var psi: f32 = -0.07721566;
     var sum: f32 = log_half - psi;

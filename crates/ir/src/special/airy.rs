@@ -40,7 +40,7 @@ fn airy(x: f64) -> (f64, f64) {
         let shrunk = (-zeta).exp() * (1.0 - low);
         return (shrunk * (x / 3.0).sqrt() / PI * k_scaled(1.0 / 3.0, zeta), -shrunk * x / (PI * 3f64.sqrt()) * k_scaled(2.0 / 3.0, zeta));
     }
-    if x < -9.5 { far_left(-x) } else { near_center(x) }
+    if x <= -9.5 { far_left(-x) } else { near_center(x) }
 }
 fn near_center(x: f64) -> (f64, f64) {
     let center = x.round().min(0.0);
@@ -73,8 +73,9 @@ fn far_left(z: f64) -> (f64, f64) {
         value[k % 2] += signed;
         slope[k % 2] -= signed * (6.0 * n + 1.0) / (6.0 * n - 1.0);
     }
-    let (sine, cosine) = zeta.sin_cos();
-    let (sine, cosine) = (sine + low * cosine, cosine - low * sine);
+    // Of the sum of both parts: far out even the lower one is many turns.
+    let ((sine, cosine), (sine_low, cosine_low)) = (zeta.sin_cos(), low.sin_cos());
+    let (sine, cosine) = (sine * cosine_low + cosine * sine_low, cosine * cosine_low - sine * sine_low);
     let (sine, cosine) = ((sine - cosine) * FRAC_1_SQRT_2, (sine + cosine) * FRAC_1_SQRT_2);
     let (fourth, scale) = (z.sqrt().sqrt(), 1.0 / PI.sqrt());
     (scale / fourth * (cosine * value[0] + sine * value[1]), scale * fourth * (sine * slope[0] - cosine * slope[1]))

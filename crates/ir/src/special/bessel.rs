@@ -4,7 +4,7 @@
 //! the power series (DLMF 10.31.1); above by the trapezoidal rule on the integral of DLMF 10.32.9, which converges
 //! exponentially (Trefethen and Weideman, "The exponentially convergent trapezoidal rule", 2014). And the spherical one of order 0.
 use super::pair::{DekkerPair, ONE, TAU_PAIR};
-use std::f64::consts::TAU;
+use std::f64::consts::{LN_2, TAU};
 
 const SWITCH: f64 = 20.0;
 
@@ -109,7 +109,7 @@ fn k_edge(x: f64) -> Option<f64> {
 }
 /// K₀(x) for x up to 1: Σ q^k / k!² (ψ(k + 1) - ln(x/2)), q = x²/4.
 fn k0_small(x: f64) -> f64 {
-    let (q, log) = (0.25 * x * x, (0.5 * x).ln());
+    let (q, log) = (0.25 * x * x, x.ln() - LN_2);
     let (mut term, mut psi, mut sum) = (1.0, -EULER, -EULER - log);
     for k in 1..20 {
         term *= q / (k * k) as f64;
@@ -120,7 +120,7 @@ fn k0_small(x: f64) -> f64 {
 }
 /// K₁(x) for x up to 1: 1/x + x/2 Σ q^k / (k! (k+1)!) (ln(x/2) - (ψ(k + 1) + ψ(k + 2)) / 2).
 fn k1_small(x: f64) -> f64 {
-    let (q, log) = (0.25 * x * x, (0.5 * x).ln());
+    let (q, log) = (0.25 * x * x, x.ln() - LN_2);
     let (mut term, mut psi) = (1.0, 0.5 - EULER);
     let mut sum = log - psi;
     for k in 1..20 {
