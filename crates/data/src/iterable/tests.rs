@@ -59,6 +59,8 @@ fn a_stream_that_resumes_elsewhere_or_depends_on_who_reads_ahead() {
             // Epochs draw otherwise.
             let (first, second) = whole.split_at(whole.len() / 2);
             assert_ne!(first.iter().map(|b| &b.1).collect::<Vec<_>>(), second.iter().map(|b| &b.1).collect::<Vec<_>>());
+            let order = |part: &[(IterableState, Vec<(usize, u64)>)]| part.iter().flat_map(|(_, b)| b.iter().map(|r| r.0)).collect::<Vec<_>>();
+            assert_eq!(order(first) != order(second), k >= 2, "{k}");
         }
     }
 }

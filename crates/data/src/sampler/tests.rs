@@ -96,6 +96,9 @@ fn a_loader_by_a_sampler_that_resumes_elsewhere_or_depends_on_workers() {
             };
             let whole = run(0, None);
             assert_eq!(whole, run(3, None), "{k}");
+            // What is drawn is drawn anew in each epoch.
+            let epoch = |e: u64| whole.iter().filter(|(state, _)| state.epoch == e).map(|(_, b)| b.clone()).collect::<Vec<_>>();
+            assert_eq!(epoch(0) != epoch(1), k > 0, "{k}");
             for cut in [0, 2, whole.len() / 2 - 1] {
                 // As it comes back from a checkpoint.
                 let state: LoaderState = serde_json::from_str(&serde_json::to_string(&whole[cut].0).unwrap()).unwrap();
