@@ -26,6 +26,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-metrics", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
     ("adamant-models", &["adamant-core", "adamant-nn", "adamant-formats"]),
+    // The chapters under docs/book, as documentation that is run.
+    ("adamant-book", &["adamant"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-quant", &["adamant-core", "adamant-nn"]),

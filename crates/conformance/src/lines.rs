@@ -6,7 +6,7 @@ use crate::{
     layouts::lay,
     random::Random,
     registry::{Entry, entries},
-    wrong::Judged,
+    wrong::JudgedErrors,
 };
 use adamant_core::{DType, Device, Error, Tensor};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct NamedLines {
     /// the library's line → the function called and what was said
     pub inside: BTreeMap<String, String>,
     /// what else is wrong with them
-    pub texts: Judged,
+    pub texts: JudgedErrors,
 }
 impl NamedLines {
     /// Looks at an error of a call.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is missing in errors, and the code that their hints give.
 #[derive(Default, Debug)]
-pub struct Judged {
+pub struct JudgedErrors {
     /// what is missing → the function → the first text that lacks it
     pub offences: BTreeMap<&'static str, BTreeMap<String, String>>,
     /// code in hints → an error that gives it
@@ -16,7 +16,7 @@ pub struct Judged {
     /// errors without a hint, by kind
     pub without_hint: BTreeMap<&'static str, usize>,
 }
-impl Judged {
+impl JudgedErrors {
     /// Judges the error of a call: `name` is the entry's, `text` the call as it is written, of tensors or
     /// of none.
     pub fn judge(&mut self, (name, text): (&str, &str), takes_tensors: bool, case: &str, error: &Error) {

@@ -1,5 +1,5 @@
 //! What errors tell, of every function and every way to call it wrongly that the registry knows.
-use adamant_conformance::{lines, registry::entries, wrong::Judged};
+use adamant_conformance::{lines, registry::entries, wrong::JudgedErrors};
 use adamant_core::{DType, Device, Error, ErrorKind, Tensor};
 
 #[test]
@@ -24,11 +24,11 @@ fn a_text_that_lacks_a_fact_is_found() {
             ("code apart from words in the hint", Error::new("i", ErrorKind::Argument("no".into())).given([ty(&x)]).hint("use `x.cast(DType::F32)`")),
         ];
         for (lacks, error) in cases {
-            let mut judged = Judged::default();
+            let mut judged = JudgedErrors::default();
             judged.judge(("Tensor::i", "x[0].i(3)"), true, "planted", &error);
             assert_eq!(judged.offences.keys().copied().collect::<Vec<_>>(), [lacks], "{error}");
         }
-        let mut judged = Judged::default();
+        let mut judged = JudgedErrors::default();
         let good = x.cast(DType::F32).sum(7).error().unwrap();
         judged.judge(("Tensor::sum", "x[0].sum(7)"), true, "right", &good);
         assert!(judged.offences.is_empty(), "{:?}", judged.offences);

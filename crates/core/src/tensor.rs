@@ -49,6 +49,7 @@ mod read;
 mod reading;
 mod rearrange;
 mod reduce;
+mod refused;
 mod scan;
 mod shaping;
 mod sort;
@@ -67,6 +68,7 @@ pub use joining::Indexing;
 pub use low_rank::Lobpcg;
 pub(crate) use packed::packed;
 pub use reading::Reading;
+use refused::{fail_all, failures, refused};
 pub use statistics::Interpolation;
 
 /// An n-dimensional array on a device. Cloning copies a handle; the elements are shared and never change.
@@ -593,17 +595,4 @@ fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: 
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
     inputs.iter().any(|t| t.tape.is_some()) && !record::context(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
-}
-/// The error of an op that its inputs do not fit.
-#[cold]
-fn refused(op: &Op, kind: ErrorKind, inputs: &[&Tensor], origin: Origin) -> Error {
-    Error::at(op.name(), kind, origin).given(inputs.iter().map(|t| t.value.meta.ty()))
-}
-fn fail_all(op: &Op, e: Error) -> Outputs {
-    (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()
-}
-/// How many outputs an op that cannot be applied answers with.
-fn failures(op: &Op) -> usize {
-    // Callers take what they need; a failed composite answers every output with its error.
-    op.outputs().unwrap_or(8)
 }

@@ -9,13 +9,13 @@ pub use loader::{IterableLoader, IterableLoaderBuilder, IterableState};
 
 /// Which reading it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct StreamPass {
     /// what is drawn follows from it
     pub seed: u64,
     /// the epoch, from 0
     pub epoch: u64,
 }
-impl Pass {
+impl StreamPass {
     /// Where what is drawn for a record of this reading comes from.
     pub fn draw(&self, index: usize) -> Draw {
         Draw { seed: self.seed, epoch: self.epoch, index }
@@ -26,11 +26,11 @@ pub type Records<R> = Box<dyn Iterator<Item = std::result::Result<R, BadRecord>>
 
 /// Records in the order of their source, each epoch from its beginning ("iterable style").
 ///
-/// What a reading gives depends on the [`Pass`] alone, never on who reads or when: a loader resumes by that.
+/// What a reading gives depends on the [`StreamPass`] alone, never on who reads or when: a loader resumes by that.
 ///
 /// ```
 /// use adamant_core::{Result, Tensor};
-/// use adamant_data::{IterableDataset, IterableLoader, Pass, Records};
+/// use adamant_data::{IterableDataset, IterableLoader, StreamPass, Records};
 /// use std::sync::Arc;
 /// # adamant_core::Device::reference().make_current();
 ///
@@ -39,7 +39,7 @@ pub type Records<R> = Box<dyn Iterator<Item = std::result::Result<R, BadRecord>>
 /// impl IterableDataset for Sensor {
 ///     type Record = f32;
 ///     type Batch = Tensor;
-///     fn records(self: Arc<Self>, pass: &Pass) -> Records<f32> {
+///     fn records(self: Arc<Self>, pass: &StreamPass) -> Records<f32> {
 ///         let pass = *pass;
 ///         Box::new((0..10).map(move |k| Ok(k as f32 + pass.draw(k).rng().uniform() as f32)))
 ///     }
@@ -64,9 +64,9 @@ pub trait IterableDataset: Send + Sync + 'static {
     /// What the training loop gets.
     type Batch: Send + 'static;
     /// The records of a reading, from the first one on. A bad record is an item like any other.
-    fn records(self: Arc<Self>, pass: &Pass) -> Records<Self::Record>;
+    fn records(self: Arc<Self>, pass: &StreamPass) -> Records<Self::Record>;
     /// As [`IterableDataset::records`] without the first `skip` of them: for sources that can find a place at once.
-    fn records_from(self: Arc<Self>, pass: &Pass, skip: u64) -> Records<Self::Record> {
+    fn records_from(self: Arc<Self>, pass: &StreamPass, skip: u64) -> Records<Self::Record> {
         let mut records = self.records(pass);
         let mut left = skip;
         while left > 0 && records.next().is_some() {
@@ -84,14 +84,14 @@ pub trait IterableDataset: Send + Sync + 'static {
 /// Sources one behind the other, each read to its end.
 ///
 /// ```
-/// use adamant_data::{ChainDataset, IterableDataset, Pass, Records};
+/// use adamant_data::{ChainDataset, IterableDataset, StreamPass, Records};
 /// use std::sync::Arc;
 ///
 /// struct Range(std::ops::Range<i64>);
 /// impl IterableDataset for Range {
 ///     type Record = i64;
 ///     type Batch = Vec<i64>;
-///     fn records(self: Arc<Self>, _: &Pass) -> Records<i64> {
+///     fn records(self: Arc<Self>, _: &StreamPass) -> Records<i64> {
 ///         Box::new(self.0.clone().map(Ok))
 ///     }
 ///     fn collate(&self, records: Vec<i64>) -> adamant_core::Result<Vec<i64>> {
@@ -99,7 +99,7 @@ pub trait IterableDataset: Send + Sync + 'static {
 ///     }
 /// }
 /// let chain = Arc::new(ChainDataset::new([0..3, 7..9].map(|r| Arc::new(Range(r)))));
-/// let all: Vec<i64> = chain.records(&Pass { seed: 0, epoch: 0 }).collect::<Result<_, _>>()?;
+/// let all: Vec<i64> = chain.records(&StreamPass { seed: 0, epoch: 0 }).collect::<Result<_, _>>()?;
 /// assert_eq!(all, [0, 1, 2, 7, 8]);
 /// # Ok::<(), adamant_data::BadRecord>(())
 /// ```
@@ -116,7 +116,7 @@ impl<D: IterableDataset + ?Sized> ChainDataset<D> {
 impl<D: IterableDataset + ?Sized> IterableDataset for ChainDataset<D> {
     type Record = D::Record;
     type Batch = D::Batch;
-    fn records(self: Arc<Self>, pass: &Pass) -> Records<D::Record> {
+    fn records(self: Arc<Self>, pass: &StreamPass) -> Records<D::Record> {
         let (pass, parts) = (*pass, self.parts.clone());
         Box::new(parts.into_iter().flat_map(move |part| part.records(&pass)))
     }
@@ -142,7 +142,7 @@ impl<D: IterableDataset + ?Sized> ShuffledStream<D> {
 impl<D: IterableDataset + ?Sized> IterableDataset for ShuffledStream<D> {
     type Record = D::Record;
     type Batch = D::Batch;
-    fn records(self: Arc<Self>, pass: &Pass) -> Records<D::Record> {
+    fn records(self: Arc<Self>, pass: &StreamPass) -> Records<D::Record> {
         // Of each epoch its own: the record beyond all others draws nothing else.
         let seed = pass.draw(usize::MAX).rng().next_u64();
         Box::new(shuffle_stream(self.source.clone().records(pass), self.buffer, seed))

@@ -11,7 +11,7 @@
 //! and parts of any of them ([`Subset`]), one behind the other ([`ConcatDataset`]) or side by side ([`StackDataset`]). What can only be
 //! read through is an [`IterableDataset`] with a loader of its own ([`IterableLoader`]).
 //!
-//! Which records come is an [`Order`], a [`Sampler`] or a [`Batching`]; all of them are computed from (epoch, position), so a loader
+//! Which records come is an [`Order`], a [`Sampler`] or a [`BatchOrder`]; all of them are computed from (epoch, position), so a loader
 //! resumes at once. What is drawn for a record comes from its [`Draw`] in [`Dataset::read_at`], the transforms of images
 //! ([`Transform`], [`Transformed`]) too.
 //!
@@ -53,7 +53,7 @@ pub use draws::DrawRng;
 pub use frame::{Frame, FrameFile, FrameOptions, Kind};
 pub use idx::Idx;
 pub use images::{ImageFolder, ImageOptions, is_image, read_image};
-pub use iterable::{ChainDataset, IterableDataset, IterableLoader, IterableLoaderBuilder, IterableState, Pass, Records, ShuffledStream};
+pub use iterable::{ChainDataset, IterableDataset, IterableLoader, IterableLoaderBuilder, IterableState, Records, ShuffledStream, StreamPass};
 pub use limits::Limits;
 #[cfg(feature = "stream")]
 pub use loader::BatchStream;
@@ -64,7 +64,7 @@ pub use permutation::{Permutation, create_batches};
 pub use prepared::{FrameAnswers, FrameInputs, FrameSet};
 pub use rows::{Labelled, Rows, Scale, TensorDataset};
 pub use sampler::{
-    BatchSampler, Batching, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, fingerprint as sampler_fingerprint,
+    BatchOrder, BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, fingerprint as sampler_fingerprint,
 };
 pub use samples::{in_batches, split_samples, stack_samples};
 pub use sets::{Collated, ConcatDataset, JoinBatches, StackDataset};

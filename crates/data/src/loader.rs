@@ -21,8 +21,8 @@ pub use policy::Policy;
 pub use stream::BatchStream;
 
 use crate::{
-    BadRecord, Batching, Collated, Dataset, Order, Sampler,
-    order::{Cut, Given},
+    BadRecord, BatchOrder, Collated, Dataset, Order, Sampler,
+    order::{Cut, GivenOrder},
     wrong,
 };
 use adamant_core::{Device, Origin, Result};
@@ -70,7 +70,7 @@ pub struct LoaderState {
 pub struct DataLoaderBuilder<D: Dataset + ?Sized> {
     dataset: Arc<D>,
     order: Order,
-    given: Option<Given>,
+    given: Option<GivenOrder>,
     batch_size: usize,
     drop_last: bool,
     workers: usize,
@@ -97,13 +97,13 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     }
     /// The records that a sampler draws, in its order.
     pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
-        let given = Given::Records(sampler);
+        let given = GivenOrder::Records(sampler);
         (self.order, self.given) = (given.order(), Some(given));
         self
     }
     /// The batches that it makes; `batch_size` and `drop_last` play no part. Ranks cannot share them.
-    pub fn batch_sampler(mut self, batches: Arc<dyn Batching>) -> Self {
-        let given = Given::Batches(batches);
+    pub fn batch_sampler(mut self, batches: Arc<dyn BatchOrder>) -> Self {
+        let given = GivenOrder::Batches(batches);
         (self.order, self.given) = (given.order(), Some(given));
         self
     }
@@ -187,7 +187,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
         }
         match &self.given {
             None if matches!(self.order, Order::Sampler { .. }) => return refuse("an order by a sampler needs the sampler: give it to `sampler`"),
-            Some(Given::Batches(_)) if self.shard.1 > 1 => return refuse("the batches of a batch sampler are whole and cannot be shared by ranks"),
+            Some(GivenOrder::Batches(_)) if self.shard.1 > 1 => return refuse("the batches of a batch sampler are whole and cannot be shared by ranks"),
             _ => {}
         }
         let (order, given, batch_size, drop_last, shard) = (self.order, self.given, self.batch_size, self.drop_last, self.shard);

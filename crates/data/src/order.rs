@@ -1,6 +1,6 @@
 //! Which records make up which batch: a pure function of (order, length, batch size, epoch, batch), so that a loader
 //! can begin anywhere at once.
-use crate::{Batching, Permutation, Sampler};
+use crate::{BatchOrder, Permutation, Sampler};
 use adamant_core::rng::philox;
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
@@ -26,7 +26,7 @@ pub enum Order {
         /// how many are drawn in an epoch
         draws: usize,
     },
-    /// By a [`Sampler`] or a [`Batching`] that the loader was given. A loader sets this itself; what it says of it is enough to know it
+    /// By a [`Sampler`] or a [`BatchOrder`] that the loader was given. A loader sets this itself; what it says of it is enough to know it
     /// again.
     Sampler {
         /// what augmentation draws from
@@ -49,15 +49,15 @@ impl Order {
 }
 /// Who says which records are read, where an order does not.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum GivenOrder {
     Records(Arc<dyn Sampler>),
-    Batches(Arc<dyn Batching>),
+    Batches(Arc<dyn BatchOrder>),
 }
-impl Given {
+impl GivenOrder {
     pub fn order(&self) -> Order {
         match self {
-            Given::Records(s) => Order::Sampler { seed: s.seed(), draws: s.len(), fingerprint: s.fingerprint() },
-            Given::Batches(b) => Order::Sampler { seed: b.seed(), draws: b.len(), fingerprint: b.fingerprint() },
+            GivenOrder::Records(s) => Order::Sampler { seed: s.seed(), draws: s.len(), fingerprint: s.fingerprint() },
+            GivenOrder::Batches(b) => Order::Sampler { seed: b.seed(), draws: b.len(), fingerprint: b.fingerprint() },
         }
     }
 }
@@ -66,7 +66,7 @@ impl Given {
 pub(crate) struct Cut {
     pub order: Order,
     /// of [`Order::Sampler`]
-    pub given: Option<Given>,
+    pub given: Option<GivenOrder>,
     pub records: usize,
     /// of one rank
     pub batch_size: usize,
@@ -89,7 +89,7 @@ impl Cut {
     }
     /// Batches of an epoch, as many on every rank. Of a last one with fewer records than ranks nobody gets any.
     pub fn batches(&self) -> usize {
-        if let Some(Given::Batches(batches)) = &self.given {
+        if let Some(GivenOrder::Batches(batches)) = &self.given {
             return batches.len();
         }
         let (whole, left) = (self.draws() / self.global(), self.draws() % self.global());
@@ -106,14 +106,14 @@ impl Cut {
     }
     /// The records of a batch of an epoch.
     pub fn records(&self, epoch: u64, batch: usize) -> Vec<usize> {
-        if let Some(Given::Batches(batches)) = &self.given {
+        if let Some(GivenOrder::Batches(batches)) = &self.given {
             return batches.batch(epoch, batch);
         }
         let positions = self.positions(batch);
         match self.order {
             Order::Sequential => positions.collect(),
             Order::Sampler { .. } => match &self.given {
-                Some(Given::Records(sampler)) => positions.map(|i| sampler.at(epoch, i)).collect(),
+                Some(GivenOrder::Records(sampler)) => positions.map(|i| sampler.at(epoch, i)).collect(),
                 _ => positions.collect(),
             },
             Order::Shuffle { seed } => {

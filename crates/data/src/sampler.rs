@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::{fmt, sync::Arc};
 
 mod batches;
-pub use batches::{BatchSampler, Batching};
+pub use batches::{BatchOrder, BatchSampler};
 
 /// Which record stands at each position of an epoch. It holds no place: the same position of the same epoch is always the same record,
 /// whoever asks, which is what makes a loader resume exactly.

@@ -49,13 +49,13 @@ fn errors_name_what_does_not_fit() {
     assert!(unknown.contains("unknown: `transformer.h.1.ln_1.bias`"), "{unknown}");
     let shape = refused(true, |s| drop(s.insert("transformer.wpe.weight".into(), Tensor::zeros([5, 4]))));
     assert!(shape.contains("`transformer.wpe.weight` has shape [4, 4] in the model and [5, 4]"), "{shape}");
-    // The weight is stored as [in, out]: turned, it does not fit.
-    let turned = refused(true, |s| {
+    // The weight is stored as [in, out]: transposed, it does not fit.
+    let transposed = refused(true, |s| {
         let name = "transformer.h.0.attn.c_attn.weight";
         let weight = s[name].t();
         s.insert(name.into(), weight);
     });
-    assert!(turned.contains("c_attn.weight` has shape [4, 12] in the model and [12, 4]"), "{turned}");
+    assert!(transposed.contains("c_attn.weight` has shape [4, 12] in the model and [12, 4]"), "{transposed}");
     let untied = refused(true, |s| drop(s.insert("lm_head.weight".into(), Tensor::ones([7, 4]))));
     assert!(untied.contains("are one parameter of the model and have different values"), "{untied}");
     let twice = refused(true, |s| drop(s.insert("wpe.weight".into(), Tensor::zeros([4, 4]))));

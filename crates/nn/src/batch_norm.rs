@@ -328,12 +328,12 @@ thread_local! {
 /// Runs `f`, in which the running statistics of batch norms count all batches alike, whatever their momentum is: how they are computed
 /// anew for weights that nobody trained with (`update_bn` of the optimizers). It holds for layers that this thread applies.
 pub fn with_cumulative_statistics<R>(f: impl FnOnce() -> R) -> R {
-    struct Before(bool);
-    impl Drop for Before {
+    struct CountedAlike(bool);
+    impl Drop for CountedAlike {
         fn drop(&mut self) {
             CUMULATIVE.set(self.0);
         }
     }
-    let _before = Before(CUMULATIVE.replace(true));
+    let _before = CountedAlike(CUMULATIVE.replace(true));
     f()
 }

@@ -207,13 +207,13 @@ pub fn remove_parametrizations(module: &(impl Walk + ?Sized), name: &str, leave_
 }
 /// Is the parameter at a path computed from others? Without a path: is any?
 pub fn is_parametrized(module: &(impl Walk + ?Sized), name: Option<&str>) -> bool {
-    struct Any<'a>(Option<&'a str>, bool);
-    impl Visit for Any<'_> {
+    struct FindParametrized<'a>(Option<&'a str>, bool);
+    impl Visit for FindParametrized<'_> {
         fn parametrized(&mut self, path: &str, _: &Param) {
             self.1 |= self.0.is_none_or(|name| name == path);
         }
     }
-    let mut any = Any(name, false);
+    let mut any = FindParametrized(name, false);
     module.visit(&mut any);
     any.1
 }

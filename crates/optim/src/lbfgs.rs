@@ -56,7 +56,7 @@ impl Default for LbfgsOptions {
 }
 /// What is known of the curvature, all parameters as one vector.
 #[derive(Clone, Default)]
-struct Memory {
+struct Curvature {
     func_evals: u64,
     n_iter: u64,
     direction: Option<Tensor>,
@@ -97,7 +97,7 @@ pub struct Lbfgs {
     parameters: Vec<Param>,
     options: LbfgsOptions,
     lr: Arc<LbfgsRate>,
-    memory: Memory,
+    memory: Curvature,
 }
 /// The learning rate, where a schedule finds it.
 struct LbfgsRate(Mutex<f64>);
@@ -158,7 +158,7 @@ impl Lbfgs {
             )));
         }
         let lr = Arc::new(LbfgsRate(Mutex::new(options.lr)));
-        Ok(Lbfgs { parameters, options, lr, memory: Memory::default() })
+        Ok(Lbfgs { parameters, options, lr, memory: Curvature::default() })
     }
     /// Evaluations of the objective so far.
     pub fn evaluations(&self) -> u64 {
@@ -378,7 +378,7 @@ impl Optimizer for Lbfgs {
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         let elements = self.parameters.iter().map(Param::elements).sum::<usize>();
         let Some(meta) = self.parameters.first().map(Param::meta) else { return Ok(()) };
-        let mut m = Memory::default();
+        let mut m = Curvature::default();
         let mut lists: BTreeMap<(&str, usize), Tensor> = BTreeMap::new();
         for (name, value) in state {
             let Some(own) = name.strip_prefix(PREFIX) else { return Err(refused(format!("`{name}` is no part of the state of L-BFGS"))) };

@@ -1,5 +1,5 @@
 //! Inference of whole networks, outside the tape.
-use super::models::{Gpt, GptSizes, KeyValueCache, MiniLm, ModelWeights, ResNet, tokens};
+use super::models::{BlockCache, Gpt, GptSizes, MiniLm, ModelWeights, ResNet, tokens};
 use adamant::{Device, Result, Tensor, no_grad};
 use adamant_bench::{Checked, Prepared, Rate, Scale, Workload, ensure, inputs::tensor};
 use std::{hint::black_box, rc::Rc};
@@ -62,11 +62,11 @@ fn language(s: Scale) -> Result<Language> {
 }
 impl Language {
     /// The prompt into empty caches; the logits of its last position.
-    fn prompted(&self, caches: &[KeyValueCache]) -> Result<Tensor> {
+    fn prompted(&self, caches: &[BlockCache]) -> Result<Tensor> {
         self.net.of(&self.prompt, Some((caches, 0)))
     }
     /// So many greedy tokens after the prompt, one at a time; each is on the host before the next is begun.
-    fn greedy(&self, caches: &[KeyValueCache], first: &Tensor, count: usize) -> Result<Vec<i64>> {
+    fn greedy(&self, caches: &[BlockCache], first: &Tensor, count: usize) -> Result<Vec<i64>> {
         let mut token = first.clone();
         let mut all = Vec::with_capacity(count);
         for k in 0..count {

@@ -203,7 +203,7 @@ pub fn join_heads(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2).reshape([b, t, h * c]))
 }
 /// Keys and values of the positions so far, `[1, heads, capacity, features]`.
-pub struct KeyValueCache {
+pub struct BlockCache {
     keys: Cell,
     values: Cell,
 }
@@ -217,7 +217,7 @@ struct PreNormBlock {
     down: DenseLayer,
 }
 impl PreNormBlock {
-    fn of(&self, x: &Tensor, cache: Option<(&KeyValueCache, usize)>) -> Result<Tensor> {
+    fn of(&self, x: &Tensor, cache: Option<(&BlockCache, usize)>) -> Result<Tensor> {
         let c = x.dims::<3>()?[2];
         let y = self.qkv.of(&self.norms[0].of(x));
         let part = |i: usize| split_heads(&y.narrow(2, i * c, c), self.heads);
@@ -279,17 +279,17 @@ impl Gpt {
         Ok(Gpt { tokens: w.table(s.vocabulary, d, 0.05)?, positions: w.table(s.context, d, 0.05)?, blocks, norm: w.norm(d, s.bias, 1e-5)? })
     }
     /// Empty caches for so many positions.
-    pub fn caches(&self, capacity: usize) -> Result<Vec<KeyValueCache>> {
+    pub fn caches(&self, capacity: usize) -> Result<Vec<BlockCache>> {
         let width = self.tokens.meta().shape[1];
         let empty = |heads: usize| {
             let zeros = Tensor::zeros([1, heads, capacity, width / heads]);
             zeros.materialize()?;
             Cell::new(&zeros, false)
         };
-        self.blocks.iter().map(|b| Ok(KeyValueCache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
+        self.blocks.iter().map(|b| Ok(BlockCache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
     }
     /// Logits `[batch, time, vocabulary]`; with caches, of the last position only, the first token standing at `position`.
-    pub fn of(&self, ids: &Tensor, caches: Option<(&[KeyValueCache], usize)>) -> Result<Tensor> {
+    pub fn of(&self, ids: &Tensor, caches: Option<(&[BlockCache], usize)>) -> Result<Tensor> {
         let [_, t] = ids.dims()?;
         let start = caches.map_or(0, |c| c.1);
         let table = self.tokens.get();

@@ -6,7 +6,7 @@ use adamant::{
     Error, Result, Tensor,
     cpu::{Context, CpuBackend},
 };
-use adamant_conformance::wrong::Judged;
+use adamant_conformance::wrong::JudgedErrors;
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 mod around;
@@ -76,7 +76,7 @@ use wrong;
 /// What is missing, and the texts by file.
 #[derive(Default)]
 struct Seen {
-    judged: Judged,
+    judged: JudgedErrors,
     offences: Vec<String>,
     files: BTreeMap<&'static str, String>,
     calls: usize,

@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     index::{spread, wrap},
 };
-use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common, scope::call};
+use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
 struct MergedIndex {

@@ -1,5 +1,5 @@
 //! The loader of what is read through: batches in order, made in the caller's thread or ahead in one of its own.
-use super::{IterableDataset, Pass, Records};
+use super::{IterableDataset, Records, StreamPass};
 use crate::{
     BadRecord, Cause, Place, Policy,
     loader::{Ledger, guarded},
@@ -101,7 +101,7 @@ impl<D: IterableDataset + ?Sized> IterableLoaderBuilder<D> {
 }
 
 /// A batch as it was made, or the end of the epoch.
-struct Made<B> {
+struct MadeBatch<B> {
     /// records of the source behind it
     records: u64,
     batch: Option<Result<B>>,
@@ -111,7 +111,7 @@ struct Made<B> {
 /// What is open on the source.
 enum Reading<R, B> {
     Here(BatchReader<R>),
-    Ahead(Receiver<Made<B>>),
+    Ahead(Receiver<MadeBatch<B>>),
 }
 struct BatchReader<R> {
     source: Records<R>,
@@ -155,7 +155,7 @@ impl<R> BatchReader<R> {
         }
         (records, bad)
     }
-    fn made<D: IterableDataset<Record = R> + ?Sized>(&mut self, source: &D, device: Option<Device>) -> Made<D::Batch> {
+    fn made<D: IterableDataset<Record = R> + ?Sized>(&mut self, source: &D, device: Option<Device>) -> MadeBatch<D::Batch> {
         let (records, bad) = self.read();
         let is_end = self.is_over && records.is_empty() && bad.is_empty();
         let batch = (!records.is_empty()).then(|| {
@@ -165,7 +165,7 @@ impl<R> BatchReader<R> {
             };
             guarded(collate).unwrap_or_else(|panic| Err(wrong("iterable_loader", format!("collating a batch panicked: {panic}"))))
         });
-        Made { records: self.records, batch, bad, is_end }
+        MadeBatch { records: self.records, batch, bad, is_end }
     }
 }
 
@@ -265,7 +265,7 @@ impl<D: IterableDataset + ?Sized> IterableLoader<D> {
             next
         })
     }
-    fn load(&mut self, here: Origin) -> Result<Made<D::Batch>> {
+    fn load(&mut self, here: Origin) -> Result<MadeBatch<D::Batch>> {
         let reading = match self.reading.take() {
             Some(reading) => reading,
             None => self.open(here)?,
@@ -280,7 +280,7 @@ impl<D: IterableDataset + ?Sized> IterableLoader<D> {
     }
     fn open(&self, here: Origin) -> Result<Reading<D::Record, D::Batch>> {
         let IterableLoaderBuilder { source, batch_size, drop_last, seed, prefetch, shard, .. } = &self.settings;
-        let (pass, skip) = (Pass { seed: *seed, epoch: self.state.epoch }, self.state.records);
+        let (pass, skip) = (StreamPass { seed: *seed, epoch: self.state.epoch }, self.state.records);
         let opened = source.clone().records_from(&pass, skip);
         let mut reader = BatchReader { source: opened, records: skip, batch_size: *batch_size, drop_last: *drop_last, shard: *shard, is_over: false };
         if *prefetch == 0 {

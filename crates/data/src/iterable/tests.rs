@@ -1,3 +1,4 @@
+//! Sources that are read through: order, resume, what is bad.
 use super::*;
 use crate::{Place, Policy};
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ impl Numbers {
 impl IterableDataset for Numbers {
     type Record = (usize, u64);
     type Batch = Vec<(usize, u64)>;
-    fn records(self: Arc<Self>, pass: &Pass) -> Records<(usize, u64)> {
+    fn records(self: Arc<Self>, pass: &StreamPass) -> Records<(usize, u64)> {
         let pass = *pass;
         Box::new((0..self.len).map(move |k| {
             assert!(self.panics_at != Some(k), "the source broke");

@@ -3,14 +3,14 @@ use super::{Sampler, fingerprint};
 use std::{fmt, sync::Arc};
 
 /// Which records make up which batch of an epoch. As a [`Sampler`], it holds no place.
-pub trait Batching: fmt::Debug + Send + Sync {
+pub trait BatchOrder: fmt::Debug + Send + Sync {
     /// Batches of an epoch; it never changes.
     fn len(&self) -> usize;
     /// No batches?
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The records of a batch, whose number is below [`Batching::len`].
+    /// The records of a batch, whose number is below [`BatchOrder::len`].
     fn batch(&self, epoch: u64, number: usize) -> Vec<usize>;
     /// As [`Sampler::seed`].
     fn seed(&self) -> u64 {
@@ -24,7 +24,7 @@ pub trait Batching: fmt::Debug + Send + Sync {
 /// Batches of so many draws of a sampler, one after the other.
 ///
 /// ```
-/// use adamant_data::{BatchSampler, Batching, SequentialSampler};
+/// use adamant_data::{BatchSampler, BatchOrder, SequentialSampler};
 /// use std::sync::Arc;
 ///
 /// let batches = BatchSampler::new(Arc::new(SequentialSampler(10)), 3, false);
@@ -43,7 +43,7 @@ impl BatchSampler {
         BatchSampler { sampler, batch_size: batch_size.max(1), drop_last }
     }
 }
-impl Batching for BatchSampler {
+impl BatchOrder for BatchSampler {
     fn len(&self) -> usize {
         let (whole, left) = (self.sampler.len() / self.batch_size, self.sampler.len() % self.batch_size);
         whole + usize::from(left > 0 && !self.drop_last)

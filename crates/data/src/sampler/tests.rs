@@ -1,3 +1,4 @@
+//! Samplers and joined data sets: what they draw, and that a loader goes on with it.
 use super::*;
 use crate::{BadRecord, ConcatDataset, DataLoader, Dataset, Draw, Labelled, LoaderState, Order, Rows, StackDataset};
 use std::collections::{BTreeMap, HashSet};

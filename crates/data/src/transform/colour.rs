@@ -90,7 +90,7 @@ impl Image {
         let grey = self.grey();
         Ok(self.blended(|k| grey[k % grey.len()], factor))
     }
-    /// The hue turned by a part of the circle, from -0.5 to 0.5.
+    /// The hue moved by a part of the circle, from -0.5 to 0.5.
     ///
     /// # Errors
     /// A part beyond that; neither 1 nor 3 channels.

@@ -205,7 +205,7 @@ impl Image {
         }
         Ok(Image { channels: self.channels, height, width, pixels })
     }
-    /// Turned by degrees against the clock about its middle, in its own size; right angles of a square and half turns are exact.
+    /// Rotated by degrees against the clock about its middle, in its own size; right angles of a square and half turns are exact.
     ///
     /// # Errors
     /// An angle that is no number.
@@ -220,8 +220,8 @@ impl Image {
         } else if is_square && (turns == 90.0 || turns == 270.0) {
             let n = self.width;
             let of = |c: usize| (0..n * n).map(move |k| (c, k / n, k % n));
-            let turned = |(c, y, x): (usize, usize, usize)| self.plane(c)[if turns == 90.0 { x * n + (n - 1 - y) } else { (n - 1 - x) * n + y }];
-            return Ok(self.with((0..self.channels).flat_map(of).map(turned).collect()));
+            let rotated = |(c, y, x): (usize, usize, usize)| self.plane(c)[if turns == 90.0 { x * n + (n - 1 - y) } else { (n - 1 - x) * n + y }];
+            return Ok(self.with((0..self.channels).flat_map(of).map(rotated).collect()));
         }
         self.affine(&Affine { angle: -turns, interpolation, fill, ..Affine::default() })
     }

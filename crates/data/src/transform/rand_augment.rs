@@ -25,9 +25,9 @@ impl Default for RandAugment {
     }
 }
 /// What may be done, its strongest by the image's size (height, width), and whether either direction is as likely.
-type Kind = (Op, fn(f64, f64) -> f64, bool);
+type Kind = (AugmentOp, fn(f64, f64) -> f64, bool);
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Op {
+pub(super) enum AugmentOp {
     Identity,
     ShearX,
     ShearY,
@@ -44,42 +44,42 @@ pub(super) enum Op {
     Equalize,
 }
 pub(super) const KINDS: [Kind; 14] = [
-    (Op::Identity, |_, _| 0.0, false),
-    (Op::ShearX, |_, _| 0.3, true),
-    (Op::ShearY, |_, _| 0.3, true),
-    (Op::TranslateX, |_, w| 150.0 / 331.0 * w, true),
-    (Op::TranslateY, |h, _| 150.0 / 331.0 * h, true),
-    (Op::Rotate, |_, _| 30.0, true),
-    (Op::Brightness, |_, _| 0.9, true),
-    (Op::Color, |_, _| 0.9, true),
-    (Op::Contrast, |_, _| 0.9, true),
-    (Op::Sharpness, |_, _| 0.9, true),
+    (AugmentOp::Identity, |_, _| 0.0, false),
+    (AugmentOp::ShearX, |_, _| 0.3, true),
+    (AugmentOp::ShearY, |_, _| 0.3, true),
+    (AugmentOp::TranslateX, |_, w| 150.0 / 331.0 * w, true),
+    (AugmentOp::TranslateY, |h, _| 150.0 / 331.0 * h, true),
+    (AugmentOp::Rotate, |_, _| 30.0, true),
+    (AugmentOp::Brightness, |_, _| 0.9, true),
+    (AugmentOp::Color, |_, _| 0.9, true),
+    (AugmentOp::Contrast, |_, _| 0.9, true),
+    (AugmentOp::Sharpness, |_, _| 0.9, true),
     // Fewer bits and a lower threshold are stronger.
-    (Op::Posterize, |_, _| 4.0, false),
-    (Op::Solarize, |_, _| 1.0, false),
-    (Op::AutoContrast, |_, _| 0.0, false),
-    (Op::Equalize, |_, _| 0.0, false),
+    (AugmentOp::Posterize, |_, _| 4.0, false),
+    (AugmentOp::Solarize, |_, _| 1.0, false),
+    (AugmentOp::AutoContrast, |_, _| 0.0, false),
+    (AugmentOp::Equalize, |_, _| 0.0, false),
 ];
 impl RandAugment {
     /// One of the transforms at a strength.
-    pub(super) fn change(&self, image: &Image, op: Op, strength: f64) -> Result<Image> {
+    pub(super) fn change(&self, image: &Image, op: AugmentOp, strength: f64) -> Result<Image> {
         let moved = |by: Affine| image.affine(&Affine { interpolation: self.interpolation, fill: self.fill, ..by });
         let corner = Some((0.0, 0.0));
         match op {
-            Op::Identity => Ok(image.clone()),
-            Op::ShearX => moved(Affine { shear: (strength.atan().to_degrees(), 0.0), center: corner, ..Affine::default() }),
-            Op::ShearY => moved(Affine { shear: (0.0, strength.atan().to_degrees()), center: corner, ..Affine::default() }),
-            Op::TranslateX => moved(Affine { translate: (strength.trunc(), 0.0), ..Affine::default() }),
-            Op::TranslateY => moved(Affine { translate: (0.0, strength.trunc()), ..Affine::default() }),
-            Op::Rotate => image.rotate(strength, self.interpolation, self.fill),
-            Op::Brightness => image.adjust_brightness(1.0 + strength),
-            Op::Color => image.adjust_saturation(1.0 + strength),
-            Op::Contrast => image.adjust_contrast(1.0 + strength),
-            Op::Sharpness => image.adjust_sharpness(1.0 + strength),
-            Op::Posterize => image.posterize((8.0 - strength).round_ties_even() as u32),
-            Op::Solarize => Ok(image.solarize(1.0 - strength)),
-            Op::AutoContrast => image.autocontrast(),
-            Op::Equalize => Ok(image.equalize()),
+            AugmentOp::Identity => Ok(image.clone()),
+            AugmentOp::ShearX => moved(Affine { shear: (strength.atan().to_degrees(), 0.0), center: corner, ..Affine::default() }),
+            AugmentOp::ShearY => moved(Affine { shear: (0.0, strength.atan().to_degrees()), center: corner, ..Affine::default() }),
+            AugmentOp::TranslateX => moved(Affine { translate: (strength.trunc(), 0.0), ..Affine::default() }),
+            AugmentOp::TranslateY => moved(Affine { translate: (0.0, strength.trunc()), ..Affine::default() }),
+            AugmentOp::Rotate => image.rotate(strength, self.interpolation, self.fill),
+            AugmentOp::Brightness => image.adjust_brightness(1.0 + strength),
+            AugmentOp::Color => image.adjust_saturation(1.0 + strength),
+            AugmentOp::Contrast => image.adjust_contrast(1.0 + strength),
+            AugmentOp::Sharpness => image.adjust_sharpness(1.0 + strength),
+            AugmentOp::Posterize => image.posterize((8.0 - strength).round_ties_even() as u32),
+            AugmentOp::Solarize => Ok(image.solarize(1.0 - strength)),
+            AugmentOp::AutoContrast => image.autocontrast(),
+            AugmentOp::Equalize => Ok(image.equalize()),
         }
     }
     /// The strength of a transform, before its direction is drawn.

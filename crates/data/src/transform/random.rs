@@ -195,7 +195,7 @@ impl Transform for RandomResizedCrop {
         part.resize(self.size.0, self.size.1, self.interpolation)
     }
 }
-/// Turned by degrees that are drawn, about the middle.
+/// Rotated by degrees that are drawn, about the middle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomRotation {
     /// bounds of the angle, against the clock
@@ -236,7 +236,7 @@ pub struct RandomAffine {
     pub fill: Option<f32>,
 }
 impl RandomAffine {
-    /// Turned by so many degrees either way, and nothing else.
+    /// Rotated by so many degrees either way, and nothing else.
     pub fn new(degrees: f64) -> RandomAffine {
         let (none, interpolation) = ((0.0, 0.0), Interpolate::Nearest);
         RandomAffine { degrees: (-degrees, degrees), translate: none, scale: (1.0, 1.0), shear_x: none, shear_y: none, interpolation, fill: None }

@@ -1,3 +1,4 @@
+//! Transforms beside torchvision's answers, and what they draw for a record.
 use super::{rand_augment::KINDS, *};
 use crate::{DataLoader, Labelled, LoaderState, Rows};
 use serde_json::Value;

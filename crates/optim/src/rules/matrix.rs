@@ -69,7 +69,7 @@ rule! {
 }
 /// What of the rule shapes the formula, rather than being a number in it.
 #[derive(Clone, Copy, PartialEq)]
-struct Form {
+struct MuonForm {
     steps: usize,
     bf16: bool,
     adjust: AdjustLr,
@@ -77,11 +77,11 @@ struct Form {
     eps: f64,
 }
 impl Muon {
-    fn form(&self) -> Form {
-        Form { steps: self.ns_steps, bf16: self.bf16, adjust: self.adjust_lr, coefficients: self.ns_coefficients, eps: self.eps }
+    fn form(&self) -> MuonForm {
+        MuonForm { steps: self.ns_steps, bf16: self.bf16, adjust: self.adjust_lr, coefficients: self.ns_coefficients, eps: self.eps }
     }
 }
-impl Form {
+impl MuonForm {
     fn rounded(self, x: Tensor) -> Tensor {
         if self.bf16 { x.cast(DType::BF16).cast(DType::F32) } else { x }
     }

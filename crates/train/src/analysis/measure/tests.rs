@@ -1,3 +1,4 @@
+//! How times are shared out, and what bounds a layer.
 use super::*;
 use crate::analysis::LayerBound;
 use adamant_backend_cpu as _;
