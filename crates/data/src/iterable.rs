@@ -127,7 +127,7 @@ impl<D: IterableDataset + ?Sized> IterableDataset for ChainDataset<D> {
         }
     }
 }
-/// A source whose records leave a buffer in random order ([`shuffle_stream`](crate::shuffle_stream)), another one in each epoch.
+/// A source whose records leave a buffer in random order ([`shuffle_stream`]), another one in each epoch.
 #[derive(Clone, Debug)]
 pub struct ShuffledStream<D: ?Sized> {
     buffer: usize,

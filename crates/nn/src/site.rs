@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// Where a layer stands: its path in the model, for errors and profiles, whether it is training, and its [hooks](crate::hooks).
+/// Where a layer stands: its path in the model, for errors and profiles, whether it is training, and its [hooks].
 /// Every layer holds one. Clones are the same place.
 ///
 /// A module of one's own that holds one runs hooks by it:
