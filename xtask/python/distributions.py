@@ -65,6 +65,18 @@ class Weibull(D.Weibull):
         return torch.where(self.concentration < 1, 0.0, super().mode)
 
 
+class GeneralizedPareto(D.GeneralizedPareto):
+    """PyTorch's moments are NaN where the sums are infinite."""
+
+    @property
+    def mean(self):
+        return torch.where(self.concentration >= 1, math.inf, super().mean)
+
+    @property
+    def variance(self):
+        return torch.where(self.concentration >= 0.5, math.inf, super().variance)
+
+
 def ordered(draw):
     low = draw["low"]
     return {"low": low, "high": f32(low + draw["high"])}
@@ -104,11 +116,17 @@ FAMILIES = [
     ("MultivariateNormal", D.MultivariateNormal, {"loc": real, "covariance_matrix": matrix}),
     ("MultivariateNormal", D.MultivariateNormal, {"loc": real, "precision_matrix": matrix}),
     ("MultivariateNormal", D.MultivariateNormal, {"loc": real, "scale_tril": triangle}),
+    # Behind the others, so that their numbers stay.
+    ("HalfCauchy", D.HalfCauchy, {"scale": positive}),
+    ("InverseGamma", D.InverseGamma, {"concentration": positive, "rate": positive}),
+    ("Kumaraswamy", D.Kumaraswamy, {"concentration1": positive, "concentration0": positive}),
+    ("GeneralizedPareto", GeneralizedPareto, {"loc": real, "scale": positive, "concentration": real}),
+    ("FisherSnedecor", D.FisherSnedecor, {"df1": positive, "df2": positive}),
 ]
 # The shape of the first parameter and that of the others, before an event's axes.
 BATCHES = [((), ()), ((3,), (3,)), ((2, 1), (3,))]
 # Where ours is another answer: modes at the ends and ties.
-SKIP = {"Beta": {"mode"}, "Dirichlet": {"mode"}, "Bernoulli": set(), "Multinomial": {"mode", "entropy"}, "Binomial": {"entropy"}, "Categorical": {"mean", "variance"}}
+SKIP = {"Kumaraswamy": {"mode"}, "Beta": {"mode"}, "Dirichlet": {"mode"}, "Bernoulli": set(), "Multinomial": {"mode", "entropy"}, "Binomial": {"entropy"}, "Categorical": {"mean", "variance"}}
 
 
 def shape_of(generator, name, batch):

@@ -29,6 +29,7 @@ mod multivariate;
 mod parameters;
 mod positive;
 mod saddle;
+mod tails;
 
 pub use categorical::{Categorical, Multinomial, OneHotCategorical};
 pub use coin::{Bernoulli, Binomial, Geometric};
@@ -40,3 +41,4 @@ pub use line::{Cauchy, Gumbel, Laplace, Normal, Uniform, VonMises};
 pub use multivariate::MultivariateNormal;
 pub use parameters::{Constraint, Parameters, unchecked};
 pub use positive::{Exponential, HalfNormal, LogNormal, Pareto, Weibull};
+pub use tails::{FisherSnedecor, GeneralizedPareto, HalfCauchy, InverseGamma, Kumaraswamy};

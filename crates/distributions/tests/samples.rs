@@ -42,6 +42,12 @@ fn continuous() -> Vec<OnALine> {
         ("StudentT", Box::new(StudentT::new(&t(7.0), &t(1.0), &t(0.5)).unwrap()), -40.0, 42.0),
         ("VonMises", Box::new(VonMises::new(&t(0.5), &t(1.5)).unwrap()), -std::f64::consts::PI, std::f64::consts::PI),
         ("VonMises", Box::new(VonMises::new(&t(0.5), &t(1e-7)).unwrap()), -std::f64::consts::PI, std::f64::consts::PI),
+        ("HalfCauchy", Box::new(HalfCauchy::new(&t(0.5)).unwrap()), f64::NAN, 0.0),
+        ("InverseGamma", Box::new(InverseGamma::new(&t(9.0), &t(8.0)).unwrap()), 0.0, 20.0),
+        ("Kumaraswamy", Box::new(Kumaraswamy::new(&t(2.0), &t(3.5)).unwrap()), 0.0, 1.0),
+        ("GeneralizedPareto", Box::new(GeneralizedPareto::new(&t(1.0), &t(2.0), &t(0.1)).unwrap()), 1.0, 90.0),
+        ("GeneralizedPareto", Box::new(GeneralizedPareto::new(&t(1.0), &t(2.0), &t(-0.4)).unwrap()), 1.0, 6.0),
+        ("FisherSnedecor", Box::new(FisherSnedecor::new(&t(8.0), &t(60.0)).unwrap()), 0.0, 16.0),
         ("MixtureSameFamily", Box::new(mixed), -8.0, 10.0),
     ]
 }
@@ -189,7 +195,7 @@ fn the_inverse_of_the_cdf_undoes_it() {
                 inverses += 1;
             }
         }
-        assert_eq!(inverses, 10);
+        assert_eq!(inverses, 14);
     });
 }
 #[test]
@@ -258,7 +264,8 @@ fn gradients_flow_through_rsample_as_differences_say() {
             };
         }
         let cases = of!(Normal(0 = 1.0, 1 = 2.0) LogNormal(0 = 0.1, 1 = 0.4) HalfNormal(0 = 1.5) Laplace(0 = 1.0, 1 = 2.0) Cauchy(0 = 1.0, 1 = 2.0)
-            Gumbel(0 = 1.0, 1 = 2.0) Uniform(0 = 1.0, 1 = 2.0) Exponential(0 = 1.5) Weibull(0 = 1.0, 1 = 2.0) Pareto(0 = 1.0, 1 = 2.0));
+            Gumbel(0 = 1.0, 1 = 2.0) Uniform(0 = 1.0, 1 = 2.0) Exponential(0 = 1.5) Weibull(0 = 1.0, 1 = 2.0) Pareto(0 = 1.0, 1 = 2.0)
+            HalfCauchy(0 = 1.5) Kumaraswamy(0 = 2.0, 1 = 3.5) GeneralizedPareto(0 = 1.0, 1 = 2.0, 2 = 0.3));
         for (name, values, make) in cases {
             let sum = |p: &[Tensor]| make(p).rsample(&[20], &Rng::new(4).unwrap()).sum(..);
             let leaves: Vec<Tensor> = values.iter().map(|x| t(*x).tracked()).collect();

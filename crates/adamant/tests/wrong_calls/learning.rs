@@ -125,7 +125,7 @@ fn distributions(cases: &mut Vec<Case>) {
     }
     refuse!(Normal::new(&one, &none), Normal::new(&one, &three), Normal::new(&one, &whole), Normal::new(&one, &one.cast(DType::F64)), Uniform::new(&one, &none), Laplace::new(&one, &none),
         Cauchy::new(&one, &none), Gumbel::new(&one, &none), VonMises::new(&one, &none), Exponential::new(&none), HalfNormal::new(&none), LogNormal::new(&one, &none), Pareto::new(&one, &none),
-        Weibull::new(&none, &one), Gamma::new(&none, &one), Beta::new(&none, &one), Chi2::new(&none), StudentT::new(&none, &one, &one), Dirichlet::new(&none), Bernoulli::new(&(&one * 2.0)),
+        Weibull::new(&none, &one), HalfCauchy::new(&none), InverseGamma::new(&none, &one), Kumaraswamy::new(&one, &none), GeneralizedPareto::new(&one, &none, &one), FisherSnedecor::new(&none, &one), Gamma::new(&none, &one), Beta::new(&none, &one), Chi2::new(&none), StudentT::new(&none, &one, &one), Dirichlet::new(&none), Bernoulli::new(&(&one * 2.0)),
         Geometric::new(&(&one * 2.0)), Binomial::new(&five, &(&one * 2.0)), Poisson::new(&one.neg()), Categorical::new(&none), OneHotCategorical::new(&none), Multinomial::new(5, &none),
         MultivariateNormal::from_covariance(&one, &none.diag_embed(0, -2, -1)), Independent::new(Normal::new(&one, &one).unwrap(), 3),
         MixtureSameFamily::new(Categorical::new(&three).unwrap(), Normal::new(&one, &one).unwrap()));
