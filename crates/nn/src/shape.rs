@@ -261,8 +261,8 @@ impl PairwiseDistance {
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
         let call = self.site.begin(&[left, right])?;
         let (left, right) = (call.input(0, left), call.input(1, right));
-        let distance = if self.keepdim { Tensor::pairwise_distance_keepdim } else { Tensor::pairwise_distance };
-        let y = distance(left, right, self.p, self.eps).ok()?;
+        let (p, eps) = (self.p, self.eps);
+        let y = if self.keepdim { left.pairwise_distance_keepdim(right, p, eps) } else { left.pairwise_distance(right, p, eps) }.ok()?;
         call.end(y)
     }
 }

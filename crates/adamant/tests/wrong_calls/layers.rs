@@ -84,7 +84,8 @@ pub fn cases() -> Vec<Case> {
         Ok(AdaptiveAvgPool1d::new(2)), Ok(AdaptiveAvgPool2d::new(2)), Ok(AdaptiveAvgPool3d::new(2)),
         Ok(AdaptiveMaxPool1d::new(2)), Ok(AdaptiveMaxPool2d::new(2)), Ok(AdaptiveMaxPool3d::new(2)),
         BatchNorm1d::new(4), BatchNorm2d::new(4), BatchNorm3d::new(4), InstanceNorm1d::new(4), InstanceNorm2d::new(4), InstanceNorm3d::new(4),
-        LayerNorm::new(4), RmsNorm::new(4), GroupNorm::new(3, 6), Ok(LocalResponseNorm::new(3)),
+        LayerNorm::new(4), RmsNorm::new(4), GroupNorm::new(3, 6), Ok(LocalResponseNorm::new(3)), Ok(CrossMapLrn2d::new(3)), FeatureAlphaDropout::new(0.5),
+        Ok(LpPool1d::new(2.0, 9)), Ok(LpPool2d::new(2.0, 9)), Ok(LpPool3d::new(2.0, 9)), Ok(FractionalMaxPool2d::new(9, 4)), Ok(FractionalMaxPool3d::new(9, 4)),
         Ok(Relu::new()), Ok(Celu::with(0.0)), Ok(Glu::default()),
         Ok(Softmax::new(3)), Ok(LogSoftmax::new(3)), Ok(Softmin::new(3)), Ok(Softmax2d::new()), PRelu::with(4, 0.1),
         Dropout::new(0.5), Dropout1d::new(0.5), Dropout2d::new(0.5), Dropout3d::new(0.5), AlphaDropout::new(0.5),
@@ -123,6 +124,12 @@ fn several(cases: &mut Vec<Case>) {
     wrong!(cases, "encoder.0.part.layers.0.multihead_attn"; decoders.part().forward(&x, &wide, &masks, &masks));
     let whole = placed(Transformer::with(8, 2, 1, 1, options).unwrap());
     wrong!(cases, "encoder.0.part.encoder.layers.0.self_attn"; whole.part().forward(&wide, &x, &masks, &masks, &masks));
+    let places = Tensor::from_slice(&[0i64, 99], [1, 1, 2]);
+    wrong!(cases, "encoder.0.part"; placed(MaxUnpool1d::new(2)).part().forward(&ones(&[1, 1, 2]), &places.narrow(2, 0, 1), None));
+    wrong!(cases, "encoder.0.part"; placed(MaxUnpool2d::new(2)).part().forward(&ones(&[1, 1, 2]), &places, None));
+    wrong!(cases, "encoder.0.part"; placed(MaxUnpool3d::new(2)).part().forward(&ones(&[1, 1, 2]), &places, None));
+    let adaptive = placed(AdaptiveLogSoftmaxWithLoss::new(8, 10, &[4], AdaptiveLogSoftmaxOptions::default()).unwrap());
+    wrong!(cases, "encoder.0.part"; adaptive.part().forward(&ones(&[3, 8]), &ones(&[2]).cast(DType::I64)).map(drop));
     let bilinear = placed(Bilinear::new(3, 4, 5).unwrap());
     wrong!(cases, "encoder.0.part"; bilinear.part().forward(&ones(&[2, 3]), &ones(&[2, 3])));
     wrong!(cases, "encoder.0.part"; placed(CosineSimilarity::with(3, 1e-8)).part().forward(&x, &x));

@@ -76,7 +76,13 @@ fn optimizers(cases: &mut Vec<Case>) {
     bad!(Sgd { lr: -1.0, ..Sgd::default() }, Sgd { nesterov: true, ..Sgd::default() }, Asgd { lr: f64::NAN, ..Asgd::default() }, RmsProp { lr: -1.0, ..RmsProp::default() },
         Rprop { lr: -1.0, ..Rprop::default() }, Adam { lr: -1.0, ..Adam::default() }, AdamW { lr: -1.0, ..AdamW::default() }, Adamax { lr: -1.0, ..Adamax::default() },
         NAdam { lr: -1.0, ..NAdam::default() }, RAdam { lr: -1.0, ..RAdam::default() }, Adagrad { lr: -1.0, ..Adagrad::default() }, Adadelta { lr: -1.0, ..Adadelta::default() },
-        Adafactor { lr: -1.0, ..Adafactor::default() }, Lamb { lr: -1.0, ..Lamb::default() }, Lion { lr: -1.0, ..Lion::default() });
+        Adafactor { lr: -1.0, ..Adafactor::default() }, Lamb { lr: -1.0, ..Lamb::default() }, Lion { lr: -1.0, ..Lion::default() },
+        SparseAdam { lr: -1.0, ..SparseAdam::default() }, Centralized(Sgd { lr: -1.0, ..Sgd::default() }));
+    wrong!(cases; Muon::default().over(of()).step(&grads()));
+    wrong!(cases; Lookahead::new(Sgd::default().over(of()), 0, 0.5).map(drop));
+    wrong!(cases; Lbfgs::new(of(), LbfgsOptions { lr: -1.0, ..LbfgsOptions::default() }).map(drop));
+    wrong!(cases; AveragedModel::ema(Linear::new(3, 2).unwrap(), &model, 1.5).map(drop));
+    wrong!(cases; Ewc::new(&other.parameters()).penalty(-1.0).map(drop));
     wrong!(cases; Sgd::default().over(other.parameters()).step(&grads()));
     wrong!(cases; Sgd::default().over(Vec::<Param>::new()).step(&grads()));
     wrong!(cases; Adam::default().over(of()).load_state_dict(&[("nothing.exp_avg".into(), ones(&[2]))]));

@@ -213,6 +213,7 @@ fn transpose(x: &Meta, weight: &Tensor, options: &ConvTransposeOptions, n: usize
 /// Source: `torch.conv_tbc`.
 #[track_caller]
 pub fn conv_tbc(x: &Tensor, weight: &Tensor, bias: &Tensor, pad: usize) -> Tensor {
+    let _call = crate::scope::call("conv_tbc");
     if let Some(t) = [x, weight].into_iter().find(|t| t.error().is_some()) {
         return t.clone();
     }

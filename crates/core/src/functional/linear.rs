@@ -116,6 +116,7 @@ fn dropped_to_limit(x: &Tensor, keep: &Tensor, p: f64) -> Tensor {
 /// Source: `torch.nn.functional.linear_cross_entropy`.
 #[track_caller]
 pub fn linear_cross_entropy(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Tensor {
+    let _call = call("linear_cross_entropy");
     cross_entropy(&linear(x, weight, bias), target, options)
 }
 

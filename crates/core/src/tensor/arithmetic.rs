@@ -48,7 +48,7 @@ impl Tensor {
     #[track_caller]
     pub fn where_(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
         let sides = [then.operand(), otherwise.operand()];
-        compose("where", &tensors_of(self, &sides), || {
+        compose("where_", &tensors_of(self, &sides), || {
             let dtype = common(&sides)?;
             let [then, otherwise] = sides.each_ref().map(|side| match side {
                 OperandRef::Tensor(t) => Ok(t.cast(dtype)),

@@ -311,6 +311,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn eigvals(&self) -> Tensor {
+        let _call = crate::scope::call("eigvals");
         self.eig().0
     }
 }
