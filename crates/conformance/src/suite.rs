@@ -278,7 +278,10 @@ pub fn special_values(device: Device) -> Report {
             report.note(name, format!("{dtype} special values"), result);
         };
         for &f in Unary::ALL.iter().filter(|f| f.infer(dtype).is_ok()) {
-            check(f.name(), Op::Unary(f), vec![array(points.clone())]);
+            // Far to the left the phase of these, 2/3 |x|^1.5, has more digits than a narrow device computes with.
+            let is_known =
+                |x: &f64| device.info().dtypes.contains(&DType::F64) || !matches!(f.name(), "airy_ai" | "airy_ai_derivative") || *x > -1e3 || x.is_infinite();
+            check(f.name(), Op::Unary(f), vec![array(points.iter().copied().filter(is_known).collect())]);
         }
         for &f in Binary::ALL.iter().filter(|f| f.infer(dtype).is_ok()) {
             // A whole number divided by zero is a fault, tested on its own.
@@ -440,6 +443,7 @@ pub fn cuts(device: Device) -> Report {
                 }
                 (Err((a, _)), Err((b, _))) if a == b => Ok(()),
                 (Err((_, e)), Ok(_)) | (Ok(_), Err((_, e))) => Err(e.clone()),
+                (Err((_, a)), Err((_, b))) => Err(format!("in one window `{a}`, cut `{b}`")),
                 _ => Err("other bits than in one window".into()),
             };
             report.note(&entry.name, mode, result);

@@ -239,6 +239,20 @@ fn layout(tensors: BTreeMap<String, Meta>, texts: &BTreeMap<String, String>) -> 
     Ok(Layout { header, places })
 }
 
+/// All tensors of a file by name, on the current device: what a model's `load_state_dict` takes.
+///
+/// # Errors
+/// As [`SafeTensors::open`] and [`SafeTensors::tensor`]; there is no device.
+#[track_caller]
+pub fn load(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>, Error> {
+    let (file, device) = (SafeTensors::open(path)?, Device::current()?);
+    let mut all = Vec::new();
+    for name in file.names() {
+        let tensor = file.tensor(&name, device)?;
+        all.push((name, tensor));
+    }
+    Ok(all)
+}
 /// Writes tensors into one file, computing them if need be, one at a time in memory. The file appears whole or not at all.
 ///
 /// # Errors

@@ -12,12 +12,12 @@ use adamant_nn::Param;
 /// # use adamant_optim::{Centralized, Optimizer, Sgd, UpdateRule};
 /// # adamant_core::Device::reference().make_current();
 /// let model = Linear::new(2, 1)?;
-/// let before = model.weight.read().sum(..).item::<f32>()?;
+/// let before = model.weight.detached().sum(..).item::<f32>()?;
 /// let mut optimizer = Centralized(Sgd::new(0.1)).over(model.parameters()).ok()?;
 /// let x = Tensor::from_vec(vec![1.0f32, 5.0], [1, 2]);
 /// optimizer.step(&model.forward(&x)?.sum(..).backward()?)?;
 /// // What a weight gains another one of the same output loses.
-/// assert!((model.weight.read().sum(..).item::<f32>()? - before).abs() < 1e-6);
+/// assert!((model.weight.detached().sum(..).item::<f32>()? - before).abs() < 1e-6);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -132,7 +132,7 @@ impl<R: UpdateRule> Group<R> {
     }
     /// Told at the line that made the group.
     fn refusal(&self, text: String) -> Error {
-        Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", self.rule.read(R::name))), self.made)
+        Error::at("step", ErrorKind::Argument(format!("{}: {text}", self.rule.read(R::name))), self.made)
     }
     fn sense(&self) -> Result<()> {
         self.rule.read(R::check).map_err(|text| self.refusal(text))

@@ -47,10 +47,13 @@ pub fn swap_in_optimizer_params_and_state<R>(
     let own: Vec<Param> = optimizer.parameters();
     if own.len() != parameters.len() {
         let text = format!("{} tensors cannot stand for {} parameters", parameters.len(), own.len());
-        return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+        return Err(Error::new("swap_in_optimizer_params_and_state", ErrorKind::Argument(text)));
     }
     if is_capturing() {
-        return Err(Error::new("optimizer", ErrorKind::Argument("an optimizer's state cannot be exchanged in a function that is being captured".into())));
+        return Err(Error::new(
+            "swap_in_optimizer_params_and_state",
+            ErrorKind::Argument("an optimizer's state cannot be exchanged in a function that is being captured".into()),
+        ));
     }
     let (weights, slots, numbers) = (own.iter().map(Param::detached).collect::<Vec<_>>(), optimizer.state_dict(), optimizer.hyperparameters());
     let set = |values: &[Tensor]| step(|| own.iter().zip(values).try_for_each(|(p, value)| p.set(value)));

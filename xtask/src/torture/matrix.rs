@@ -52,6 +52,7 @@ fn schedule(kind: &str) -> Result<&'static str, String> {
             "milestones = [9]\nschedulers = [{ kind = \"LinearLR\", start_factor = 0.1, total_iters = 9 }, { kind = \"OneCycleLR\", max_lr = 0.02 }]"
         }
         "ChainedScheduler" => "schedulers = [{ kind = \"ExponentialLR\", gamma = 0.99 }, { kind = \"StepLR\", step_size = 11, gamma = 0.5 }]",
+        "SWALR" => "swa_lr = 0.004\nanneal_epochs = 9",
         "ReduceLROnPlateau" => "factor = 0.5\npatience = 0\ncooldown = 1",
         other => return Err(format!("the matrix has no description of the schedule {other}")),
     })

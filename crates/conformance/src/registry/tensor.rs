@@ -410,6 +410,9 @@ fn unordered((values, vectors): (Tensor, Tensor)) -> (Tensor, Tensor) {
 }
 /// A matrix whose largest element of a column is never in doubt.
 fn pivoted(x: &Tensor) -> Tensor {
+    if x.rank() < 2 || x.dtype().is_ok_and(|d| !d.is_float()) {
+        return x.clone();
+    }
     let ones = x.detach().ones_like();
     x + (ones.tril(0) - ones.tril(-1)) * 4.0
 }

@@ -219,7 +219,7 @@ pub fn conv_tbc(x: &Tensor, weight: &Tensor, bias: &Tensor, pad: usize) -> Tenso
     }
     for (shape, expected) in [(x.meta().shape, "[time, batch, in]"), (weight.meta().shape, "a weight [kernel, in, out]")] {
         if shape.rank() != 3 {
-            return Tensor::fail("conv_tbc", ErrorKind::Shape { shape, expected: expected.into() });
+            return x.refused("conv_tbc", ErrorKind::Shape { shape, expected: expected.into() });
         }
     }
     let options = ConvOptions { padding: Padding::Zeros(pad.into()), ..ConvOptions::default() };

@@ -116,8 +116,13 @@ fn dropped_to_limit(x: &Tensor, keep: &Tensor, p: f64) -> Tensor {
 /// Source: `torch.nn.functional.linear_cross_entropy`.
 #[track_caller]
 pub fn linear_cross_entropy(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Tensor {
-    let _call = call("linear_cross_entropy");
-    cross_entropy(&linear(x, weight, bias), target, options)
+    compose("linear_cross_entropy", &[x, weight, target], || {
+        let shape = weight.meta().shape;
+        if shape.first() == Some(&0) {
+            return Err(ErrorKind::Shape { shape, expected: "a weight [classes, features] of at least one class".into() }.into());
+        }
+        Ok(cross_entropy(&linear(x, weight, bias), target, options))
+    })
 }
 
 /// Options of [`cross_entropy`].

@@ -161,7 +161,7 @@ impl Default for BatchNorm {
 /// let x = Tensor::from_vec(vec![1.0f32, 3.0], [2, 1]);
 /// let y = batch_norm(&x, Some((&mean, &var)), None, None, BatchNorm { training: true, ..Default::default() });
 /// assert!((y.to_vec::<f32>()?[1] - 1.0).abs() < 1e-4);
-/// assert_eq!((mean.read().item::<f32>()?, var.read().item::<f32>()?), (0.2, 1.1));
+/// assert_eq!((mean.detached().item::<f32>()?, var.detached().item::<f32>()?), (0.2, 1.1));
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///
@@ -172,6 +172,7 @@ impl Default for BatchNorm {
 #[track_caller]
 pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&Tensor>, bias: Option<&Tensor>, options: BatchNorm) -> Tensor {
     const OP: &str = "batch_norm";
+    let _call = call(OP);
     if !options.training {
         return match running {
             Some((mean, var)) => batch_norm_inference(x, &mean.detached(), &var.detached(), weight, bias, options.eps),
@@ -184,7 +185,8 @@ pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&T
     let shape = x.meta().shape;
     let n = if shape.rank() < 2 { 0 } else { shape.elements() / shape[1].max(1) };
     if n < 2 {
-        return Tensor::fail(OP, ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() });
+        let kind = ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() };
+        return x.refused(OP, kind);
     }
     let (y, mean, var) = batch_norm_training(x, weight, bias, options.eps);
     if let Some((running_mean, running_var)) = running

@@ -136,6 +136,7 @@ impl Tensor {
     }
 }
 fn sizes(a: &Tensor) -> Built<(usize, usize)> {
+    a.error().map_or(Ok(()), Err)?;
     let shape = a.meta().shape;
     match shape[..] {
         [.., m, n] => Ok((m, n)),

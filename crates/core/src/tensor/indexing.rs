@@ -285,7 +285,7 @@ impl Tensor {
     /// assert_eq!(x.i(&x.gt(21)).to_vec::<i64>()?, [22, 23]);
     ///
     /// let error = x.i((.., 3)).materialize().unwrap_err();
-    /// assert!(error.to_string().starts_with("i: index 3 is out of range for an axis of size 3"));
+    /// assert!(error.to_string().starts_with("i: index 3 is out of range for axis 1, of size 3"));
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[track_caller]

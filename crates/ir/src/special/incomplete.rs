@@ -101,6 +101,17 @@ fn ln_gamma_1p(a: DekkerPair) -> DekkerPair {
     let sum = (2..40).rev().fold(0.0, |sum, k| super::zeta(f64::from(k), 1.0) / f64::from(k) - a.0 * sum);
     a.times(a.times(sum.into()).minus(EULER))
 }
+/// (P, Q) of an a so large that all happens beside x = a: Temme's uniform expansion (DLMF 8.12.3), of whose terms the first is left.
+fn large(a: f64, x: f64) -> (f64, f64) {
+    let r = x / a - 1.0;
+    if r.abs() > 0.01 {
+        return if r > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
+    }
+    // r - ln(1 + r)
+    let deviance = a * r * r * (0..12).rev().fold(0.0, |sum, k| 1.0 / f64::from(k + 2) - r * sum);
+    let (side, rest) = (deviance.sqrt().copysign(r), (-deviance).exp() / (3.0 * (std::f64::consts::TAU * a).sqrt()));
+    (0.5 * libm::erfc(-side) + rest, 0.5 * libm::erfc(side) - rest)
+}
 /// The values at the edges, as (P, Q): PyTorch's conventions.
 fn edges(a: f64, x: f64) -> Option<(f64, f64)> {
     if a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0 {
@@ -122,12 +133,18 @@ pub fn igamma(a: f64, x: f64) -> f64 {
     if let Some((p, _)) = edges(a, x) {
         return p;
     }
+    if a > 1e12 {
+        return large(a, x).0;
+    }
     if x < a + 1.0 { lower_series(a, x) } else { 1.0 - upper_fraction(a, x) }
 }
 /// The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x).
 pub fn igammac(a: f64, x: f64) -> f64 {
     if let Some((_, q)) = edges(a, x) {
         return q;
+    }
+    if a > 1e12 {
+        return large(a, x).1;
     }
     if x < 1.5 && a < 0.5 {
         upper_series(a, x)
