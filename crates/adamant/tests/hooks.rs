@@ -8,10 +8,15 @@ use adamant::{
     },
 };
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+/// A hook of all modules is one of the other tests' models too: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|e| e.into_inner())
+}
 fn model() -> Result<Sequential> {
     let model = Sequential::new().add(Linear::new(3, 4)?).add(Relu::new()).add(Linear::new(4, 1)?);
     for (k, p) in model.parameters().iter().enumerate() {
@@ -36,6 +41,7 @@ fn near(what: &str, got: &[Tensor], want: &[Tensor]) -> Result<()> {
 }
 #[test]
 fn a_hook_that_a_captured_step_drops_or_keeps_too_long() -> Result<()> {
+    let _alone = alone();
     let model = model()?;
     let x = Tensor::from_vec((0..6).map(|v| v as f32 / 3.0 - 0.5).collect(), [2, 3]);
     let captured = compile(|x: &[Tensor]| both(&model, &x[0]));
@@ -75,6 +81,7 @@ fn a_hook_that_a_captured_step_drops_or_keeps_too_long() -> Result<()> {
 }
 #[test]
 fn a_hook_that_reads_in_a_capture_and_is_not_refused() -> Result<()> {
+    let _alone = alone();
     let model = model()?;
     let handle = model.register_forward_hook(|_, _, y| {
         y[0].to_vec::<f32>()?;
@@ -90,6 +97,7 @@ fn a_hook_that_reads_in_a_capture_and_is_not_refused() -> Result<()> {
 }
 #[test]
 fn a_parametrization_or_lazy_layer_that_a_capture_does_not_know() -> Result<()> {
+    let _alone = alone();
     let model = model()?;
     let x = Tensor::from_vec((0..6).map(|v| v as f32 / 3.0 - 0.5).collect(), [2, 3]);
     let captured = compile(|x: &[Tensor]| both(&model, &x[0]));
