@@ -747,7 +747,7 @@ fn adm_zeta_positive(s: f32, q: f32) -> f32 {
         if (term <= sum * 1e-9) { return sum; }
         v = v + 1.0;
     }
-    if (adm_isinf(v)) { return sum; }
+    if (adm_isinf(v)) { return select(sum, adm_nan(), adm_isinf(s)); }
     if (v > 1e15) { return sum + adm_pow(v, 1.0 - s) / (s - 1.0); }
     let edge: f32 = adm_pow(v, -s);
     let z: f32 = 1.0 / (v * v);
