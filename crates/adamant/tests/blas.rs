@@ -35,8 +35,8 @@ fn a_product_that_the_library_gets_wrong_or_never_sees() -> Result<()> {
             let run = |device: Device| {
                 device.scoped(|| -> Result<Vec<f64>> {
                     let (a, b) = make(dtype);
-                    a.eval()?;
-                    b.eval()?;
+                    a.materialize()?;
+                    b.materialize()?;
                     a.matmul(b).cast(DType::F64).to_vec()
                 })
             };
