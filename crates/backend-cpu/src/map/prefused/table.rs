@@ -258,9 +258,9 @@ loops! {
         [v2]
     }
     /// Hardswish
-    L51 "x0 x1 add(0,1) c add(2,3) c le(4,5) c c ge(4,8) c c add(2,11) select(9,10,12) select(6,7,13) mul(2,14) c div(15,16) -> 17" (v0 v1 | v3 v5 v7 v8 v10 v11 v16) -> 1 {
-        let v2 = add(v0, v1); let v4 = add(v2, v3); let v6 = le(v4, v5); let v9 = ge(v4, v8); let v12 = add(v2, v11); let v13 = select(v9, v10, v12); let v14 = select(v6, v7, v13); let v15 = mul(v2, v14); let v17 = div(v15, v16);
-        [v17]
+    L51 "x0 x1 add(0,1) c add(2,3) c le(4,5) c c ge(4,8) c select(9,10,4) select(6,7,11) mul(2,12) c div(13,14) -> 15" (v0 v1 | v3 v5 v7 v8 v10 v14) -> 1 {
+        let v2 = add(v0, v1); let v4 = add(v2, v3); let v6 = le(v4, v5); let v9 = ge(v4, v8); let v11 = select(v9, v10, v4); let v12 = select(v6, v7, v11); let v13 = mul(v2, v12); let v15 = div(v13, v14);
+        [v15]
     }
     /// LeakyRelu
     L52 "x0 x1 add(0,1) c gt(2,3) c mul(2,5) select(4,2,6) -> 7" (v0 v1 | v3 v5) -> 1 {
@@ -408,9 +408,9 @@ loops! {
         [v3]
     }
     /// Huber loss
-    L81 "x0 x1 sub(0,1) abs(2) c le(3,4) square(3) c mul(6,7) c sub(3,9) c mul(10,11) select(5,8,12) -> 13" (v0 v1 | v4 v7 v9 v11) -> 1 {
-        let v2 = sub(v0, v1); let v3 = abs(v2); let v5 = le(v3, v4); let v6 = square(v3); let v8 = mul(v6, v7); let v10 = sub(v3, v9); let v12 = mul(v10, v11); let v13 = select(v5, v8, v12);
-        [v13]
+    L81 "x0 x1 sub(0,1) abs(2) c le(3,4) c select(5,3,6) square(7) c mul(8,9) c sub(3,11) c mul(12,13) select(5,10,14) -> 15" (v0 v1 | v4 v6 v9 v11 v13) -> 1 {
+        let v2 = sub(v0, v1); let v3 = abs(v2); let v5 = le(v3, v4); let v7 = select(v5, v3, v6); let v8 = square(v7); let v10 = mul(v8, v9); let v12 = sub(v3, v11); let v14 = mul(v12, v13); let v15 = select(v5, v10, v14);
+        [v15]
     }
     /// smooth L1 loss
     L82 "x0 x1 sub(0,1) abs(2) c lt(3,4) square(3) c mul(6,7) c sub(3,9) select(5,8,10) -> 11" (v0 v1 | v4 v7 v9) -> 1 {
