@@ -72,6 +72,8 @@ fn empty() -> Vec<Entry> {
         "functional::conv2d" 2 FLOAT [v(&[0, 2, 4, 4]), v(&[2, 2, 2, 2]), v(&[2])] |x| f::conv2d(&x[0], &x[1], Some(&x[2]), &ConvOptions::default()),
         "functional::max_pool1d" 2 FLOAT [v(&[0, 2, 6])] |x| f::max_pool1d(&x[0], &MaxPoolOptions::new(2)),
         "functional::avg_pool1d" 2 FLOAT [v(&[0, 2, 6])] |x| f::avg_pool1d(&x[0], &AvgPoolOptions::new(2)),
+        "functional::layer_norm" 2 FLOAT [v(&[3, 0]), v(&[0]), v(&[0])] |x| f::layer_norm(&x[0], [0], Some(&x[1]), Some(&x[2]), 1e-5),
+        "functional::rms_norm" 2 FLOAT [v(&[3, 0]), v(&[0])] |x| f::rms_norm(&x[0], [0], Some(&x[1]), None),
         "functional::layer_norm" 2 FLOAT [v(&[0, 4]), v(&[4]), v(&[4])] |x| f::layer_norm(&x[0], [4], Some(&x[1]), Some(&x[2]), 1e-5),
         "functional::rms_norm" 2 FLOAT [v(&[0, 4]), v(&[4])] |x| f::rms_norm(&x[0], [4], Some(&x[1]), Some(1e-5)),
         "functional::scaled_dot_product_attention" 2 FLOAT [v(&[0, 3, 4]), v(&[0, 5, 4]), v(&[0, 5, 2])] |x| f::scaled_dot_product_attention(&x[0], &x[1], &x[2], &AttentionOptions::default()),
