@@ -939,29 +939,34 @@ fn adm_k1_small(x: f32) -> f32 {
     }
     return 1.0 / x + 0.5 * x * sum;
 }
-fn adm_k0e(x: f32) -> f32 {
+fn adm_bessel_k_small(order: f32, x: f32) -> f32 {
+    if (order == 0.0) { return adm_k0_small(x); }
+    return adm_k1_small(x);
+}
+// exp(x) K, of order 0 or 1; far out the series' first term.
+fn adm_bessel_ke(order: f32, x: f32) -> f32 {
     if (!(x >= 0.0)) { return adm_nan(); }
     if (x == 0.0) { return adm_inf(); }
     if (x > 1e15) { return 1.2533141 / adm_sqrt(x); }
-    if (x > 1.0) { return adm_bessel_k_scaled(0.0, x); }
-    return adm_exp(x) * adm_k0_small(x);
+    if (x > 1.0) { return adm_bessel_k_scaled(order, x); }
+    return adm_exp(x) * adm_bessel_k_small(order, x);
+}
+fn adm_bessel_k(order: f32, x: f32) -> f32 {
+    if (x > 0.0 && x <= 1.0) { return adm_bessel_k_small(order, x); }
+    if (x > 110.0) { return 0.0; }
+    return adm_exp(-x) * adm_bessel_ke(order, x);
+}
+fn adm_k0e(x: f32) -> f32 {
+    return adm_bessel_ke(0.0, x);
 }
 fn adm_k1e(x: f32) -> f32 {
-    if (!(x >= 0.0)) { return adm_nan(); }
-    if (x == 0.0) { return adm_inf(); }
-    if (x > 1e15) { return 1.2533141 / adm_sqrt(x); }
-    if (x > 1.0) { return adm_bessel_k_scaled(1.0, x); }
-    return adm_exp(x) * adm_k1_small(x);
+    return adm_bessel_ke(1.0, x);
 }
 fn adm_k0(x: f32) -> f32 {
-    if (x > 0.0 && x <= 1.0) { return adm_k0_small(x); }
-    if (x > 110.0) { return 0.0; }
-    return adm_exp(-x) * adm_k0e(x);
+    return adm_bessel_k(0.0, x);
 }
 fn adm_k1(x: f32) -> f32 {
-    if (x > 0.0 && x <= 1.0) { return adm_k1_small(x); }
-    if (x > 110.0) { return 0.0; }
-    return adm_exp(-x) * adm_k1e(x);
+    return adm_bessel_k(1.0, x);
 }
 fn adm_spherical_j0(x: f32) -> f32 {
     if (x == 0.0) { return 1.0; }
