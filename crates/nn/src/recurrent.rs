@@ -425,46 +425,6 @@ impl Rnn {
     pub fn with(input_size: usize, hidden_size: usize, nonlinearity: RnnNonlinearity, options: RecurrentOptions) -> Result<Rnn> {
         Ok(Rnn(Network::new("RNN", nonlinearity.step(), input_size, hidden_size, options)?))
     }
-    /// (outputs of all steps, last state), from a state or from zeros.
-    ///
-    /// # Errors
-    /// Shapes that do not go together.
-    #[track_caller]
-    pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        let (y, h, _) = self.0.run(x, h0, None)?;
-        Ok((y, h))
-    }
-    /// As [`Rnn::forward_state`], of packed sequences: packed outputs, and the state at the end of each sequence. States are in the
-    /// order in which the sequences were given.
-    ///
-    /// ```
-    /// # use adamant_core::Tensor;
-    /// # use adamant_nn::{Rnn, pack_sequence, pad_packed_sequence};
-    /// # adamant_core::Device::reference().make_current();
-    /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
-    /// let (y, h) = Rnn::new(3, 4)?.forward_packed(&packed, None)?;
-    /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
-    /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
-    /// # Ok::<(), adamant_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Shapes that do not go together.
-    #[track_caller]
-    pub fn forward_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
-        let (y, h, _) = self.0.run_packed(packed, h0, None)?;
-        Ok((y, h))
-    }
-    /// As [`Rnn::forward_state`], of padded sequences and the length of each, in any order: outputs behind a sequence's end are
-    /// zeros, and the last state is the one at its end. No padding is computed.
-    ///
-    /// # Errors
-    /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
-    #[track_caller]
-    pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        let (y, h, _) = self.0.run_lengths(x, lengths, h0, None)?;
-        Ok((y, h))
-    }
 }
 impl Gru {
     /// PyTorch's defaults: one layer.
@@ -483,47 +443,55 @@ impl Gru {
     pub fn with(input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Gru> {
         Ok(Gru(Network::new("GRU", TimeStep::Gru, input_size, hidden_size, options)?))
     }
-    /// (outputs of all steps, last state), from a state or from zeros.
-    ///
-    /// # Errors
-    /// Shapes that do not go together.
-    #[track_caller]
-    pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        let (y, h, _) = self.0.run(x, h0, None)?;
-        Ok((y, h))
-    }
-    /// As [`Gru::forward_state`], of packed sequences: packed outputs, and the state at the end of each sequence. States are in the
-    /// order in which the sequences were given.
-    ///
-    /// ```
-    /// # use adamant_core::Tensor;
-    /// # use adamant_nn::{Gru, pack_sequence, pad_packed_sequence};
-    /// # adamant_core::Device::reference().make_current();
-    /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
-    /// let (y, h) = Gru::new(3, 4)?.forward_packed(&packed, None)?;
-    /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
-    /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
-    /// # Ok::<(), adamant_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Shapes that do not go together.
-    #[track_caller]
-    pub fn forward_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
-        let (y, h, _) = self.0.run_packed(packed, h0, None)?;
-        Ok((y, h))
-    }
-    /// As [`Gru::forward_state`], of padded sequences and the length of each, in any order: outputs behind a sequence's end are
-    /// zeros, and the last state is the one at its end. No padding is computed.
-    ///
-    /// # Errors
-    /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
-    #[track_caller]
-    pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        let (y, h, _) = self.0.run_lengths(x, lengths, h0, None)?;
-        Ok((y, h))
-    }
 }
+/// What layers with one state have.
+macro_rules! of_one_state {
+    ($($name:ident)*) => { $(
+        impl $name {
+            /// (outputs of all steps, last state), from a state or from zeros.
+            ///
+            /// # Errors
+            /// Shapes that do not go together.
+            #[track_caller]
+            pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+                let (y, h, _) = self.0.run(x, h0, None)?;
+                Ok((y, h))
+            }
+            #[doc = concat!("As [`", stringify!($name), "::forward_state`], of packed sequences: packed outputs, and the state at the end of each")]
+            /// sequence. States are in the order in which the sequences were given.
+            ///
+            /// ```
+            /// # use adamant_core::Tensor;
+            #[doc = concat!("# use adamant_nn::{", stringify!($name), ", pack_sequence, pad_packed_sequence};")]
+            /// # adamant_core::Device::reference().make_current();
+            /// let packed = pack_sequence(&[Tensor::ones([2, 3]), Tensor::ones([5, 3])], false)?;
+            #[doc = concat!("let (y, h) = ", stringify!($name), "::new(3, 4)?.forward_packed(&packed, None)?;")]
+            /// let (padded, lengths) = pad_packed_sequence(&y, false, 0.0, None)?;
+            /// assert_eq!((padded.dims()?, h.dims()?, lengths), ([5, 2, 4], [1, 2, 4], vec![2, 5]));
+            /// # Ok::<(), adamant_core::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Shapes that do not go together.
+            #[track_caller]
+            pub fn forward_packed(&self, packed: &PackedSequence, h0: Option<&Tensor>) -> Result<(PackedSequence, Tensor)> {
+                let (y, h, _) = self.0.run_packed(packed, h0, None)?;
+                Ok((y, h))
+            }
+            #[doc = concat!("As [`", stringify!($name), "::forward_state`], of padded sequences and the length of each, in any order: outputs behind a")]
+            /// sequence's end are zeros, and the last state is the one at its end. No padding is computed.
+            ///
+            /// # Errors
+            /// Shapes that do not go together; lengths as [`pack_padded_sequence`] refuses them.
+            #[track_caller]
+            pub fn forward_lengths(&self, x: &Tensor, lengths: &[usize], h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+                let (y, h, _) = self.0.run_lengths(x, lengths, h0, None)?;
+                Ok((y, h))
+            }
+        }
+    )* };
+}
+of_one_state!(Rnn Gru);
 impl Lstm {
     /// PyTorch's defaults: one layer.
     ///
