@@ -64,6 +64,18 @@ pub struct LoaderState {
     pub bad: usize,
 }
 
+/// What every loader asks of its batches and its part of them.
+#[track_caller]
+pub(crate) fn check_batches(loader: &'static str, batch_size: usize, (rank, world): (usize, usize)) -> Result<()> {
+    if batch_size == 0 {
+        return Err(wrong(loader, "a batch needs at least one record".into()));
+    }
+    if rank >= world {
+        return Err(wrong(loader, format!("there is no rank {rank} of {world}")));
+    }
+    Ok(())
+}
+
 /// Settings of a [`DataLoader`] that is being made.
 #[derive(Debug)]
 #[must_use]
@@ -173,14 +185,9 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     pub fn build(self) -> Result<DataLoader<D>> {
         let _call = adamant_core::scope::call("data_loader");
         let refuse = |what: &str| Err(wrong("data_loader", what.into()));
-        if self.batch_size == 0 {
-            return refuse("a batch needs at least one record");
-        }
+        check_batches("data_loader", self.batch_size, self.shard)?;
         if self.prefetch_factor == 0 {
             return refuse("prefetch_factor is at least 1");
-        }
-        if self.shard.0 >= self.shard.1 {
-            return refuse(&format!("there is no rank {} of {}", self.shard.0, self.shard.1));
         }
         if self.timeout.is_some() && self.workers == 0 {
             return refuse("a timeout needs workers: a record that hangs in the caller's own thread cannot be left");

@@ -2,7 +2,7 @@
 use super::{IterableDataset, Records, StreamPass};
 use crate::{
     BadRecord, Cause, Place, Policy,
-    loader::{Ledger, guarded},
+    loader::{Ledger, check_batches, guarded},
     wrong,
 };
 use adamant_core::{Ambient, Device, Error, ErrorKind, Origin, Result};
@@ -87,12 +87,7 @@ impl<D: IterableDataset + ?Sized> IterableLoaderBuilder<D> {
     /// A setting that makes no sense; a quarantine file that cannot be opened.
     #[track_caller]
     pub fn build(self) -> Result<IterableLoader<D>> {
-        if self.batch_size == 0 {
-            return Err(wrong("iterable_loader", "a batch needs at least one record".into()));
-        }
-        if self.shard.0 >= self.shard.1 {
-            return Err(wrong("iterable_loader", format!("there is no rank {} of {}", self.shard.0, self.shard.1)));
-        }
+        check_batches("iterable_loader", self.batch_size, self.shard)?;
         let ledger = Ledger::new(self.policy.clone())?;
         let state = IterableState { seed: self.seed, batch_size: self.batch_size, world: self.shard.1, epoch: 0, records: 0, batch: 0, bad: 0 };
         let device = self.device.or_else(|| Device::current().ok());
