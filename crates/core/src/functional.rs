@@ -21,7 +21,7 @@ pub use attention::{AttentionOptions, rotary_half, scaled_dot_product_attention}
 pub use classes::{CtcOptions, MultiMarginOptions, NllOptions, ctc_loss, multi_margin_loss, multilabel_margin_loss, nll_loss};
 pub use conv::{ConvOptions, ConvTransposeOptions, Padding, conv_tbc, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d};
 pub use fold::{UnfoldOptions, channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold};
-pub use fractional::{FractionalMaxPool, fractional_max_pool};
+pub use fractional::{FractionalMaxPoolOptions, fractional_max_pool};
 pub use grid::{Beyond, GridSampleOptions, Sampling, affine_grid, grid_sample};
 pub use interpolate::{InterpolateMode, InterpolateOptions, Resize, interpolate};
 pub use linear::{CrossEntropyOptions, alpha_dropout, cross_entropy, dropout, embedding, feature_alpha_dropout, feature_dropout, linear, linear_cross_entropy};
@@ -31,8 +31,8 @@ pub use loss::{
     smooth_l1_loss, soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss,
 };
 pub use norm::{
-    BatchNorm, batch_norm, batch_norm_inference, batch_norm_training, group_norm, instance_norm, instance_norm_statistics, layer_norm, local_response_norm,
-    rms_norm,
+    BatchNormOptions, batch_norm, batch_norm_inference, batch_norm_training, group_norm, instance_norm, instance_norm_statistics, layer_norm,
+    local_response_norm, rms_norm,
 };
 pub use padding::{PadMode, pad};
 pub use pool::{

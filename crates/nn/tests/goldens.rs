@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use adamant_core::{
-    functional::{BatchNorm, FractionalMaxPool, batch_norm, conv_tbc, fractional_max_pool},
+    functional::{self, FractionalMaxPoolOptions, batch_norm, conv_tbc, fractional_max_pool},
     *,
 };
 use adamant_nn::{parametrize::*, *};
@@ -340,8 +340,8 @@ fn outputs_of(case: &Value, x: &[Tensor], adaptive: &AdaptiveLogSoftmaxWithLoss)
         "AdaptiveLogSoftmaxWithLoss" => two(adaptive.forward(&x[0], &x[1])?),
         "CrossMapLRN2d 3" => vec![CrossMapLrn2d::with(3, 0.3, 0.75, 1.5).forward(&x[0])?],
         "CrossMapLRN2d 4" => vec![CrossMapLrn2d::with(4, 0.3, 0.75, 1.5).forward(&x[0])?],
-        "fractional_max_pool2d" => two(fractional_max_pool(&x[0], &FractionalMaxPool { kernel_size: [3, 2].into(), output_size: [3, 4].into() }, &x[1])),
-        "fractional_max_pool3d" => two(fractional_max_pool(&x[0], &FractionalMaxPool { kernel_size: 2.into(), output_size: [2, 3, 2].into() }, &x[1])),
+        "fractional_max_pool2d" => two(fractional_max_pool(&x[0], &FractionalMaxPoolOptions { kernel_size: [3, 2].into(), output_size: [3, 4].into() }, &x[1])),
+        "fractional_max_pool3d" => two(fractional_max_pool(&x[0], &FractionalMaxPoolOptions { kernel_size: 2.into(), output_size: [2, 3, 2].into() }, &x[1])),
         "MaxUnpool1d" => {
             let (y, at) = MaxPool1d::new(2).forward_indices(&x[0])?;
             vec![MaxUnpool1d::new(2).forward(&y, &at, None)?]
@@ -361,7 +361,7 @@ fn outputs_of(case: &Value, x: &[Tensor], adaptive: &AdaptiveLogSoftmaxWithLoss)
         "conv_tbc" => vec![conv_tbc(&x[0], &x[1], &x[2], 1)],
         "batch_norm" => {
             let (mean, var) = (running(0)?, running(1)?);
-            let options = BatchNorm { training: true, momentum: 0.3, ..Default::default() };
+            let options = functional::BatchNormOptions { training: true, momentum: 0.3, ..Default::default() };
             let y = batch_norm(&x[0], Some((&mean, &var)), Some(&x[1]), Some(&x[2]), options);
             let mut wrong = Wrong::default();
             wrong.near("running mean", &mean.detached(), &case["running after"][0]);
@@ -369,7 +369,7 @@ fn outputs_of(case: &Value, x: &[Tensor], adaptive: &AdaptiveLogSoftmaxWithLoss)
             wrong.done();
             vec![y]
         }
-        "batch_norm eval" => vec![batch_norm(&x[0], Some((&running(0)?, &running(1)?)), Some(&x[1]), Some(&x[2]), BatchNorm::default())],
+        "batch_norm eval" => vec![batch_norm(&x[0], Some((&running(0)?, &running(1)?)), Some(&x[1]), Some(&x[2]), functional::BatchNormOptions::default())],
         other => panic!("no layer {other}"),
     })
 }

@@ -7,7 +7,7 @@ use crate::{
 
 /// Windows and output of [`fractional_max_pool`], a size for each trailing axis.
 #[derive(Clone, Debug)]
-pub struct FractionalMaxPool {
+pub struct FractionalMaxPoolOptions {
     /// the window's sizes
     pub kernel_size: Sizes,
     /// how many windows there are along each axis
@@ -55,10 +55,10 @@ fn window_elements(samples: &Tensor, sizes: &[usize], kernel: &[usize], output: 
 /// [0, 1).
 ///
 /// ```
-/// # use adamant_core::{Device, Tensor, functional::{FractionalMaxPool, fractional_max_pool}};
+/// # use adamant_core::{Device, Tensor, functional::{FractionalMaxPoolOptions, fractional_max_pool}};
 /// # Device::reference().make_current();
 /// let x = Tensor::from_iter((0..25).map(|v| v as f32)).reshape([1, 5, 5]);
-/// let pool = FractionalMaxPool { kernel_size: 2.into(), output_size: 3.into() };
+/// let pool = FractionalMaxPoolOptions { kernel_size: 2.into(), output_size: 3.into() };
 /// let (y, _) = fractional_max_pool(&x, &pool, &Tensor::full([1, 2], 0.5, adamant_core::DType::F32));
 /// assert_eq!(y.to_vec::<f32>()?, [6.0, 8.0, 9.0, 16.0, 18.0, 19.0, 21.0, 23.0, 24.0]);
 /// # Ok::<(), adamant_core::Error>(())
@@ -71,7 +71,7 @@ fn window_elements(samples: &Tensor, sizes: &[usize], kernel: &[usize], output: 
 #[track_caller]
 #[doc(alias = "fractional_max_pool2d")]
 #[doc(alias = "fractional_max_pool3d")]
-pub fn fractional_max_pool(x: &Tensor, pool: &FractionalMaxPool, samples: &Tensor) -> (Tensor, Tensor) {
+pub fn fractional_max_pool(x: &Tensor, pool: &FractionalMaxPoolOptions, samples: &Tensor) -> (Tensor, Tensor) {
     compose("fractional_max_pool", &[x, samples], || {
         let (m, drawn) = (x.meta(), samples.meta().shape);
         let n = drawn.last().copied().unwrap_or(0);

@@ -138,7 +138,7 @@ pub fn batch_norm_inference(x: &Tensor, mean: &Tensor, var: &Tensor, weight: Opt
 }
 /// Options of [`batch_norm`]; the defaults are PyTorch's.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchNorm {
+pub struct BatchNormOptions {
     /// By the batch's statistics, which move the running ones? Else by these.
     pub training: bool,
     /// weight of this batch in the running statistics
@@ -146,20 +146,20 @@ pub struct BatchNorm {
     /// added to the variance
     pub eps: f64,
 }
-impl Default for BatchNorm {
-    fn default() -> BatchNorm {
-        BatchNorm { training: false, momentum: 0.1, eps: 1e-5 }
+impl Default for BatchNormOptions {
+    fn default() -> BatchNormOptions {
+        BatchNormOptions { training: false, momentum: 0.1, eps: 1e-5 }
     }
 }
 /// Normalises each channel of x `[samples, channels, ..]`: in training by the batch's statistics, toward which running mean and
 /// variance move (the latter without bias); else by the running ones. The cells are written as any: in a step when it commits.
 ///
 /// ```
-/// # use adamant_core::{Cell, Device, Tensor, functional::{BatchNorm, batch_norm}};
+/// # use adamant_core::{Cell, Device, Tensor, functional::{BatchNormOptions, batch_norm}};
 /// # Device::reference().make_current();
 /// let (mean, var) = (Cell::new(&Tensor::zeros([1]), false)?, Cell::new(&Tensor::ones([1]), false)?);
 /// let x = Tensor::from_vec(vec![1.0f32, 3.0], [2, 1]);
-/// let y = batch_norm(&x, Some((&mean, &var)), None, None, BatchNorm { training: true, ..Default::default() });
+/// let y = batch_norm(&x, Some((&mean, &var)), None, None, BatchNormOptions { training: true, ..Default::default() });
 /// assert!((y.to_vec::<f32>()?[1] - 1.0).abs() < 1e-4);
 /// assert_eq!((mean.detached().item::<f32>()?, var.detached().item::<f32>()?), (0.2, 1.1));
 /// # Ok::<(), adamant_core::Error>(())
@@ -170,7 +170,7 @@ impl Default for BatchNorm {
 ///
 /// Source: `torch.nn.functional.batch_norm`.
 #[track_caller]
-pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&Tensor>, bias: Option<&Tensor>, options: BatchNorm) -> Tensor {
+pub fn batch_norm(x: &Tensor, running: Option<(&Cell, &Cell)>, weight: Option<&Tensor>, bias: Option<&Tensor>, options: BatchNormOptions) -> Tensor {
     const OP: &str = "batch_norm";
     let _call = call(OP);
     if !options.training {

@@ -3,7 +3,7 @@ use super::dimensions;
 use crate::{Module, Site, conv::each, init};
 use adamant_core::{
     DType, Error, ErrorKind, Result, Tensor,
-    functional::{self, FractionalMaxPool as Windows, Sizes},
+    functional::{self, FractionalMaxPoolOptions, Sizes},
 };
 
 /// The p-th root of the sum of p-th powers of each window.
@@ -196,7 +196,7 @@ impl<const N: usize> FractionalMaxPool<N> {
         let mut drawn = shape[..lead].to_vec();
         drawn.push(N);
         let samples = init::generator(x.device()?)?.uniform(drawn, if x.dtype()? == DType::F64 { DType::F64 } else { DType::F32 });
-        let windows = Windows { kernel_size: self.kernel_size.clone(), output_size };
+        let windows = FractionalMaxPoolOptions { kernel_size: self.kernel_size.clone(), output_size };
         let (y, indices) = functional::fractional_max_pool(x, &windows, &samples);
         Ok((y.ok()?, indices.ok()?))
     }
