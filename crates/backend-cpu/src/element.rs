@@ -14,7 +14,6 @@ pub(crate) trait Number: bytemuck::Pod + Send + Sync {
 /// Arithmetic in f64 or, wrapping, in i64.
 pub(crate) trait Wide: KeptElement + PartialOrd + Send + Sync {
     const ZERO: Self;
-    const ONE: Self;
     /// The identity of a maximum.
     const LOWEST: Self;
     fn plus(self, o: Self) -> Self;
@@ -28,15 +27,9 @@ pub(crate) trait Wide: KeptElement + PartialOrd + Send + Sync {
     fn smaller(self, o: Self) -> Self {
         if self.is_nan() || self < o { self } else { o }
     }
-    /// Is it more extreme than the best so far? NaN beats everything but NaN.
-    #[inline(always)]
-    fn beats(self, best: Self, max: bool) -> bool {
-        !best.is_nan() && (self.is_nan() || if max { self > best } else { self < best })
-    }
 }
 impl Wide for f64 {
     const ZERO: f64 = 0.0;
-    const ONE: f64 = 1.0;
     const LOWEST: f64 = f64::NEG_INFINITY;
     fn plus(self, o: f64) -> f64 {
         self + o
@@ -50,7 +43,6 @@ impl Wide for f64 {
 }
 impl Wide for f32 {
     const ZERO: f32 = 0.0;
-    const ONE: f32 = 1.0;
     const LOWEST: f32 = f32::NEG_INFINITY;
     fn plus(self, o: f32) -> f32 {
         self + o
@@ -64,7 +56,6 @@ impl Wide for f32 {
 }
 impl Wide for i64 {
     const ZERO: i64 = 0;
-    const ONE: i64 = 1;
     const LOWEST: i64 = i64::MIN;
     fn plus(self, o: i64) -> i64 {
         self.wrapping_add(o)

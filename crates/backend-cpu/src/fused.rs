@@ -5,10 +5,13 @@ mod attention;
 mod batch_norm;
 mod entropy;
 mod finite;
+mod fourier;
 mod interleaved;
 mod norm;
 mod rows;
 mod softmax;
+mod sorted_range;
+mod taps;
 
 use crate::device::CpuKernel;
 use adamant_runtime::{Composite, DType, composite::wide::wide};
@@ -16,7 +19,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 16] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 21] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -26,6 +29,11 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.layer_norm_backward", Arc::new(norm::NormBackwardKernel)),
         ("adamant.rms_norm", Arc::new(norm::NormForwardKernel)),
         ("adamant.rms_norm_backward", Arc::new(norm::NormBackwardKernel)),
+        ("adamant.group_norm", Arc::new(norm::NormForwardKernel)),
+        ("adamant.fourier", Arc::new(fourier::FourierKernel::default())),
+        ("adamant.taps", Arc::new(taps::TapsKernel)),
+        ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
+        ("adamant.sorted_range", Arc::new(sorted_range::SortedRangeKernel)),
         ("adamant.batch_norm", Arc::new(norm::NormForwardKernel)),
         ("adamant.batch_norm_backward", Arc::new(norm::NormBackwardKernel)),
         ("adamant.attention", Arc::new(attention::AttentionForwardKernel)),

@@ -27,6 +27,7 @@ mod matmul;
 mod memory;
 mod nest;
 mod operand;
+mod order;
 mod primitive;
 mod reduce;
 mod registration;

@@ -4,12 +4,14 @@ use crate::{
     element::{Number, Wide, indices, with_number},
     lines::AxisLines,
     operand::{In, Out, internal, whole_mut},
+    scratch::ScratchVec,
 };
 use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Fault, FaultWord},
     op::ScatterMode,
 };
+use std::ops::Range;
 
 /// Runs a Scatter step on an output that holds the destination. Bad indices write nothing and are a fault.
 ///
@@ -29,8 +31,9 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
         index,
         source,
         base: out.layout.offset as isize,
+        dense: out.is_dense,
+        runtime,
     };
-    let _ = runtime;
     let dtype = out.dtype;
     if mode == ScatterMode::Set {
         return crate::element::with_bits!(dtype, T => job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |_, v| v, |v| v));
@@ -60,12 +63,19 @@ fn wide_combine<W: Wide>(mode: ScatterMode) -> fn(W, W) -> W {
     }
 }
 struct Job<'a> {
+    /// operands: destination, indices, source
     lines: AxisLines,
     bound: usize,
     index: &'a In<'a>,
     source: &'a In<'a>,
     base: isize,
+    /// does the destination lie in row-major order?
+    dense: bool,
+    runtime: &'a Runtime,
 }
+/// How many elements of a source are worth a task.
+const TASK: usize = 16 * 1024;
+
 impl Job<'_> {
     fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let source: &[T] = self.source.elements()?;
@@ -75,37 +85,124 @@ impl Job<'_> {
         target.iter_mut().zip(&sums).for_each(|(t, &s)| *t = T::narrow(s as f64));
         Ok(())
     }
-    fn walk<S: Copy, T: Copy>(&self, source: &[S], out: &mut [T], fault: &FaultWord, f: impl Fn(T, T) -> T, wide: impl Fn(S) -> T) -> Result<(), ErrorKind> {
-        let lines = &self.lines;
-        let read = indices(self.index.bytes, self.index.dtype);
+    fn walk<S: Copy + Sync, T: Copy + Send>(
+        &self,
+        source: &[S],
+        out: &mut [T],
+        fault: &FaultWord,
+        f: impl Fn(T, T) -> T + Sync,
+        wide: impl Fn(S) -> T + Sync,
+    ) -> Result<(), ErrorKind> {
+        match self.index.dtype {
+            DType::I64 => {
+                let all: &[i64] = self.index.elements()?;
+                self.walk_by(|at| all[at], source, out, fault, f, wide)
+            }
+            other => self.walk_by(indices(self.index.bytes, other), source, out, fault, f, wide),
+        }
+    }
+    /// Every task has rows of the destination to itself: those of some outer indices or, where there are few of these, a range of
+    /// places along the axis, for which it looks at all indices. So each place meets its elements in the order of the indices.
+    fn walk_by<S: Copy + Sync, T: Copy + Send>(
+        &self,
+        read: impl Fn(usize) -> i64 + Sync,
+        source: &[S],
+        out: &mut [T],
+        fault: &FaultWord,
+        f: impl Fn(T, T) -> T + Sync,
+        wide: impl Fn(S) -> T + Sync,
+    ) -> Result<(), ErrorKind> {
+        let (lines, threads) = (&self.lines, &self.runtime.threads);
+        let (outer, inner) = (lines.outer.len(), lines.inner.len());
         let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
+        let work = lines.n * inner;
+        let to = Target { rows: 0..self.bound, outers: 0..outer, base: self.base };
+        let whole = self.dense && self.base >= 0 && lines.inner.is_dense(0) && lines.steps[0] == inner as isize;
+        let mut worst = parking_lot::Mutex::new(None);
+        let every = self.bound * inner;
+        if !whole || threads.count() == 1 || outer * work < 2 * TASK || every == 0 {
+            self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+        } else if outer >= threads.count() {
+            let several = (TASK / work.max(1)).max(1);
+            let all = &mut out[self.base as usize..][..outer * every];
+            threads.for_chunks_mut(all, several * every, |task, out| {
+                let first = task * several;
+                let base = -lines.outer.offset(0, first);
+                let to = Target { rows: 0..self.bound, outers: first..(first + several).min(outer), base };
+                self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+            });
+        } else {
+            let rows = self.bound.div_ceil(threads.count());
+            let all = &mut out[self.base as usize..][..outer * every];
+            for (o, out) in all.chunks_mut(every).enumerate() {
+                threads.for_chunks_mut(out, rows * inner, |task, out| {
+                    let first = task * rows;
+                    let base = -lines.outer.offset(0, o) - (first * inner) as isize;
+                    let to = Target { rows: first..(first + rows).min(self.bound), outers: o..o + 1, base };
+                    self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+                });
+            }
+        }
+        if let Some((position, index)) = worst.get_mut().take() {
+            fault.set(Fault::Index { index, bound: self.bound, position });
+        }
+        Ok(())
+    }
+    /// Combines what falls into a part of the destination.
+    fn some<S: Copy, T: Copy>(
+        &self,
+        part: &Target,
+        places: &[ScratchVec<isize>; 3],
+        read: &impl Fn(usize) -> i64,
+        source: &[S],
+        out: &mut [T],
+        f: &impl Fn(T, T) -> T,
+        wide: &impl Fn(S) -> T,
+        worst: &parking_lot::Mutex<Option<(usize, i64)>>,
+    ) {
+        let lines = &self.lines;
         let inner = lines.inner.len();
         let (i0, s0) = (self.index.layout.offset as isize, self.source.layout.offset as isize);
         // An index that is given once for elements side by side (a row of a table) is read once for them.
-        let by_rows =
-            inner > 1 && places[1].iter().all(|&p| p == 0) && [&places[0], &places[2]].iter().all(|p| p.iter().enumerate().all(|(j, &p)| p == j as isize));
-        for o in 0..lines.outer.len() {
+        let by_rows = inner > 1 && lines.inner.is_uniform(1) && [0, 2].iter().all(|&k| lines.inner.is_dense(k));
+        // Who has the first rows of an outer index tells of indices that are nowhere.
+        let place = |i: i64, position: usize| {
+            let inside = usize::try_from(i).ok().filter(|&i| i < self.bound);
+            if inside.is_none() && part.rows.start == 0 {
+                let mut worst = worst.lock();
+                if worst.is_none_or(|w| position < w.0) {
+                    *worst = Some((position, i));
+                }
+            }
+            inside.filter(|i| part.rows.contains(i))
+        };
+        for o in part.outers.clone() {
             let [to, at, from] = [0, 1, 2].map(|k| lines.outer.offset(k, o));
             for k in 0..lines.n {
                 let at = i0 + at + k as isize * lines.steps[1];
                 let from = s0 + from + k as isize * lines.steps[2];
-                if by_rows && let Some(i) = usize::try_from(read(at as usize)).ok().filter(|&i| i < self.bound) {
-                    let place = (self.base + to + i as isize * lines.steps[0]) as usize;
-                    let pairs = out[place..place + inner].iter_mut().zip(&source[from as usize..from as usize + inner]);
+                let position = (o * lines.n + k) * inner;
+                if by_rows {
+                    let Some(i) = place(read(at as usize), position) else { continue };
+                    let first = (part.base + to + i as isize * lines.steps[0]) as usize;
+                    let pairs = out[first..first + inner].iter_mut().zip(&source[from as usize..from as usize + inner]);
                     pairs.for_each(|(place, &s)| *place = f(*place, wide(s)));
                     continue;
                 }
                 for j in 0..inner {
-                    let i = read((at + places[1][j]) as usize);
-                    let Some(i) = usize::try_from(i).ok().filter(|&i| i < self.bound) else {
-                        fault.set(Fault::Index { index: i, bound: self.bound, position: (o * lines.n + k) * inner + j });
-                        continue;
-                    };
-                    let place = &mut out[(self.base + to + i as isize * lines.steps[0] + places[0][j]) as usize];
+                    let Some(i) = place(read((at + places[1][j]) as usize), position + j) else { continue };
+                    let place = &mut out[(part.base + to + i as isize * lines.steps[0] + places[0][j]) as usize];
                     *place = f(*place, wide(source[(from + places[2][j]) as usize]));
                 }
             }
         }
-        Ok(())
     }
+}
+/// A part of the destination.
+struct Target {
+    /// places along the axis
+    rows: Range<usize>,
+    outers: Range<usize>,
+    /// where in the part the destination's first element would be
+    base: isize,
 }

@@ -148,7 +148,7 @@ macro_rules! kept {
         }
     )* };
 }
-kept!(f32, f64, f16, bf16, i8, u8, i32, u32, i64, usize, isize, bool, Option<u8>);
+kept!(f32, f64, f16, bf16, i8, u8, i16, i32, u32, i64, u64, usize, isize, bool, Option<u8>);
 pub(crate) use kept;
 /// The items, of which there are `n`.
 ///

@@ -4,10 +4,13 @@ use adamant_backend_cpu::{Context, CpuBackend, Isa};
 use adamant_core::{
     composite::{
         attention::{Attention, AttentionBackward},
+        fourier::{Fourier, FourierKind},
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
+        sorted_range::SortedRange,
+        taps::{Taps, TapsBackward},
     },
     *,
 };
@@ -97,6 +100,141 @@ fn norms_over_the_last_axes_and_over_the_batch() {
             for shape in [&[7, 5][..], &[3, 4, 6], &[2, 3, 16, 16], &[5, 33, 3, 5], &[40, 2, 300], &[300, 3]] {
                 norm(Norm { over: Over::Batch, eps: 1e-5, weight, bias }, shape, &shape[1..2], dtype);
             }
+        }
+    }
+}
+#[test]
+fn norms_of_groups() {
+    for dtype in DTYPES {
+        for (weight, bias) in [(false, false), (true, false), (false, true), (true, true)] {
+            for (shape, groups) in [(&[2, 6][..], 3), (&[3, 4, 7], 2), (&[2, 6, 5, 9], 1), (&[2, 6, 16, 17], 6), (&[40, 8, 30], 4)] {
+                norm(Norm { over: Over::Group { groups }, eps: 1e-5, weight, bias }, shape, &shape[1..2], dtype);
+            }
+        }
+    }
+}
+/// All ranks, few and many, along each axis, of elements among which some are equal.
+#[test]
+fn ranks_of_a_sort() {
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8, DType::I8, DType::U32, DType::Bool] {
+        for (shape, axis) in [(&[1][..], 0), (&[5, 300], 1), (&[300, 5], 0), (&[3, 70, 4], 1), (&[2, 2000], 1)] {
+            let x = || numbers(shape, 1, DType::F64).floor().abs().cast(dtype);
+            let n = shape[axis];
+            for (start, len) in [(0, n), (0, 1), (n / 2, 1), (0, n.min(7)), (n / 3, n - n / 3)] {
+                for descending in [false, true] {
+                    check(&SortedRange { axis, descending, start, len }, || vec![x()]);
+                }
+            }
+        }
+    }
+}
+#[test]
+fn weighted_sums_of_a_few_elements() {
+    for dtype in [DType::F32, DType::F64] {
+        for (shape, axis) in [(&[7][..], 0), (&[3, 5, 40], 2), (&[3, 5, 40], 1), (&[2, 3, 9, 33], 2), (&[4, 1, 3], 0)] {
+            for taps in [1usize, 2, 3, 4] {
+                for to in [1usize, 5, 70] {
+                    let (n, size) = (shape[axis], taps * to);
+                    let index = || Tensor::from_vec((0..size).map(|k| (k * 7 % n) as i32).collect::<Vec<_>>(), [taps, to]);
+                    let weight = || numbers(&[taps, to], 2, dtype);
+                    check(&Taps { axis }, || vec![numbers(shape, 1, dtype), index(), weight()]);
+                    let mut g = shape.to_vec();
+                    g[axis] = to;
+                    check(&TapsBackward { axis, size: n }, || vec![numbers(&g, 3, dtype), index(), weight()]);
+                }
+            }
+        }
+    }
+}
+#[test]
+fn an_index_of_a_weighted_sum_that_is_nowhere() {
+    Device::cpu().scoped(|| {
+        let index = Tensor::from_vec(vec![0i32, 3], [1, 2]);
+        let y = Tensor::composite1(Taps { axis: 0 }, &[&Tensor::ones([3], DType::F32), &index, &Tensor::ones([1, 2], DType::F32)]);
+        let error = y.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Index { index: 3, bound: 3, .. }), "{error}");
+    });
+}
+/// Against sums in f64 of the definition; and the same bits on every device, whoever stands beside a row.
+#[test]
+fn fourier_transforms() {
+    let lengths =
+        [1usize, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 30, 31, 37, 45, 64, 74, 100, 125, 243, 256, 257, 360, 509, 512, 1000, 1024, 1155, 2048, 4096, 5000, 8192];
+    for dtype in [DType::F32, DType::F64] {
+        for n in lengths {
+            for rows in [1usize, 3, 16, 37] {
+                if n * rows > 20_000 {
+                    continue;
+                }
+                for kind in FourierKind::ALL {
+                    for inverse in [false, true] {
+                        fourier(Fourier { kind, n, inverse, scale: if inverse { 1.0 / n as f64 } else { 1.0 } }, rows, dtype);
+                    }
+                }
+            }
+        }
+    }
+}
+fn fourier(f: Fourier, rows: usize, dtype: DType) {
+    let (n, half) = (f.n, f.n / 2 + 1);
+    let shape = match f.kind {
+        FourierKind::Complex => vec![rows, n, 2],
+        FourierKind::RealToHalf => vec![rows, n],
+        FourierKind::HalfToReal => vec![rows, half, 2],
+    };
+    let mut first: Option<Vec<Vec<u64>>> = None;
+    for (name, device) in devices() {
+        device.scoped(|| {
+            let x = numbers(&shape, 1, dtype);
+            let y = Tensor::composite1(f, &[&x]);
+            let result = bits(&[y.clone()]);
+            if first.is_none() {
+                let (x, y) = (x.cast(DType::F64).to_vec::<f64>().unwrap(), y.cast(DType::F64).to_vec::<f64>().unwrap());
+                let row = |of: &[f64]| of.len() / rows;
+                let last = rows - 1;
+                judge(&f, &x[last * row(&x)..], &y[last * row(&y)..], if dtype == DType::F32 { 1e-6 } else { 1e-14 });
+                // A row alone.
+                let alone = Tensor::composite1(f, &[&numbers(&shape, 1, dtype).narrow(0, last, 1)]);
+                if rows < 16 {
+                    assert_eq!(bits(&[alone])[0], result[0][last * row(&y)..], "{f:?} alone, and of {rows} rows");
+                }
+            }
+            match &first {
+                None => first = Some(result),
+                Some(first) => assert!(first == &result, "{f:?}: bits differ on {name}"),
+            }
+        });
+    }
+}
+/// The definition, over all points, against a row.
+fn judge(f: &Fourier, x: &[f64], y: &[f64], tolerance: f64) {
+    let (n, half) = (f.n, f.n / 2 + 1);
+    let point = |j: usize| match f.kind {
+        FourierKind::Complex => (x[2 * j], x[2 * j + 1]),
+        FourierKind::RealToHalf => (x[j], 0.0),
+        FourierKind::HalfToReal if j == 0 || 2 * j == n => (x[2 * j], 0.0),
+        FourierKind::HalfToReal if j < half => (x[2 * j], x[2 * j + 1]),
+        FourierKind::HalfToReal => (x[2 * (n - j)], -x[2 * (n - j) + 1]),
+    };
+    let size = (0..n).map(|j| point(j).0.powi(2) + point(j).1.powi(2)).sum::<f64>().sqrt();
+    let count = if f.kind == FourierKind::RealToHalf { half } else { n };
+    // A few of many points.
+    for k in (0..count).step_by((count / 40).max(1)).chain([count - 1]) {
+        let (mut re, mut im) = (0.0, 0.0);
+        for j in 0..n {
+            let angle = std::f64::consts::TAU * ((j * k) % n) as f64 / n as f64 * if f.inverse { 1.0 } else { -1.0 };
+            let (a, b) = point(j);
+            re += a * angle.cos() - b * angle.sin();
+            im += a * angle.sin() + b * angle.cos();
+        }
+        let near = |got: f64, wanted: f64| {
+            assert!((got - wanted * f.scale).abs() <= tolerance * f.scale * size * (n as f64).log2().max(1.0), "{f:?} at {k}: {got} for {}", wanted * f.scale)
+        };
+        if f.kind == FourierKind::HalfToReal {
+            near(y[k], re);
+        } else {
+            near(y[2 * k], re);
+            near(y[2 * k + 1], im);
         }
     }
 }

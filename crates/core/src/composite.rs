@@ -22,6 +22,7 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+pub mod fourier;
 mod host;
 pub mod linear;
 pub mod logsumexp;
@@ -30,7 +31,9 @@ pub mod norm;
 pub mod quantize;
 mod registry;
 pub mod softmax;
+pub mod sorted_range;
 pub mod split;
+pub mod taps;
 pub mod wide;
 
 pub(crate) use registry::is_registered;

@@ -16,6 +16,7 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+pub mod fourier;
 mod given;
 pub mod linear;
 pub mod logsumexp;
@@ -23,7 +24,9 @@ pub mod loss;
 pub mod norm;
 pub mod quantize;
 pub mod softmax;
+pub mod sorted_range;
 pub mod split;
+pub mod taps;
 pub mod wide;
 
 pub use given::Given;

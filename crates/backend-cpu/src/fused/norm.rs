@@ -1,5 +1,5 @@
-//! The norms: of layers and RMS here, of batches in its own file. Rows that are normalised one by one, and the cotangents of weight and bias as sums over
-//! the rows.
+//! The norms: of layers, RMS and groups here, of batches in its own file. Rows that are normalised one by one, and the cotangents
+//! of weight and bias as sums over the rows. A group's row is some channels, each with a weight and a bias.
 use super::{
     batch_norm, known, one_float_or_wide,
     rows::{StoredElement, Summed, all, map, rows_of_a_task, sum},
@@ -35,6 +35,7 @@ pub(super) struct NormBackwardKernel;
 fn row_length(norm: &Norm, x: &In<'_>) -> Result<usize, ErrorKind> {
     match norm.over {
         Over::Layer { axes } | Over::Rms { axes } if axes <= x.shape.rank() => Ok(x.shape[x.shape.rank() - axes..].iter().product()),
+        Over::Group { groups } if groups > 0 && x.shape.rank() >= 2 => Ok(x.shape[1] / groups * x.shape[2..].iter().product::<usize>()),
         _ => Err(internal("a norm over other axes")),
     }
 }
@@ -145,6 +146,46 @@ impl<T: Summed> SimdKernel for NormRow<'_, T> {
     }
 }
 
+/// The channels that one row is made of, side by side: each of its elements times a weight, plus a bias.
+struct RowOfChannels<'a, T> {
+    row: &'a mut [T],
+    weight: Option<&'a [T]>,
+    bias: Option<&'a [T]>,
+    channels: usize,
+}
+impl<T: Summed> SimdKernel for RowOfChannels<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RowOfChannels { row, weight, bias, channels } = self;
+        let inner = row.len() / channels;
+        for (c, row) in row.chunks_exact_mut(inner).enumerate() {
+            let (w, b) = (T::V::<S>::splat(weight.map_or(T::ONE, |w| w[c])), T::V::<S>::splat(bias.map_or(T::ZERO, |b| b[c])));
+            match (weight, bias) {
+                (None, None) => {}
+                (Some(_), None) => super::rows::update::<S, T, 0>(
+                    row,
+                    [],
+                    #[inline(always)]
+                    |v, []| v.mul(w),
+                ),
+                (None, Some(_)) => super::rows::update::<S, T, 0>(
+                    row,
+                    [],
+                    #[inline(always)]
+                    |v, []| v.add(b),
+                ),
+                (Some(_), Some(_)) => super::rows::update::<S, T, 0>(
+                    row,
+                    [],
+                    #[inline(always)]
+                    |v, []| v.mul(w).add(b),
+                ),
+            }
+        }
+    }
+}
+
 fn forward<M: StoredElement>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
@@ -154,7 +195,12 @@ where
     let mut params = inputs[1..].iter().map(|i| all::<M::Real>(runtime.isa, i));
     let weight = if norm.weight { params.next().transpose()? } else { None };
     let bias = if norm.bias { params.next().transpose()? } else { None };
-    let centered = matches!(norm.over, Over::Layer { .. });
+    let centered = norm.centered();
+    // Groups and the channels of each; else weight and bias have a row's length.
+    let grouped = match norm.over {
+        Over::Group { groups } => Some((groups, inputs[0].shape[1] / groups)),
+        _ => None,
+    };
     let Some((y, statistics)) = operands.outputs.split_first_mut() else { return Err(internal("a norm without outputs")) };
     let x: &[M] = inputs[0].dense()?;
     let y: &mut [M] = y.dense()?;
@@ -175,6 +221,7 @@ where
     let parts = y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)).map(|(y, rstds)| (y, means.next().unwrap_or_default(), rstds));
     let (weight, bias, eps) = (weight.as_deref().map(Vec::as_slice), bias.as_deref().map(Vec::as_slice), M::Real::nearest(norm.eps));
     let isa = runtime.isa;
+    let (row_weight, row_bias) = if grouped.is_some() { (None, None) } else { (weight, bias) };
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
         let (mut scratch, mut result, mut past) = (M::scratch_vec(n)?, M::scratch_vec(n)?, stream::StreamedRows::new(n, bytes)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
@@ -184,7 +231,19 @@ where
             let mut mean = M::Real::ZERO;
             past.write(y, |y| {
                 M::write(isa, y, &mut result, |out| {
-                    (mean, *rstd) = dispatch(isa, NormRow { x, next: ReadAhead::of(next), weight, bias, centered, eps, out });
+                    (mean, *rstd) = dispatch(isa, NormRow { x, next: ReadAhead::of(next), weight: row_weight, bias: row_bias, centered, eps, out });
+                    if let Some((groups, channels)) = grouped {
+                        let first = (task * rows + k) % groups * channels;
+                        dispatch(
+                            isa,
+                            RowOfChannels {
+                                row: out,
+                                weight: weight.map(|w| &w[first..first + channels]),
+                                bias: bias.map(|b| &b[first..first + channels]),
+                                channels,
+                            },
+                        );
+                    }
                 });
             });
             if let Some(m) = means.get_mut(k) {
@@ -268,7 +327,7 @@ where
 {
     let inputs = operands.inputs;
     let n = row_length(norm, &inputs[1])?;
-    let centered = matches!(norm.over, Over::Layer { .. });
+    let centered = norm.centered();
     let weight = if norm.weight { Some(all::<M::Real>(runtime.isa, &inputs[2])?) } else { None };
     let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
     let (means, rstds): (&[M::Real], &[M::Real]) = match &inputs[2 + norm.weight as usize..] {

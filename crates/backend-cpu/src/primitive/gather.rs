@@ -31,97 +31,149 @@ pub(super) fn run(axis: &u8, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [
     if out.shape.elements() == 0 {
         return Ok(());
     }
-    let dtype = x.dtype;
-    with_bits!(dtype, T => gather::<T>(runtime, axis, x, index, out, fault))
+    let job = Job { lines: AxisLines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]), bound: x.shape[axis], x, index, fault };
+    with_bits!(x.dtype, T => match index.dtype {
+        DType::I64 => {
+            let all: &[i64] = index.elements()?;
+            job.run::<T>(runtime, |at| all[at], out)
+        }
+        DType::I32 => {
+            let all: &[i32] = index.elements()?;
+            job.run::<T>(runtime, |at| all[at] as i64, out)
+        }
+        other => job.run::<T>(runtime, indices(index.bytes, other), out),
+    })
 }
-fn gather<T: bytemuck::Pod + Send + Sync>(
-    runtime: &Runtime,
-    axis: usize,
-    x: &In<'_>,
-    index: &In<'_>,
-    out: &mut Out<'_>,
-    fault: &FaultWord,
-) -> Result<(), ErrorKind> {
-    let lines = AxisLines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]);
-    let bound = x.shape[axis];
-    let along = lines.steps[0];
-    let elements = x.elements::<T>()?;
-    let read = indices(index.bytes, index.dtype);
-    let inner = lines.inner.len();
-    let rows_are_whole = lines.inner.is_uniform(1);
-    let contiguous = lines.inner.is_dense(0);
-    let places = if rows_are_whole && contiguous { Default::default() } else { [lines.inner_offsets(0)?, lines.inner_offsets(1)?] };
-    let out: &mut [T] = out.dense()?;
-    let rows = (64 * 1024 / inner).max(1);
-    let ahead = rows_are_whole && contiguous && inner * size_of::<T>() >= 256;
-    let streamed = ahead && size_of_val(out) >= STREAMED;
-    // The first bad index in row-major order is reported, whichever task meets one first.
-    let worst = parking_lot::Mutex::new(None::<(usize, i64)>);
-    runtime.threads.for_chunks_mut(out, rows * inner, |task, out| {
-        let mut bad: Option<(usize, i64)> = None;
-        // Where what a row picks begins for index 0, and where its first index is.
-        let place = |row: usize| {
-            let (o, k) = (row / lines.n, (row % lines.n) as isize);
-            let at = index.layout.offset as isize + lines.outer.offset(1, o) + k * lines.steps[1];
-            (x.layout.offset as isize + lines.outer.offset(0, o), at)
-        };
+/// How many elements make a task.
+const TASK: usize = 64 * 1024;
+
+/// A gather whose operands fit.
+struct Job<'a> {
+    /// operands: elements, indices
+    lines: AxisLines,
+    bound: usize,
+    x: &'a In<'a>,
+    index: &'a In<'a>,
+    fault: &'a FaultWord,
+}
+impl Job<'_> {
+    fn run<T: Moved>(&self, runtime: &Runtime, read: impl Fn(usize) -> i64 + Sync, out: &mut Out<'_>) -> Result<(), ErrorKind> {
+        let Job { lines, x, .. } = self;
+        let elements = x.elements::<T>()?;
+        let out: &mut [T] = out.dense()?;
+        let inner = lines.inner.len();
+        // The first bad index in row-major order is reported, whichever task meets one first.
+        let worst = Worst::default();
+        if inner == 1 {
+            runtime.threads.for_chunks_mut(out, TASK, |task, out| self.along(elements, &read, task * TASK, out, &worst));
+        } else if lines.inner.is_uniform(1) {
+            let places = if lines.inner.is_dense(0) { Default::default() } else { lines.inner_offsets(0)? };
+            let rows = (TASK / inner).max(1);
+            let streamed = size_of_val(out) >= STREAMED;
+            runtime.threads.for_chunks_mut(out, rows * inner, |task, out| self.rows(elements, &read, &places, streamed, task * rows, out, &worst));
+        } else {
+            let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?];
+            let rows = (TASK / inner).max(1);
+            runtime.threads.for_chunks_mut(out, rows * inner, |task, out| {
+                for (r, out) in out.chunks_mut(inner).enumerate() {
+                    let row = task * rows + r;
+                    let (from, at) = self.place(row);
+                    for (j, o) in out.iter_mut().enumerate() {
+                        *o = match self.in_range(read((at + places[1][j]) as usize), row * inner + j, &worst) {
+                            Some(i) => elements[(from + i as isize * lines.steps[0] + places[0][j]) as usize],
+                            None => T::zeroed(),
+                        };
+                    }
+                }
+            });
+        }
+        if let Some((position, index)) = worst.0.into_inner() {
+            self.fault.set(Fault::Index { index, bound: self.bound, position });
+        }
+        Ok(())
+    }
+    /// Where what a row picks begins for index 0, and where its first index is.
+    fn place(&self, row: usize) -> (isize, isize) {
+        let lines = &self.lines;
+        let (o, k) = (row / lines.n, (row % lines.n) as isize);
+        let at = self.index.layout.offset as isize + lines.outer.offset(1, o) + k * lines.steps[1];
+        (self.x.layout.offset as isize + lines.outer.offset(0, o), at)
+    }
+    #[inline(always)]
+    fn in_range(&self, i: i64, position: usize, worst: &Worst) -> Option<usize> {
+        let inside = usize::try_from(i).ok().filter(|&i| i < self.bound);
+        if inside.is_none() {
+            worst.add(position, i);
+        }
+        inside
+    }
+    /// Elements of lines along the axis, from number `first` of the output on: no axis lies behind it.
+    fn along<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, mut first: usize, mut out: &mut [T], worst: &Worst) {
+        let lines = &self.lines;
+        while !out.is_empty() {
+            let (now, rest) = std::mem::take(&mut out).split_at_mut((lines.n - first % lines.n).min(out.len()));
+            let (from, at) = self.place(first);
+            for (t, o) in now.iter_mut().enumerate() {
+                *o = match self.in_range(read((at + t as isize * lines.steps[1]) as usize), first + t, worst) {
+                    Some(i) => elements[(from + i as isize * lines.steps[0]) as usize],
+                    None => T::zeroed(),
+                };
+            }
+            first += now.len();
+            out = rest;
+        }
+    }
+    /// Whole rows, from number `first` on, each picked by one index. Without `places` they lie side by side.
+    fn rows<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, places: &[isize], streamed: bool, first: usize, out: &mut [T], worst: &Worst) {
+        let (inner, along) = (self.lines.inner.len(), self.lines.steps[0]);
+        let contiguous = places.is_empty();
+        let ahead = contiguous && inner * size_of::<T>() >= 256;
+        let streamed = ahead && streamed;
         // A row that lies anywhere is nothing that a processor fetches by itself before its turn.
         let picked = |row: usize| {
-            let (from, at) = place(row);
-            let i = usize::try_from(read(at as usize)).ok().filter(|&i| i < bound);
+            let (from, at) = self.place(row);
+            let i = usize::try_from(read(at as usize)).ok().filter(|&i| i < self.bound);
             ReadAhead::of(i.map_or(&[], |i| &elements[(from + i as isize * along) as usize..][..inner]))
         };
         let count = out.len() / inner;
         for (r, out) in out.chunks_mut(inner).enumerate() {
-            let row = task * rows + r;
-            let (from, at) = place(row);
+            let row = first + r;
+            let (from, at) = self.place(row);
             let next = if ahead && r + 1 < count { picked(row + 1) } else { ReadAhead::of::<T>(&[]) };
             if !streamed {
                 next.fetch_all();
             }
-            let mut in_range = |j: usize, i: i64| {
-                let inside = usize::try_from(i).ok().filter(|&i| i < bound);
-                if inside.is_none() {
-                    bad.get_or_insert((row * inner + j, i));
-                }
-                inside
-            };
-            if rows_are_whole {
-                match in_range(0, read(at as usize)) {
-                    None => out.fill(T::zeroed()),
-                    Some(i) => {
-                        let start = from + i as isize * along;
-                        if streamed {
-                            let row = &elements[start as usize..start as usize + inner];
-                            stream::copy(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(out), &[next]);
-                        } else if contiguous {
-                            out.copy_from_slice(&elements[start as usize..start as usize + inner]);
-                        } else {
-                            out.iter_mut().zip(&places[0]).for_each(|(o, p)| *o = elements[(start + p) as usize]);
-                        }
-                    }
-                }
+            let Some(i) = self.in_range(read(at as usize), row * inner, worst) else {
+                out.fill(T::zeroed());
                 continue;
-            }
-            for (j, o) in out.iter_mut().enumerate() {
-                *o = match in_range(j, read((at + places[1][j]) as usize)) {
-                    Some(i) => elements[(from + i as isize * along + places[0][j]) as usize],
-                    None => T::zeroed(),
-                };
+            };
+            let start = from + i as isize * along;
+            if streamed {
+                let row = &elements[start as usize..start as usize + inner];
+                stream::copy(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(out), &[next]);
+            } else if contiguous {
+                out.copy_from_slice(&elements[start as usize..start as usize + inner]);
+            } else {
+                out.iter_mut().zip(places).for_each(|(o, p)| *o = elements[(start + p) as usize]);
             }
         }
         if streamed {
             stream::publish();
         }
-        if let Some(found) = bad {
-            let mut worst = worst.lock();
-            if worst.is_none_or(|w| found.0 < w.0) {
-                *worst = Some(found);
-            }
-        }
-    });
-    if let Some((position, index)) = worst.into_inner() {
-        fault.set(Fault::Index { index, bound, position });
     }
-    Ok(())
+}
+/// An element that is moved as its bits.
+trait Moved: bytemuck::Pod + Send + Sync {}
+impl<T: bytemuck::Pod + Send + Sync> Moved for T {}
+/// The bad index at the lowest position.
+#[derive(Default)]
+struct Worst(parking_lot::Mutex<Option<(usize, i64)>>);
+impl Worst {
+    #[cold]
+    fn add(&self, position: usize, index: i64) {
+        let mut worst = self.0.lock();
+        if worst.is_none_or(|w| position < w.0) {
+            *worst = Some((position, index));
+        }
+    }
 }

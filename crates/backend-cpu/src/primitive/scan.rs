@@ -56,35 +56,102 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
     reverse: bool,
     out: &mut [O],
 ) -> Result<(), ErrorKind> {
-    let (inner, n) = (lines.inner.len(), lines.n);
-    let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?];
-    let groups = (64 * 1024 / (inner * n)).max(1);
-    runtime.threads.try_for_chunks_mut(out, groups * inner * n, |task, out| {
-        let mut acc = filled(T::Wide::ZERO, inner)?;
-        for (g, out) in out.chunks_mut(inner * n).enumerate() {
-            let outer = task * groups + g;
-            let start = [0, 1].map(|k| bases[k] + lines.outer.offset(k, outer));
-            for t in 0..n {
-                let k = if reverse { n - 1 - t } else { t };
-                let row = [0, 1].map(|o| start[o] + k as isize * lines.steps[o]);
-                let out = &mut out[k * inner..][..inner];
-                let read = |o: usize, j: usize| x[o][(row[o] + places[o][j]) as usize].wide();
-                for (j, (o, acc)) in out.iter_mut().zip(&mut acc).enumerate() {
-                    let v = read(0, j);
-                    *acc = match op {
-                        // An absent past adds nothing, even where the coefficient is infinite.
-                        ScanOp::LinearRecurrence if t == 0 => T::Wide::ZERO.plus(read(1, j)),
-                        ScanOp::LinearRecurrence => v.times(*acc).plus(read(1, j)),
-                        _ if t == 0 => v,
-                        ScanOp::Sum => acc.plus(v),
-                        ScanOp::Prod => acc.times(v),
-                        ScanOp::Max => acc.larger(v),
-                        ScanOp::Min => acc.smaller(v),
-                    };
-                    *o = O::narrow(*acc);
+    let run = Run { runtime, lines, x, bases, reverse };
+    let first = |v: [T::Wide; 2]| v[0];
+    match op {
+        ScanOp::Sum => run.all(first, |acc, [v, _]| acc.plus(v), out),
+        ScanOp::Prod => run.all(first, |acc, [v, _]| acc.times(v), out),
+        ScanOp::Max => run.all(first, |acc, [v, _]| acc.larger(v), out),
+        ScanOp::Min => run.all(first, |acc, [v, _]| acc.smaller(v), out),
+        // An absent past adds nothing, even where the coefficient is infinite.
+        ScanOp::LinearRecurrence => run.all(|[_, b]| T::Wide::ZERO.plus(b), |acc, [a, b]| a.times(acc).plus(b), out),
+    }
+}
+/// How many lines are walked together where each lies side by side: each waits for its own sums only.
+const TOGETHER: usize = 8;
+/// How many elements make a task.
+const TASK: usize = 64 * 1024;
+
+struct Run<'a, T> {
+    runtime: &'a Runtime,
+    lines: &'a AxisLines,
+    x: [&'a [T]; 2],
+    bases: [isize; 2],
+    reverse: bool,
+}
+impl<T: Number> Run<'_, T> {
+    fn all<O: Number<Wide = T::Wide>>(
+        &self,
+        first: impl Fn([T::Wide; 2]) -> T::Wide + Sync,
+        next: impl Fn(T::Wide, [T::Wide; 2]) -> T::Wide + Sync,
+        out: &mut [O],
+    ) -> Result<(), ErrorKind> {
+        let Run { runtime, lines, x, bases, reverse } = *self;
+        let (inner, n) = (lines.inner.len(), lines.n);
+        let start = |outer: usize| [0, 1].map(|k| bases[k] + lines.outer.offset(k, outer));
+        let groups = (TASK / (inner * n)).max(1);
+        if inner == 1 && lines.steps[..2] == [1, 1] {
+            let groups = groups.next_multiple_of(TOGETHER);
+            runtime.threads.for_chunks_mut(out, groups * n, |task, out| {
+                for (g, out) in out.chunks_mut(TOGETHER * n).enumerate() {
+                    let line = |r: usize| [0, 1].map(|k| &x[k][start(task * groups + g * TOGETHER + r)[k] as usize..][..n]);
+                    if out.len() == TOGETHER * n {
+                        together::<T, O, TOGETHER>(std::array::from_fn(line), reverse, &first, &next, out);
+                    } else {
+                        out.chunks_mut(n).enumerate().for_each(|(r, out)| together::<T, O, 1>([line(r)], reverse, &first, &next, out));
+                    }
+                }
+            });
+            return Ok(());
+        }
+        let side_by_side = lines.inner.is_dense(0) && lines.inner.is_dense(1);
+        let places = if side_by_side { Default::default() } else { [lines.inner_offsets(0)?, lines.inner_offsets(1)?] };
+        runtime.threads.try_for_chunks_mut(out, groups * inner * n, |task, out| {
+            let mut acc = filled(T::Wide::ZERO, inner)?;
+            for (g, out) in out.chunks_mut(inner * n).enumerate() {
+                let start = start(task * groups + g);
+                for t in 0..n {
+                    let k = if reverse { n - 1 - t } else { t };
+                    let row = [0, 1].map(|o| start[o] + k as isize * lines.steps[o]);
+                    let (out, acc) = (&mut out[k * inner..][..inner], &mut acc[..inner]);
+                    if !side_by_side {
+                        for (j, (o, acc)) in out.iter_mut().zip(acc.iter_mut()).enumerate() {
+                            let v = [0, 1].map(|o| x[o][(row[o] + places[o][j]) as usize].wide());
+                            *acc = if t == 0 { first(v) } else { next(*acc, v) };
+                            *o = O::narrow(*acc);
+                        }
+                        continue;
+                    }
+                    let [a, b] = [0, 1].map(|o| &x[o][row[o] as usize..][..inner]);
+                    if t == 0 {
+                        (0..inner).for_each(|j| acc[j] = first([a[j].wide(), b[j].wide()]));
+                    } else {
+                        (0..inner).for_each(|j| acc[j] = next(acc[j], [a[j].wide(), b[j].wide()]));
+                    }
+                    (0..inner).for_each(|j| out[j] = O::narrow(acc[j]));
                 }
             }
+            Ok(())
+        })
+    }
+}
+/// `R` lines whose elements lie side by side, each with its second operand.
+#[inline(always)]
+fn together<T: Number, O: Number<Wide = T::Wide>, const R: usize>(
+    lines: [[&[T]; 2]; R],
+    reverse: bool,
+    first: &impl Fn([T::Wide; 2]) -> T::Wide,
+    next: &impl Fn(T::Wide, [T::Wide; 2]) -> T::Wide,
+    out: &mut [O],
+) {
+    let n = out.len() / R;
+    let mut acc = [T::Wide::ZERO; R];
+    for t in 0..n {
+        let k = if reverse { n - 1 - t } else { t };
+        for r in 0..R {
+            let v = [lines[r][0][k].wide(), lines[r][1][k].wide()];
+            acc[r] = if t == 0 { first(v) } else { next(acc[r], v) };
+            out[r * n + k] = O::narrow(acc[r]);
         }
-        Ok(())
-    })
+    }
 }

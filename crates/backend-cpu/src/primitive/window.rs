@@ -5,6 +5,7 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
+    order::{Key, Ordered},
     scratch::filled,
     simd::{Simd, SimdKernel, dispatch},
 };
@@ -12,6 +13,7 @@ use adamant_runtime::{
     ErrorKind,
     op::{WindowOp, WindowSpec},
 };
+use std::ops::Range;
 
 /// One spatial axis: three of them, the missing ones of size 1.
 #[derive(Clone, Copy)]
@@ -31,6 +33,13 @@ impl WindowAxis {
         let rest = self.wide as isize - origin;
         let end = if rest <= 0 { 0 } else { (rest as usize).div_ceil(self.dilation) };
         (first.min(self.size), end.min(self.size), origin)
+    }
+    /// The windows whose tap `tap` falls inside.
+    fn windows(&self, tap: usize) -> Range<usize> {
+        let ahead = tap * self.dilation;
+        let first = self.before.saturating_sub(ahead).div_ceil(self.stride);
+        let end = (self.wide + self.before).saturating_sub(ahead).div_ceil(self.stride);
+        first..end.min(self.narrow).max(first)
     }
 }
 
@@ -72,123 +81,139 @@ fn planes(work: usize) -> usize {
 fn sizes(axes: &[WindowAxis; 3]) -> (usize, usize, usize) {
     (axes.iter().map(|a| a.wide).product(), axes.iter().map(|a| a.narrow).product(), axes.iter().map(|a| a.size).product())
 }
-/// Calls `f(window, place of a tap)` for every window and every tap of it that falls inside, in row-major order.
+/// The taps of one row of windows beside each other, in row-major order: `f(windows, place, tap)` for every tap that falls inside
+/// for the `windows` (a range along the row); `place` is where it falls for the first of these, and the next are `stride` apart.
+/// The last axis' taps come in descending order if `reverse`.
 #[inline(always)]
-fn walk(axes: &[WindowAxis; 3], mut f: impl FnMut(usize, usize)) {
+fn walk_row(axes: &[WindowAxis; 3], row: usize, reverse: bool, mut f: impl FnMut(Range<usize>, usize)) {
     let [d, h, w] = axes;
-    let mut at = 0;
-    for i in 0..d.narrow {
-        let (d0, d1, od) = d.taps(i);
-        for j in 0..h.narrow {
-            let (h0, h1, oh) = h.taps(j);
-            for k in 0..w.narrow {
-                let (w0, w1, ow) = w.taps(k);
-                for p in d0..d1 {
-                    let plane = (od + (p * d.dilation) as isize) as usize * h.wide;
-                    for q in h0..h1 {
-                        let row = (plane + (oh + (q * h.dilation) as isize) as usize) * w.wide;
-                        for r in w0..w1 {
-                            f(at, row + (ow + (r * w.dilation) as isize) as usize);
-                        }
-                    }
+    let (d0, d1, od) = d.taps(row / h.narrow);
+    let (h0, h1, oh) = h.taps(row % h.narrow);
+    for p in d0..d1 {
+        let plane = (od + (p * d.dilation) as isize) as usize * h.wide;
+        for q in h0..h1 {
+            let line = (plane + (oh + (q * h.dilation) as isize) as usize) * w.wide;
+            for r in 0..w.size {
+                let r = if reverse { w.size - 1 - r } else { r };
+                let windows = w.windows(r);
+                if !windows.is_empty() {
+                    let first = windows.start * w.stride + r * w.dilation - w.before;
+                    f(windows, line + first);
                 }
-                at += 1;
             }
         }
     }
 }
-fn max<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
+fn max<T: Ordered>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     let parts = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group));
-    // No window reaches past an end: whole rows of windows are compared tap by tap.
-    let inside = wide < i32::MAX as usize && axes.iter().all(|a| a.before == 0 && (a.narrow - 1) * a.stride + (a.size - 1) * a.dilation < a.wide);
     runtime.threads.try_for_parts(parts, |task, (out, at)| {
-        let mut best = filled(0i32, if inside { axes[2].narrow } else { 0 })?;
+        let (mut keys, mut best) = (filled(T::Key::SMALLEST, wide)?, filled(T::Key::SMALLEST, axes[2].narrow)?);
         for (p, (out, at)) in out.chunks_mut(narrow).zip(at.chunks_mut(narrow)).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
-            if inside {
-                dispatch(runtime.isa, WindowMaxima { axes: &axes, x, out, at, best: &mut best });
-                continue;
-            }
-            at.fill(-1);
-            out.fill(T::narrow(T::Wide::LOWEST));
-            walk(&axes, |o, from| {
-                if at[o] < 0 || x[from].wide().beats(out[o].wide(), true) {
-                    (out[o], at[o]) = (x[from], from as i64);
-                }
-            });
-            for (o, at) in out.iter_mut().zip(at.iter_mut()) {
-                if *at < 0 {
-                    // A window wholly in the padding: of floats -inf, of integers 0.
-                    *at = 0;
-                    if T::Wide::LOWEST.plus(T::Wide::ONE) > T::Wide::LOWEST {
-                        *o = T::narrow(T::Wide::ZERO);
-                    }
-                }
-            }
+            dispatch(runtime.isa, WindowMaxima { axes: &axes, x, keys: &mut keys, out, at, best: &mut best });
         }
         Ok(())
     })
 }
 /// The maxima of one plane, row of windows by row, the first of equals winning.
-struct WindowMaxima<'a, T> {
+struct WindowMaxima<'a, T: Ordered> {
     axes: &'a [WindowAxis; 3],
     x: &'a [T],
     out: &'a mut [T],
     at: &'a mut [i64],
-    /// the best tap of each window of a row, relative to the window's first
-    best: &'a mut [i32],
+    /// those of the plane's elements
+    keys: &'a mut [T::Key],
+    /// the largest key of each window of a row
+    best: &'a mut [T::Key],
 }
-impl<T: Number> SimdKernel for WindowMaxima<'_, T> {
+impl<T: Ordered> SimdKernel for WindowMaxima<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let WindowMaxima { axes: [d, h, w], x, out, at, best } = self;
+        let WindowMaxima { axes, x, out, at, keys, best } = self;
+        for (key, v) in keys.iter_mut().zip(x) {
+            *key = v.key();
+        }
+        let [_, _, w] = axes;
         let rows = out.chunks_exact_mut(w.narrow).zip(at.chunks_exact_mut(w.narrow));
         for (row, (out, at)) in rows.enumerate() {
-            let (i, j) = (row / h.narrow, row % h.narrow);
-            let first = ((i * d.stride) * h.wide + j * h.stride) * w.wide;
-            let mut begun = false;
-            for p in 0..d.size {
-                for q in 0..h.size {
-                    for r in 0..w.size {
-                        let tap = (p * d.dilation * h.wide + q * h.dilation) * w.wide + r * w.dilation;
-                        let x = &x[first + tap..][..(w.narrow - 1) * w.stride + 1];
-                        if begun {
-                            for (k, (o, b)) in out.iter_mut().zip(best.iter_mut()).enumerate() {
-                                let v = x[k * w.stride];
-                                let wins = v.wide().beats(o.wide(), true);
-                                *o = if wins { v } else { *o };
-                                *b = if wins { tap as i32 } else { *b };
-                            }
-                        } else {
-                            out.iter_mut().enumerate().for_each(|(k, o)| *o = x[k * w.stride]);
-                            best.fill(tap as i32);
-                            begun = true;
-                        }
-                    }
+            best.fill(T::Key::SMALLEST);
+            // No place yet.
+            at.fill(-1);
+            walk_row(axes, row, false, |windows, first| {
+                let (best, at) = (&mut best[windows.clone()], &mut at[windows]);
+                let keys = &keys[first..][..(best.len() - 1) * w.stride + 1];
+                match w.stride {
+                    1 => better::<T, 1>(keys, 1, first as i64, best, at),
+                    2 => better::<T, 2>(keys, 2, first as i64, best, at),
+                    stride => better::<T, 0>(keys, stride, first as i64, best, at),
                 }
-            }
-            for (k, (at, &b)) in at.iter_mut().zip(best.iter()).enumerate() {
-                *at = (first + k * w.stride) as i64 + b as i64;
+            });
+            for (o, at) in out.iter_mut().zip(at) {
+                // A window wholly in the padding: of floats -inf, of integers 0.
+                (*o, *at) = match usize::try_from(*at) {
+                    Ok(from) => (x[from], *at),
+                    Err(_) if T::HAS_NAN => (T::narrow(T::Wide::LOWEST), 0),
+                    Err(_) => (T::narrow(T::Wide::ZERO), 0),
+                };
             }
         }
+    }
+}
+/// Takes what beats the best so far. A stride that is not 0 is the one that `stride` says.
+#[inline(always)]
+fn better<T: Ordered, const STRIDE: usize>(keys: &[T::Key], stride: usize, first: i64, best: &mut [T::Key], at: &mut [i64]) {
+    let stride = if STRIDE == 0 { stride } else { STRIDE };
+    for k in 0..best.len() {
+        let key = keys[k * stride];
+        let wins = (key > best[k]) | (at[k] < 0);
+        best[k] = if wins { key } else { best[k] };
+        at[k] = if wins { first + (k * stride) as i64 } else { at[k] };
     }
 }
 fn sum<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     runtime.threads.try_for_chunks_mut(out, narrow * group, |task, out| {
-        let mut acc = filled(T::Wide::ZERO, narrow)?;
+        let mut acc = filled(T::Wide::ZERO, axes[2].narrow)?;
         for (p, out) in out.chunks_mut(narrow).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
-            acc.fill(T::Wide::ZERO);
-            walk(&axes, |o, from| acc[o] = acc[o].plus(x[from].wide()));
-            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
+            dispatch(runtime.isa, WindowSums { axes: &axes, x, out, acc: &mut acc });
         }
         Ok(())
     })
+}
+/// The sums of one plane, row of windows by row: those of a row are added to tap by tap.
+struct WindowSums<'a, T: Number> {
+    axes: &'a [WindowAxis; 3],
+    x: &'a [T],
+    out: &'a mut [T],
+    acc: &'a mut [T::Wide],
+}
+impl<T: Number> SimdKernel for WindowSums<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let WindowSums { axes, x, out, acc } = self;
+        let [_, _, w] = axes;
+        for (row, out) in out.chunks_exact_mut(w.narrow).enumerate() {
+            acc.fill(T::Wide::ZERO);
+            walk_row(axes, row, false, |windows, first| {
+                let acc = &mut acc[windows];
+                let x = &x[first..][..(acc.len() - 1) * w.stride + 1];
+                match w.stride {
+                    1 => (0..acc.len()).for_each(|k| acc[k] = acc[k].plus(x[k].wide())),
+                    2 => (0..acc.len()).for_each(|k| acc[k] = acc[k].plus(x[2 * k].wide())),
+                    stride => (0..acc.len()).for_each(|k| acc[k] = acc[k].plus(x[k * stride].wide())),
+                }
+            });
+            for (o, &v) in out.iter_mut().zip(acc.iter()) {
+                *o = T::narrow(v);
+            }
+        }
+    }
 }
 fn transposed_sum<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
@@ -199,10 +224,36 @@ fn transposed_sum<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], 
             acc.fill(T::Wide::ZERO);
             if narrow > 0 {
                 let x = &x[(task * group + p) * narrow..][..narrow];
-                walk(&axes, |from, to| acc[to] = acc[to].plus(x[from].wide()));
+                dispatch(runtime.isa, TransposedSums { axes: &axes, x, acc: &mut acc });
             }
-            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
+            out.iter_mut().zip(acc.iter()).for_each(|(o, &v)| *o = T::narrow(v));
         }
         Ok(())
     })
+}
+/// Every window's value added to all places of it. A place meets its windows in their order: those of one row come from its last
+/// tap to its first.
+struct TransposedSums<'a, T: Number> {
+    axes: &'a [WindowAxis; 3],
+    x: &'a [T],
+    acc: &'a mut [T::Wide],
+}
+impl<T: Number> SimdKernel for TransposedSums<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let TransposedSums { axes, x, acc } = self;
+        let [_, _, w] = axes;
+        for (row, x) in x.chunks_exact(w.narrow).enumerate() {
+            walk_row(axes, row, true, |windows, first| {
+                let x = &x[windows];
+                let acc = &mut acc[first..][..(x.len() - 1) * w.stride + 1];
+                match w.stride {
+                    1 => (0..x.len()).for_each(|k| acc[k] = acc[k].plus(x[k].wide())),
+                    2 => (0..x.len()).for_each(|k| acc[2 * k] = acc[2 * k].plus(x[k].wide())),
+                    stride => (0..x.len()).for_each(|k| acc[k * stride] = acc[k * stride].plus(x[k].wide())),
+                }
+            });
+        }
+    }
 }

@@ -112,13 +112,20 @@ impl Compound for NormBackward {
         let statistics = &inputs[2 + norm.weight as usize..];
         let scale = statistics[statistics.len() - 1].reshape(kept);
         let rstd = if norm.over == Over::Batch { 1.0 / (scale + norm.eps).sqrt() } else { scale };
-        let hat = if norm.centered() { (x - statistics[0].reshape(kept)) * &rstd } else { x * &rstd };
+        let hat = if norm.centered() { (&x - statistics[0].reshape(kept)) * &rstd } else { &x * &rstd };
         let weighted = if norm.weight { &g * inputs[2].widened().reshape(seen.broadcast) } else { g.clone() }.reshape(seen.view);
-        let mut dx = &weighted - &hat * (&weighted * &hat).mean_of(seen.axes);
-        if norm.centered() {
-            dx = dx - weighted.mean_of(seen.axes);
-        }
-        let mut out = vec![(dx * rstd).reshape(m.shape).cast(m.dtype)];
+        let dx = if let Over::Group { .. } = norm.over {
+            // A group is a row of a layer norm, whose kernel makes one pass of this.
+            let rows = Norm { over: Over::Layer { axes: 1 }, weight: false, bias: false, ..*norm };
+            Tensor::composite1(NormBackward(rows), &[&weighted, &x, &statistics[0], &statistics[1]])
+        } else {
+            let mut dx = &weighted - &hat * (&weighted * &hat).mean_of(seen.axes);
+            if norm.centered() {
+                dx = dx - weighted.mean_of(seen.axes);
+            }
+            dx * rstd
+        };
+        let mut out = vec![dx.reshape(m.shape).cast(m.dtype)];
         let param_dtype = if norm.weight { inputs[2].meta().dtype } else { m.dtype };
         let over = |t: Tensor| t.sum_keepdim(seen.summed).reshape(seen.param).cast(param_dtype);
         if norm.weight {

@@ -7,6 +7,7 @@ use super::{
     dropout::Dropout,
     embedding::{Embedding, EmbeddingBackward},
     finite::AllFinite,
+    fourier::{Fourier, FourierKind},
     keyed,
     linear::Linear,
     logsumexp::LogSumExp,
@@ -14,7 +15,9 @@ use super::{
     norm::{BatchNormInference, Norm, NormBackward, Over},
     quantize::FakeQuantize,
     softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
+    sorted_range::SortedRange,
     split::Split,
+    taps::{Taps, TapsBackward},
 };
 use crate::{
     ErrorKind,
@@ -106,6 +109,10 @@ own! {
     "adamant.log_softmax" |g| some::<1, 1, _> => LogSoftmax { axis: g.size("axis")? };
     "adamant.log_softmax_backward" |g| some::<2, 2, _> => LogSoftmaxBackward { axis: g.size("axis")? };
     "adamant.logsumexp" |g| some::<1, 1, _> => LogSumExp { axes: axes(g)? };
+    "adamant.sorted_range" |g| some::<1, 1, _> => SortedRange { axis: g.size("axis")?, descending: g.bool("descending")?, start: g.size("start")?, len: g.size("len")? };
+    "adamant.fourier" |g| some::<1, 1, _> => Fourier { kind: fourier_kind(g)?, n: g.size("n")?, inverse: g.bool("inverse")?, scale: g.float("scale")? };
+    "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
+    "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
     "adamant.linear" |_g| some::<2, 3, _> => Linear;
     "adamant.split" |g| some::<1, 1, _> => split(g)?;
     "adamant.dropout" |g| some::<2, 2, _> => Dropout { p: g.float("p")? };
@@ -164,6 +171,10 @@ fn split(g: &mut Given) -> Result<Split, ErrorKind> {
         (axis, parts) if parts <= MOST => Ok(Split { axis, parts }),
         (_, parts) => Err(ErrorKind::Argument(format!("`parts` is at most {MOST}, not {parts}"))),
     }
+}
+fn fourier_kind(g: &mut Given) -> Result<FourierKind, ErrorKind> {
+    let name = g.text("kind")?;
+    FourierKind::ALL.into_iter().find(|k| k.name() == name).ok_or_else(|| ErrorKind::Argument(format!("there is no transform `{name}`")))
 }
 fn norm(g: &mut Given, over: fn(&mut Given) -> Result<Over, ErrorKind>) -> Result<Norm, ErrorKind> {
     Ok(Norm { over: over(g)?, eps: g.float("eps")?, weight: g.bool("weight")?, bias: g.bool("bias")? })

@@ -3,7 +3,7 @@
 use super::adaptive_avg_pool;
 use crate::{
     DType, ErrorKind, Meta, Shape, Tensor,
-    composite::{loss::gather, wide::floats},
+    composite::{loss::gather, taps::Taps, wide::floats},
     tensor::compose::{Built, compose, refuse},
 };
 
@@ -154,11 +154,6 @@ fn take(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
     let dims = Shape::along(axis, to, shape.rank());
     gather(x, axis, &index.reshape(dims).expand(shape.with(axis, to)))
 }
-/// Numbers `[to]` as they broadcast to an axis.
-fn along(t: &Tensor, axis: usize, rank: usize) -> Tensor {
-    let dims = Shape::along(0, t.meta().shape[0], rank - axis);
-    t.reshape(dims)
-}
 fn inside(index: &Tensor, size: usize) -> Tensor {
     index.maximum(0i32).minimum(size as i32 - 1)
 }
@@ -167,29 +162,23 @@ fn nearest(x: &Tensor, axis: usize, ratio: Ratio, exact: bool) -> Tensor {
     let at = if exact { (i + 0.5) * step } else { i * step };
     take(x, axis, &inside(&at.floor().cast(DType::I32), ratio.from))
 }
+/// Sums of elements of an axis, by indices and weights `[to]`, one of each for a tap.
+fn taps(x: &Tensor, axis: usize, index: &[Tensor], weights: &[Tensor]) -> Tensor {
+    Tensor::composite1(Taps { axis }, &[x, &Tensor::stack(index, 0), &Tensor::stack(weights, 0)])
+}
 fn linear(x: &Tensor, axis: usize, ratio: Ratio) -> Tensor {
-    let rank = x.meta().shape.rank();
     let at = ratio.positions(x).maximum(0.0);
     let low = inside(&at.floor().cast(DType::I32), ratio.from);
     let high = (&low + 1i32).minimum(ratio.from as i32 - 1);
-    let t = along(&(&at - low.cast(at.meta().dtype)).maximum(0.0).minimum(1.0), axis, rank);
-    take(x, axis, &low) * (1.0 - &t) + take(x, axis, &high) * t
+    let t = (&at - low.cast(at.meta().dtype)).maximum(0.0).minimum(1.0);
+    taps(x, axis, &[low, high], &[1.0 - &t, t])
 }
 fn cubic(x: &Tensor, axis: usize, ratio: Ratio) -> Tensor {
-    let rank = x.meta().shape.rank();
     let at = ratio.positions(x);
     let floor = at.floor();
     let base = floor.cast(DType::I32);
-    let weights = cubic_weights(&(at - floor));
-    let mut sum: Option<Tensor> = None;
-    for (k, w) in weights.iter().enumerate() {
-        let part = take(x, axis, &inside(&(&base + (k as i32 - 1)), ratio.from)) * along(w, axis, rank);
-        sum = Some(match sum {
-            Some(s) => s + part,
-            None => part,
-        });
-    }
-    sum.unwrap_or_else(|| x.clone())
+    let index: Vec<Tensor> = (0..4).map(|k| inside(&(&base + (k - 1)), ratio.from)).collect();
+    taps(x, axis, &index, &cubic_weights(&(at - floor)))
 }
 /// Weights of the elements at -1, 0, 1, 2 from a position's floor, t beyond it.
 pub(super) fn cubic_weights(t: &Tensor) -> [Tensor; 4] {

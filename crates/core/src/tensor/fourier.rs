@@ -1,13 +1,13 @@
 //! Fourier transforms. Complex values are a last axis of 2, (real, imaginary).
-//!
-//! A transform of length `n = p q` is done as q transforms of length p, a twist, and p of length q (Cooley and Tukey,
-//! 1965), down to lengths that are done as a product with the matrix of roots of unity. So it is made of matrix
-//! products: it runs on every device, and its gradient is its composition's.
 use super::{
     Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{DType, Device, ErrorKind, Shape, shape::Axis};
+use crate::{
+    DType, ErrorKind, Shape,
+    composite::fourier::{Fourier, FourierKind},
+    shape::Axis,
+};
 
 /// What a transform is divided by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,78 +30,9 @@ impl FftNorm {
         }
     }
 }
-/// Lengths up to this are done as one matrix product.
-const DIRECT: usize = 64;
-
-/// Real and imaginary parts.
-#[derive(Clone)]
-struct Complex {
-    re: Tensor,
-    im: Tensor,
-}
-impl Complex {
-    fn of(x: &Tensor) -> Complex {
-        Complex { re: x.select(-1, 0), im: x.select(-1, 1) }
-    }
-    fn joined(self) -> Tensor {
-        Tensor::stack(&[self.re, self.im], -1)
-    }
-    fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> Complex {
-        Complex { re: f(&self.re), im: f(&self.im) }
-    }
-    fn times(&self, other: &Complex) -> Complex {
-        Complex { re: &self.re * &other.re - &self.im * &other.im, im: &self.re * &other.im + &self.im * &other.re }
-    }
-    /// The product of rows with a matrix.
-    fn matmul(&self, m: &Complex) -> Complex {
-        Complex { re: self.re.matmul(&m.re) - self.im.matmul(&m.im), im: self.re.matmul(&m.im) + self.im.matmul(&m.re) }
-    }
-}
-
-/// `exp(±2πi j k / n)` for all j < rows, k < columns.
-fn roots(rows: usize, columns: usize, n: usize, inverse: bool, dtype: DType, device: Device) -> Complex {
-    let sign = if inverse { 1.0 } else { -1.0 };
-    // The exponent is reduced modulo n in integers, so that large ones lose nothing.
-    let angle = |j: usize, k: usize| sign * std::f64::consts::TAU * ((j * k) % n) as f64 / n as f64;
-    let table = |f: fn(f64) -> f64| {
-        let all: Vec<f64> = (0..rows).flat_map(|j| (0..columns).map(move |k| f(angle(j, k)))).collect();
-        match dtype {
-            DType::F64 => Tensor::from_vec_on(all, [rows, columns], device),
-            _ => Tensor::from_vec_on(all.into_iter().map(|v| v as f32).collect(), [rows, columns], device),
-        }
-    };
-    Complex { re: table(f64::cos), im: table(f64::sin) }
-}
-/// The largest divisor of n up to [`DIRECT`], or n itself if it is small or prime.
-fn divisor(n: usize) -> usize {
-    if n <= DIRECT { n } else { (2..=DIRECT).rev().find(|d| n % d == 0).unwrap_or(n) }
-}
-/// The transform of the rows of `[rows, n]`.
-fn transform(x: &Complex, rows: usize, n: usize, inverse: bool) -> Complex {
-    let meta = x.re.meta();
-    let p = divisor(n);
-    if p == n {
-        return x.matmul(&roots(n, n, n, inverse, meta.dtype, meta.device));
-    }
-    // j = q j1 + j2, k = k1 + p k2: over j1, the twist, then over j2.
-    let q = n / p;
-    let columns = x.map(|t| t.reshape([rows, p, q]).mt().reshape([rows * q, p]));
-    let first = transform(&columns, rows * q, p, inverse).map(|t| t.reshape([rows, q, p]));
-    let twisted = first.times(&roots(q, p, n, inverse, meta.dtype, meta.device));
-    let second = transform(&twisted.map(|t| t.mt().reshape([rows * p, q])), rows * p, q, inverse);
-    second.map(|t| t.reshape([rows, p, q]).mt().reshape([rows, n]))
-}
-/// Along the last axis of both parts.
-fn along_last(x: &Complex, inverse: bool, norm: FftNorm) -> Built<Complex> {
-    let shape = x.re.try_meta()?.shape;
-    let n = shape[shape.rank() - 1];
-    let rows = shape[..shape.rank() - 1].iter().product();
-    let flat = x.map(|t| t.reshape([rows, n]));
-    let factor = norm.factor(n, inverse);
-    Ok(transform(&flat, rows, n, inverse).map(|t| {
-        let t = t.reshape(shape);
-        if factor == 1.0 { t } else { t * factor }
-    }))
+/// A transform along the last axis of what it takes.
+fn transform(x: &Tensor, kind: FourierKind, n: usize, norm: FftNorm, inverse: bool) -> Tensor {
+    Tensor::composite1(Fourier { kind, n, inverse, scale: norm.factor(n, inverse) }, &[x])
 }
 /// Cut or filled with zeros to a length.
 fn resized(x: &Tensor, axis: usize, n: usize) -> Built<Tensor> {
@@ -152,8 +83,8 @@ impl Tensor {
             let lead = x.meta().shape.without(x.rank() - 1);
             let axis = lead.axis(axis.to_axis())?;
             let x = resized(&x, axis, n.unwrap_or(lead[axis]))?;
-            let moved = Complex::of(&x).map(|t| t.movedim(axis, -1));
-            Ok(along_last(&moved, inverse, norm)?.map(|t| t.movedim(-1isize, axis)).joined())
+            let n = x.meta().shape[axis];
+            Ok(transform(&x.movedim(axis, -2), FourierKind::Complex, n, norm, inverse).movedim(-2isize, axis))
         })
     }
     /// Real numbers to the first half of their transform: `[.., n]` gives `[.., n / 2 + 1, 2]` (n along `axis`).
@@ -163,9 +94,8 @@ impl Tensor {
             let x = floats(x)?;
             let axis = x.meta().shape.axis(axis.to_axis())?;
             let n = n.unwrap_or(x.meta().shape[axis]);
-            let re = resized(&x, axis, n)?.movedim(axis, -1);
-            let im = re.detach().zeros_like();
-            Ok(along_last(&Complex { re, im }, false, norm)?.map(|t| t.narrow(-1, 0, n / 2 + 1).movedim(-1isize, axis)).joined())
+            let x = resized(&x, axis, n)?.movedim(axis, -1);
+            Ok(transform(&x, FourierKind::RealToHalf, n, norm, false).movedim(-2isize, axis))
         })
     }
     /// The first half of a transform back to `n` real numbers (default: 2 (m - 1) for m of them along `axis`, which counts
@@ -180,17 +110,8 @@ impl Tensor {
             if n == 0 {
                 return refuse("a transform has at least one point");
             }
-            let half = Complex::of(&resized(&x, axis, n / 2 + 1)?).map(|t| t.movedim(axis, -1));
-            // The other half is the mirror image, conjugated; the first point (and the middle one) has none. The
-            // imaginary parts of those two are not read.
-            let mirror = (n - 1) / 2;
-            let back = |t: &Tensor| t.narrow(-1, 1, mirror).flip(-1);
-            let own = |t: &Tensor| {
-                let inner = t.narrow(-1, 1, mirror).pad_constant([1, (n / 2 - mirror) as isize], 0);
-                Tensor::cat(&[inner, back(t).neg()], -1)
-            };
-            let full = Complex { re: Tensor::cat(&[half.re.clone(), back(&half.re)], -1), im: own(&half.im) };
-            Ok(along_last(&full, true, norm)?.re.movedim(-1isize, axis))
+            let half = resized(&x, axis, n / 2 + 1)?.movedim(axis, -2);
+            Ok(transform(&half, FourierKind::HalfToReal, n, norm, true).movedim(-1isize, axis))
         })
     }
     /// Transforms of windows that slide over a signal `[.., time]`: `[.., n_fft / 2 + 1, frames, 2]`. A window shorter than

@@ -4,7 +4,14 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
 };
-use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, scope::call, shape::Axis};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, composite::sorted_range::SortedRange, promotion::alike, scope::call, shape::Axis};
+
+/// The two outputs of the composite.
+pub(super) fn sorted_range(x: &Tensor, range: SortedRange) -> Built<(Tensor, Tensor)> {
+    let mut out = Tensor::composite(range, &[x]);
+    let (Some(at), Some(values)) = (out.pop(), out.pop()) else { return Err(ErrorKind::Internal("a sorted range has two outputs".into()).into()) };
+    Ok((values, at))
+}
 
 /// Rows up to this length are searched by counting, longer ones by halving.
 const COUNTED: usize = 64;
@@ -43,8 +50,8 @@ impl Tensor {
             if k > x.meta().shape[axis] {
                 return refuse(format!("the {k} first of an axis of size {}", x.meta().shape[axis]));
             }
-            let (values, at) = x.sort(axis, largest);
-            let first = |t: Tensor| if scalar && k == 1 { t.reshape(()) } else { t.narrow(axis, 0, k) };
+            let (values, at) = sorted_range(&x, SortedRange { axis, descending: largest, start: 0, len: k })?;
+            let first = |t: Tensor| if scalar && k == 1 { t.reshape(()) } else { t };
             Ok((first(values), first(at)))
         })
     }
@@ -57,8 +64,8 @@ impl Tensor {
             if k == 0 || k > size {
                 return refuse(format!("element {k} (counted from 1) of an axis of size {size}"));
             }
-            let (values, at) = x.sort(axis, false);
-            let pick = |t: Tensor| if scalar { t.reshape(()) } else { t.narrow(axis, k - 1, 1).drop(AxisSet::one(axis), keepdim) };
+            let (values, at) = sorted_range(&x, SortedRange { axis, descending: false, start: k - 1, len: 1 })?;
+            let pick = |t: Tensor| if scalar { t.reshape(()) } else { t.drop(AxisSet::one(axis), keepdim) };
             Ok((pick(values), pick(at)))
         })
     }

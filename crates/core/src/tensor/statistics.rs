@@ -2,8 +2,13 @@
 use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
+    sort::sorted_range,
 };
-use crate::{AxisSet, DType, ErrorKind, composite::wide::floats, shape::Axis};
+use crate::{
+    AxisSet, DType, ErrorKind,
+    composite::{sorted_range::SortedRange, wide::floats},
+    shape::Axis,
+};
 
 /// What stands between two neighbours in a quantile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,20 +81,19 @@ impl Tensor {
             if n == 0 {
                 return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} is empty, and nothing has no median") }.into());
             }
-            let (values, from) = x.sort(axis, false);
-            // NaN is sorted to the end: as soon as there is one it is the median, unless it is to be left out.
-            let numbers = if float {
-                x.detach().isnan().logical_not().sum_keepdim(axis as isize)
+            let plain = x.detach();
+            let from = if skip && float {
+                // NaN is sorted to the end.
+                let numbers = plain.isnan().logical_not().sum_keepdim(axis as isize);
+                let half = (numbers.maximum(1i64) - 1i64).bitwise_right_shift(1i64);
+                plain.argsort(axis, false).gather(axis, &half)
             } else {
-                Tensor::full_on(shape.with(axis, 1), n, DType::I64, x.meta().device)
+                let (_, middle) = sorted_range(&plain, SortedRange { axis, descending: false, start: (n - 1) / 2, len: 1 })?;
+                // As soon as there is a NaN the first one is the median.
+                if float { plain.isnan().any_keepdim(axis).where_(plain.argmax_keepdim(axis), &middle) } else { middle }
             };
-            let half = (numbers.maximum(1i64) - 1i64).bitwise_right_shift(1i64);
-            let at = if skip || !float { half } else { numbers.eq(n).where_(half, numbers.minimum(n - 1)) };
-            let pick = |t: &Tensor| {
-                let one = t.gather(axis, &at);
-                if scalar { one.reshape(()) } else { one.drop(AxisSet::one(axis), keepdim) }
-            };
-            Ok((pick(&values), pick(&from)))
+            let pick = |t: Tensor| if scalar { t.reshape(()) } else { t.drop(AxisSet::one(axis), keepdim) };
+            Ok((pick(x.gather(axis, &from)), pick(from)))
         })
     }
     #[track_caller]
