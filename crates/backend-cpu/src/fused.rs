@@ -9,6 +9,7 @@ mod fourier;
 mod interleaved;
 mod norm;
 mod rows;
+mod search;
 mod softmax;
 mod sorted_range;
 mod taps;
@@ -19,7 +20,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 21] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 22] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -33,6 +34,7 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.fourier", Arc::new(fourier::FourierKernel::default())),
         ("adamant.taps", Arc::new(taps::TapsKernel)),
         ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
+        ("adamant.search_sorted", Arc::new(search::SearchSortedKernel)),
         ("adamant.sorted_range", Arc::new(sorted_range::SortedRangeKernel)),
         ("adamant.batch_norm", Arc::new(norm::NormForwardKernel)),
         ("adamant.batch_norm_backward", Arc::new(norm::NormBackwardKernel)),

@@ -70,6 +70,28 @@ functions! {
     Sin = sin,
     /// Cosine.
     Cos = cos,
+    /// Tangent.
+    Tan = tan,
+    /// Inverse sine.
+    Asin = asin,
+    /// Inverse cosine.
+    Acos = acos,
+    /// Inverse tangent.
+    Atan = atan,
+    /// Hyperbolic sine.
+    Sinh = sinh,
+    /// Hyperbolic cosine.
+    Cosh = cosh,
+    /// Inverse hyperbolic sine.
+    Asinh = asinh,
+    /// Inverse hyperbolic cosine.
+    Acosh = acosh,
+    /// Inverse hyperbolic tangent.
+    Atanh = atanh,
+    /// The distribution function of the standard normal.
+    Ndtr = ndtr,
+    /// The inverse of the error function.
+    Erfinv = erfinv,
     /// Square root.
     Sqrt = sqrt,
     /// 1 / √x, by a division.
@@ -84,7 +106,10 @@ functions! {
     Relu = relu,
 }
 
-use elementary::{cos, erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, sigmoid, silu, sin, softplus, tanh};
+use elementary::{
+    acos, acosh, asin, asinh, atan, atanh, cos, cosh, erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid,
+    silu, sin, sinh, softplus, tan, tanh,
+};
 
 #[inline(always)]
 fn sqrt<V: Arithmetic>(x: V) -> V {
@@ -172,11 +197,16 @@ impl SimdKernel for Double<'_> {
 /// Recomputes the elements whose argument is beyond the vector reduction, one by one. A NaN is left as it is.
 macro_rules! far_arguments {
     ($function:expr, $x:expr, $fix:expr, $limit:expr) => {
-        if matches!($function, MathFn::Sin | MathFn::Cos) {
+        let far: Option<fn(f64) -> f64> = match $function {
+            MathFn::Sin => Some(f64::sin),
+            MathFn::Cos => Some(f64::cos),
+            MathFn::Tan => Some(f64::tan),
+            _ => None,
+        };
+        if let Some(far) = far {
             for (index, &x) in $x.iter().enumerate() {
                 if x.abs() > $limit {
-                    let wide = f64::from(x);
-                    $fix(index, if $function == MathFn::Sin { wide.sin() } else { wide.cos() });
+                    $fix(index, far(f64::from(x)));
                 }
             }
         }
@@ -202,7 +232,7 @@ macro_rules! entries {
 
         /// `x[i] = function(x[i])`.
         pub fn $in_place(isa: Isa, function: MathFn, x: &mut [$float]) {
-            if !matches!(function, MathFn::Sin | MathFn::Cos) {
+            if !matches!(function, MathFn::Sin | MathFn::Cos | MathFn::Tan) {
                 dispatch(isa, $kernel(function, InAndOut::InPlace(x)));
                 return;
             }

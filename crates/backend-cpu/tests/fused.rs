@@ -8,6 +8,7 @@ use adamant_core::{
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
+        search::SearchSorted,
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
         sorted_range::SortedRange,
         taps::{Taps, TapsBackward},
@@ -129,6 +130,23 @@ fn ranks_of_a_sort() {
     }
 }
 #[test]
+fn places_in_sorted_rows() {
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I64, DType::U8] {
+        for (rows, values) in
+            [(&[1][..], &[3, 4][..]), (&[0], &[5]), (&[65], &[2, 300]), (&[3, 5], &[3, 7]), (&[2, 3, 200], &[2, 3, 100]), (&[3000], &[20_000])]
+        {
+            for right in [false, true] {
+                let sorted = || (numbers(rows, 1, DType::F64).abs() * 16.0).floor().sort(-1, false).0.cast(dtype);
+                let values = || (numbers(values, 2, DType::F64).abs() * 16.0).floor().cast(dtype);
+                check(&SearchSorted { right }, || vec![sorted(), values()]);
+            }
+        }
+    }
+    // As the body does it also where a row is not in order.
+    let wild = || Tensor::from_vec((0..200).map(|k| if k % 7 == 0 { f32::NAN } else { (k * 37 % 100) as f32 }).collect::<Vec<_>>(), [200]);
+    check(&SearchSorted { right: true }, || vec![wild(), wild()]);
+}
+#[test]
 fn weighted_sums_of_a_few_elements() {
     for dtype in [DType::F32, DType::F64] {
         for (shape, axis) in [(&[7][..], 0), (&[3, 5, 40], 2), (&[3, 5, 40], 1), (&[2, 3, 9, 33], 2), (&[4, 1, 3], 0)] {
@@ -148,9 +166,9 @@ fn weighted_sums_of_a_few_elements() {
 }
 #[test]
 fn an_index_of_a_weighted_sum_that_is_nowhere() {
-    Device::cpu().scoped(|| {
+    Device::cpu().unwrap().scoped(|| {
         let index = Tensor::from_vec(vec![0i32, 3], [1, 2]);
-        let y = Tensor::composite1(Taps { axis: 0 }, &[&Tensor::ones([3], DType::F32), &index, &Tensor::ones([1, 2], DType::F32)]);
+        let y = Tensor::composite1(Taps { axis: 0 }, &[&Tensor::ones([3]), &index, &Tensor::ones([1, 2])]);
         let error = y.to_vec::<f32>().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Index { index: 3, bound: 3, .. }), "{error}");
     });

@@ -30,6 +30,7 @@ pub mod loss;
 pub mod norm;
 pub mod quantize;
 mod registry;
+pub mod search;
 pub mod softmax;
 pub mod sorted_range;
 pub mod split;

@@ -23,6 +23,7 @@ pub mod logsumexp;
 pub mod loss;
 pub mod norm;
 pub mod quantize;
+pub mod search;
 pub mod softmax;
 pub mod sorted_range;
 pub mod split;

@@ -55,9 +55,45 @@ pub(crate) trait Real:
     fn cut(self) -> Self;
     fn even(self) -> Self;
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
+    /// `out = x^y`.
+    fn pow(isa: Isa, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
+}
+/// `x^y`, element by element.
+fn exact_pow<T: Real>(x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
+    zip(x, y, out, |x, y| T::nearest(x.wide().powf(y.wide())));
+}
+/// As `2^(y log2 x)` in f64, where that has digits to spare; what has no logarithm is computed by itself.
+fn pow_by_logarithm(isa: Isa, x: Src<'_, f32>, y: Src<'_, f32>, out: &mut [f32]) {
+    const PIECE: usize = 256;
+    let (mut base, mut log) = ([0.0f64; PIECE], [0.0f64; PIECE]);
+    for (k, out) in out.chunks_mut(PIECE).enumerate() {
+        let part = |of: Src<'_, f32>| match of {
+            Src::Slice(all) => Src::Slice(&all[k * PIECE..][..out.len()]),
+            splat => splat,
+        };
+        let (x, y, base, log) = (part(x), part(y), &mut base[..out.len()], &mut log[..out.len()]);
+        zip(x, x, base, |x, _| x as f64);
+        f64::math(isa, MathFn::Log2, base, log);
+        match y {
+            Src::Slice(y) => log.iter_mut().zip(y).for_each(|(log, &y)| *log *= y as f64),
+            Src::Splat(y) => log.iter_mut().for_each(|log| *log *= y as f64),
+        }
+        f64::math(isa, MathFn::Exp2, log, base);
+        for (j, (out, power)) in out.iter_mut().zip(base.iter()).enumerate() {
+            let exponent = || match y {
+                Src::Slice(y) => y[j],
+                Src::Splat(y) => y,
+            };
+            let argument = match x {
+                Src::Slice(x) => x[j],
+                Src::Splat(x) => x,
+            };
+            *out = if argument > 0.0 && !power.is_nan() { *power } else { (argument as f64).powf(exponent() as f64) } as f32;
+        }
+    }
 }
 macro_rules! real {
-    ($t:ident, $vector:ident, $math:ident) => {
+    ($t:ident, $vector:ident, $math:ident, $pow:expr) => {
         impl Real for $t {
             type V<S: Simd> = S::$vector;
             #[inline(always)]
@@ -91,11 +127,14 @@ macro_rules! real {
             fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
                 $math(isa, f, x, out);
             }
+            fn pow(isa: Isa, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
+                ($pow)(isa, x, y, out);
+            }
         }
     };
 }
-real!(f32, F32, unary_f32);
-real!(f64, F64, unary_f64);
+real!(f32, F32, unary_f32, pow_by_logarithm);
+real!(f64, F64, unary_f64, |_, x, y, out| exact_pow::<f64>(x, y, out));
 
 #[inline(always)]
 fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
@@ -180,6 +219,7 @@ pub(crate) enum RealBinary {
     Div,
     Max,
     Min,
+    Pow,
     Exact(fn(f64, f64) -> f64),
 }
 /// The larger; NaN if either is.
@@ -207,7 +247,7 @@ impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
             RealBinary::Div => zip(x, y, out, |x, y| x / y),
             RealBinary::Max => zip(x, y, out, larger),
             RealBinary::Min => zip(x, y, out, smaller),
-            RealBinary::Exact(_) => {}
+            RealBinary::Pow | RealBinary::Exact(_) => {}
         }
     }
 }
@@ -215,6 +255,11 @@ impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
 pub(crate) fn real_binary<T: Real>(isa: Isa, f: RealBinary, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     match f {
         RealBinary::Exact(f) => zip(x, y, out, |x, y| T::nearest(f(x.wide(), y.wide()))),
+        RealBinary::Pow => match y {
+            Src::Splat(y) if y.wide() == 2.0 => zip(x, x, out, |x, _| x * x),
+            Src::Splat(y) if y.wide() == 3.0 => zip(x, x, out, |x, _| x * x * x),
+            _ => T::pow(isa, x, y, out),
+        },
         _ => run(isa, out.len(), RealBinaryLoop(f, x, y, out)),
     }
 }

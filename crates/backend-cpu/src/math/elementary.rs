@@ -6,7 +6,7 @@
 //! Must not know slices.
 #![allow(clippy::excessive_precision, reason = "split constants are written as the sources print them")]
 
-use super::coefficients::{ERF_F32, ERF_F64, ERFC_F32, ERFC_F64};
+use super::coefficients::{ASIN_F32, ASIN_F64, ATAN_F32, ATAN_F64, ERF_F32, ERF_F64, ERFC_F32, ERFC_F64, ERFINV_FAR, ERFINV_NEAR};
 use crate::simd::{Arithmetic, Integer, Mask};
 
 /// c(v) for constants, so that formulas stay readable.
@@ -469,9 +469,16 @@ fn gelu_tail_f64<V: Arithmetic>(x: V, a: V) -> V {
     scale(p.mul_add(root, p.mul_add(c(FRAC_1_SQRT_2_LOW), p_low.mul(root))), n)
 }
 
-/// As [`gelu_small`]: to the left 1 + erf is a small rest of 1, in which what x/√2 and the sum lose would count several times.
+/// As [`gelu_small`].
 #[inline(always)]
 fn gelu_small_f64<V: Arithmetic>(x: V, a: V) -> V {
+    x.mul(c(0.5)).mul(one_and_erf_f64(x, a))
+}
+
+/// 1 + erf(x/√2) for a = |x|/√2 < ¾: to the left it is a small rest of 1, in which what x/√2 and the sum lose would count several
+/// times.
+#[inline(always)]
+fn one_and_erf_f64<V: Arithmetic>(x: V, a: V) -> V {
     let root = c::<V>(std::f64::consts::FRAC_1_SQRT_2);
     let s = a.copysign(x);
     let z = s.mul(s);
@@ -480,8 +487,7 @@ fn gelu_small_f64<V: Arithmetic>(x: V, a: V) -> V {
     let slope = z.mul_add(z.mul_add(c(0.564), c(-1.128)), c(1.128));
     let sum = c::<V>(1.0).add(s);
     let lost = s.sub(sum.sub(c(1.0)));
-    let erf_and_1 = sum.add(s.mul_add(polynomial(z, &ERF_F64), s_low.mul_add(slope, lost)));
-    x.mul(c(0.5)).mul(erf_and_1)
+    sum.add(s.mul_add(polynomial(z, &ERF_F64), s_low.mul_add(slope, lost)))
 }
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
@@ -513,9 +519,9 @@ pub(crate) fn gelu_tanh<V: Arithmetic>(x: V) -> V {
 /// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.
 pub(super) const TRIGONOMETRIC_LIMIT: f64 = 1e5;
 
-/// sin(x + quarter π/2) for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+/// The sine and the cosine of what x, |x| ≤ [`TRIGONOMETRIC_LIMIT`], is from the nearest multiple of a quarter turn, and which that is.
 #[inline(always)]
-fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
+fn quarter_turns<V: Arithmetic>(x: V) -> (V, V, V::Int) {
     let n = x.mul(c(std::f64::consts::FRAC_2_PI)).round();
     let part = |single: f64, double: f64| by_width::<V>(single, double);
     let high = c::<V>(std::f64::consts::FRAC_PI_2);
@@ -532,7 +538,6 @@ fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
     let r_full = r.add(rest);
     let rest = r.sub(r_full).add(rest);
     let r = r_full;
-    let quadrant = to_int(n).add(V::Int::constant(quarter));
     let z = r.mul(r);
     const SINE: [f64; 8] = [
         -1.0 / 6.0,
@@ -564,9 +569,17 @@ fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
     let lead = c::<V>(1.0).sub(half);
     let cosine_error = c::<V>(1.0).sub(lead).sub(half);
     let cosine = lead.add(z.mul(z).mul_add(cosine_tail, cosine_error.sub(r.mul(rest))));
+    (sine, cosine, to_int(n))
+}
+
+/// sin(x + quarter π/2) for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
+    let (sine, cosine, quadrant) = quarter_turns(x);
+    let quadrant = quadrant.add(V::Int::constant(quarter));
     let odd = quadrant.and(V::Int::constant(1)).eq(V::Int::constant(1));
     let value = V::select(odd, cosine, sine);
-    let sign = quadrant.and(V::Int::constant(2)).shl(if single { 30 } else { 62 });
+    let sign = quadrant.and(V::Int::constant(2)).shl(if is_single::<V>() { 30 } else { 62 });
     V::from_bits(value.to_bits().xor(sign))
 }
 
@@ -579,4 +592,162 @@ pub(super) fn sin<V: Arithmetic>(x: V) -> V {
 #[inline(always)]
 pub(super) fn cos<V: Arithmetic>(x: V) -> V {
     sine_of(x, 1)
+}
+
+#[inline(always)]
+pub(super) fn tan<V: Arithmetic>(x: V) -> V {
+    let (sine, cosine, quadrant) = quarter_turns(x);
+    let odd = quadrant.and(V::Int::constant(1)).eq(V::Int::constant(1));
+    let ratio = V::select(odd, cosine.neg(), sine).div(V::select(odd, sine, cosine));
+    V::select(x.eq(c(0.0)), x, ratio)
+}
+
+/// π/2 and π/4 less their roundings.
+#[inline(always)]
+fn half_pi_low<V: Arithmetic>() -> V {
+    by_width(-4.371_138_828_673_793e-8, 6.123_233_995_736_766e-17)
+}
+
+/// atan is odd, and of a large number what is left to a right angle; in between it is 45 degrees and a small angle.
+#[inline(always)]
+pub(super) fn atan<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let (near, far) = (a.lt(c(0.414_213_562_373_095)), c::<V>(2.414_213_562_373_095).lt(a));
+    let one = c::<V>(1.0);
+    let top = V::select(near, a, V::select(far, one.neg(), a.sub(one)));
+    let bottom = V::select(near, one, V::select(far, a, a.add(one)));
+    let t = top.div(bottom);
+    let zero = c::<V>(0.0);
+    let high = V::select(near, zero, V::select(far, c(std::f64::consts::FRAC_PI_2), c(std::f64::consts::FRAC_PI_4)));
+    let low = V::select(near, zero, V::select(far, half_pi_low(), half_pi_low::<V>().mul(c(0.5))));
+    let z = t.mul(t);
+    let tail = if is_single::<V>() { polynomial(z, &ATAN_F32) } else { polynomial(z, &ATAN_F64) };
+    keep_nan(x, high.add(t.mul(z).mul_add(tail, low).add(t)).copysign(x))
+}
+
+/// (asin(t) - t) / t for t² = z ≤ ¼.
+#[inline(always)]
+fn asin_tail<V: Arithmetic>(z: V) -> V {
+    z.mul(if is_single::<V>() { polynomial(z, &ASIN_F32) } else { polynomial(z, &ASIN_F64) })
+}
+
+/// asin(√z) for z = (1 - a) / 2 ≤ ¼, a the magnitude of an argument of ½ or more.
+#[inline(always)]
+fn asin_of_root<V: Arithmetic>(a: V) -> V {
+    let z = c::<V>(1.0).sub(a).mul(c(0.5));
+    let root = z.sqrt();
+    // What the root's rounding lost.
+    let lost = root.neg().mul_add(root, z).div(root.add(root));
+    let lost = V::select(root.eq(c(0.0)), c(0.0), lost);
+    root.mul_add(asin_tail(z), lost).add(root)
+}
+
+#[inline(always)]
+pub(super) fn asin<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let small = a.mul_add(asin_tail(a.mul(a)), a);
+    let part = asin_of_root(a);
+    let large = c::<V>(std::f64::consts::FRAC_PI_2).sub(part.add(part).sub(half_pi_low()));
+    V::select(a.lt(c(0.5)), small, large).copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn acos<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let small = c::<V>(std::f64::consts::FRAC_PI_2).sub(x.sub(half_pi_low::<V>().sub(x.mul(asin_tail(x.mul(x))))));
+    let part = asin_of_root(a);
+    let twice = part.add(part);
+    let behind = c::<V>(std::f64::consts::PI).sub(twice.sub(half_pi_low::<V>().add(half_pi_low())));
+    V::select(a.lt(c(0.5)), small, V::select(x.lt(c(0.0)), behind, twice))
+}
+
+/// e^a / 2 and e^-a / 2 for a ≥ 0.
+#[inline(always)]
+fn halved_exponentials<V: Arithmetic>(a: V) -> (V, V) {
+    let limit = if is_single::<V>() { 95.0 } else { 720.0 };
+    let (n, r) = reduce_exp(c::<V>(limit).min(a));
+    let p = exp_series(r);
+    (scale(p, n.sub(c(1.0))), scale(c::<V>(0.5).div(p), n.neg()))
+}
+
+#[inline(always)]
+pub(super) fn sinh<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let (grown, shrunk) = halved_exponentials(a);
+    let t = expm1(c::<V>(2.0).min(a));
+    let small = t.add(t.div(t.add(c(1.0)))).mul(c(0.5));
+    keep_nan(x, V::select(a.lt(c(1.0)), small, grown.sub(shrunk)).copysign(x))
+}
+
+#[inline(always)]
+pub(super) fn cosh<V: Arithmetic>(x: V) -> V {
+    let (grown, shrunk) = halved_exponentials(x.abs());
+    keep_nan(x, grown.add(shrunk))
+}
+
+/// Beyond this 1 is nothing beside a square.
+#[inline(always)]
+fn vast<V: Arithmetic>() -> V {
+    by_width(1e6, 1e10)
+}
+
+#[inline(always)]
+pub(super) fn asinh<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let b = vast::<V>().min(a);
+    let square = b.mul(b);
+    let small = log1p(square.div(square.add(c(1.0)).sqrt().add(c(1.0))).add(b));
+    let large = log(a).add(c(std::f64::consts::LN_2));
+    keep_nan(x, V::select(a.lt(vast()), small, large).copysign(x))
+}
+
+#[inline(always)]
+pub(super) fn acosh<V: Arithmetic>(x: V) -> V {
+    let t = vast::<V>().min(x).sub(c(1.0));
+    let small = log1p(t.add(t.mul_add(t, t.add(t)).sqrt()));
+    let large = log(x).add(c(std::f64::consts::LN_2));
+    keep_nan(x, V::select(x.lt(vast()), small, large))
+}
+
+#[inline(always)]
+pub(super) fn atanh<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    keep_nan(x, log1p(a.add(a).div(c::<V>(1.0).sub(a))).mul(c(0.5)).copysign(x))
+}
+
+/// Φ(x), the normal distribution function.
+#[inline(always)]
+pub(super) fn ndtr<V: Arithmetic>(x: V) -> V {
+    let magnitude = x.abs();
+    let a = magnitude.mul(c(std::f64::consts::FRAC_1_SQRT_2));
+    let single = is_single::<V>();
+    // |x| erfc(a) / 2 by x; beyond the bound nothing of it is left.
+    let bounded = by_width::<V>(15.0, 39.0).min(magnitude);
+    let tail = if single { gelu_tail(bounded, a) } else { gelu_tail_f64(bounded, a) }.div(bounded);
+    let large = V::select(x.lt(c(0.0)), tail, c::<V>(1.0).sub(tail));
+    let small = if single { c::<V>(1.0).add(erf_small(a.copysign(x))).mul(c(0.5)) } else { one_and_erf_f64(x, a).mul(c(0.5)) };
+    keep_nan(x, V::select(a.lt(c(0.75)), small, large))
+}
+
+/// The inverse of erf: a polynomial of -ln(1 - x²), as in Giles' "Approximating the erfinv function" (2010), and one step of Halley's.
+#[inline(always)]
+pub(super) fn erfinv<V: Arithmetic>(x: V) -> V {
+    let a = x.abs();
+    let one = c::<V>(1.0);
+    let inside = by_width::<V>(0.999_999_940_395_355_2, 0.999_999_999_999_999_9).min(a);
+    let rest = one.sub(inside);
+    let w = log(rest.mul(one.add(inside))).neg();
+    let root = w.sqrt();
+    let near = polynomial(w.sub(c(2.5)).mul(c(0.4)), &ERFINV_NEAR);
+    let far = polynomial(root.sub(c(4.2)).mul(c(0.5)), &ERFINV_FAR);
+    let y = V::select(w.lt(c(5.0)), near, far).mul(inside);
+    // erf(y) - x, from the side where it has digits, by the derivative of erf.
+    let missed = V::select(inside.lt(c(0.5)), erf(y).sub(inside), rest.sub(erfc(y)));
+    let step = missed.mul(exp(y.mul(y))).mul(c(1.0 / std::f64::consts::FRAC_2_SQRT_PI));
+    let y = y.sub(step.div(y.mul_add(step, one)));
+    let y = V::select(a.eq(one), c(f64::INFINITY), V::select(one.lt(a), c(f64::NAN), y));
+    // Tiny arguments have no square.
+    let tiny = a.lt(by_width(1e-12, 1e-100));
+    let y = V::select(tiny, a.mul(c(0.886_226_925_452_758)), y);
+    keep_nan(x, y.copysign(x))
 }

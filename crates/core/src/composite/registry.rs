@@ -14,6 +14,7 @@ use super::{
     loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
     norm::{BatchNormInference, Norm, NormBackward, Over},
     quantize::FakeQuantize,
+    search::SearchSorted,
     softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
     sorted_range::SortedRange,
     split::Split,
@@ -113,6 +114,7 @@ own! {
     "adamant.fourier" |g| some::<1, 1, _> => Fourier { kind: fourier_kind(g)?, n: g.size("n")?, inverse: g.bool("inverse")?, scale: g.float("scale")? };
     "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
     "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
+    "adamant.search_sorted" |g| some::<2, 2, _> => SearchSorted { right: g.bool("right")? };
     "adamant.linear" |_g| some::<2, 3, _> => Linear;
     "adamant.split" |g| some::<1, 1, _> => split(g)?;
     "adamant.dropout" |g| some::<2, 2, _> => Dropout { p: g.float("p")? };

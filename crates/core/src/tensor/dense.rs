@@ -1,13 +1,15 @@
 //! Dense linear algebra on small row-major matrices of f64 on the host: what the composites of `decompose` mean.
-//! Plain algorithms: partial pivoting, Householder reflections, Jacobi rotations (Golub and Van Loan, "Matrix
+//! Plain algorithms: partial pivoting, Householder reflections, Jacobi rotations, implicit QL steps (Golub and Van Loan, "Matrix
 //! Computations", 4th ed., sections 3.4, 4.2, 5.2, 8.5 and 8.6).
 mod eigen;
 mod exponential;
 mod symmetric;
+mod tridiagonal;
 
 pub(super) use eigen::eig;
 pub(super) use exponential::exponential;
 pub(super) use symmetric::{ldl, ldl_solve};
+pub(super) use tridiagonal::eigh;
 
 /// A row-major matrix.
 #[derive(Clone, Debug)]
@@ -47,13 +49,21 @@ impl Matrix {
         let mut out = Matrix::zeros(self.rows, other.columns);
         for i in 0..self.rows {
             for k in 0..self.columns {
-                let a = self.get(i, k);
-                for j in 0..other.columns {
-                    *out.at(i, j) += a * other.get(k, j);
-                }
+                add_scaled(out.row_mut(i), self.get(i, k), other.row(k));
             }
         }
         out
+    }
+    pub fn row(&self, row: usize) -> &[f64] {
+        &self.data[row * self.columns..][..self.columns]
+    }
+    fn row_mut(&mut self, row: usize) -> &mut [f64] {
+        &mut self.data[row * self.columns..][..self.columns]
+    }
+    /// Two rows, `a` before `b`.
+    fn two_rows(&mut self, a: usize, b: usize) -> (&mut [f64], &mut [f64]) {
+        let (front, back) = self.data.split_at_mut(b * self.columns);
+        (&mut front[a * self.columns..][..self.columns], &mut back[..self.columns])
     }
     fn swap_rows(&mut self, a: usize, b: usize) {
         (0..self.columns).for_each(|j| self.data.swap(a * self.columns + j, b * self.columns + j));
@@ -64,6 +74,26 @@ impl Matrix {
             *v *= by[k % self.columns];
         }
         self
+    }
+}
+
+/// `y += a x`.
+fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+}
+/// The sum of products, in eight sums beside each other.
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    let (mut sums, whole) = ([0.0; 8], x.len().min(y.len()) / 8 * 8);
+    for (x, y) in x[..whole].chunks_exact(8).zip(y[..whole].chunks_exact(8)) {
+        (0..8).for_each(|k| sums[k] += x[k] * y[k]);
+    }
+    let rest: f64 = x[whole..].iter().zip(&y[whole..]).map(|(x, y)| x * y).sum();
+    ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) + rest
+}
+/// `(x, y)` turned: `(c x - s y, s x + c y)`.
+fn rotate(x: &mut [f64], y: &mut [f64], c: f64, s: f64) {
+    for (x, y) in x.iter_mut().zip(y) {
+        (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
     }
 }
 
@@ -94,11 +124,10 @@ pub(super) fn lu(mut a: Matrix) -> Lu {
             continue;
         }
         for i in k + 1..n {
-            let factor = a.get(i, k) / top;
-            *a.at(i, k) = factor;
-            for j in k + 1..columns {
-                *a.at(i, j) -= factor * a.get(k, j);
-            }
+            let (above, row) = a.two_rows(k, i);
+            row[k] /= top;
+            let factor = row[k];
+            add_scaled(&mut row[k + 1..], -factor, &above[k + 1..]);
         }
     }
     Lu { factors: a, order, pivots, sign }
@@ -132,11 +161,19 @@ pub(super) fn substitute(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
     let n = a.rows;
     for step in 0..n {
         let i = if upper { n - 1 - step } else { step };
-        for j in 0..x.columns {
-            let known = if upper { i + 1..n } else { 0..i };
-            let sum: f64 = known.map(|k| a.get(i, k) * x.get(k, j)).sum();
-            let rest = x.get(i, j) - sum;
-            *x.at(i, j) = if unit { rest } else { rest / a.get(i, i) };
+        for k in if upper { i + 1..n } else { 0..i } {
+            let factor = -a.get(i, k);
+            if k < i {
+                let (known, row) = x.two_rows(k, i);
+                add_scaled(row, factor, known);
+            } else {
+                let (row, known) = x.two_rows(i, k);
+                add_scaled(row, factor, known);
+            }
+        }
+        if !unit {
+            let diagonal = a.get(i, i);
+            x.row_mut(i).iter_mut().for_each(|v| *v /= diagonal);
         }
     }
 }
@@ -146,7 +183,7 @@ pub(super) fn cholesky(a: &Matrix) -> Result<Matrix, usize> {
     let n = a.rows;
     let mut l = Matrix::zeros(n, n);
     for j in 0..n {
-        let square = a.get(j, j) - (0..j).map(|k| l.get(j, k).powi(2)).sum::<f64>();
+        let square = a.get(j, j) - dot(&l.row(j)[..j], &l.row(j)[..j]);
         // NaN is not positive either.
         if square.is_nan() || square <= 0.0 {
             return Err(j + 1);
@@ -154,7 +191,7 @@ pub(super) fn cholesky(a: &Matrix) -> Result<Matrix, usize> {
         let root = square.sqrt();
         *l.at(j, j) = root;
         for i in j + 1..n {
-            let sum: f64 = (0..j).map(|k| l.get(i, k) * l.get(j, k)).sum();
+            let sum = dot(&l.row(i)[..j], &l.row(j)[..j]);
             *l.at(i, j) = (a.get(i, j) - sum) / root;
         }
     }
@@ -202,46 +239,13 @@ pub(super) fn qr(a: Matrix) -> (Matrix, Matrix) {
 }
 /// `a -= tau v (vᵀ a)`, columns from `from` on.
 fn reflect(a: &mut Matrix, v: &[f64], tau: f64, from: usize) {
-    for j in from..a.columns {
-        let dot: f64 = (0..a.rows).map(|i| v[i] * a.get(i, j)).sum();
-        (0..a.rows).for_each(|i| *a.at(i, j) -= tau * v[i] * dot);
+    let mut products = vec![0.0; a.columns - from];
+    for (i, &v) in v.iter().enumerate().filter(|(_, v)| **v != 0.0) {
+        add_scaled(&mut products, v, &a.row(i)[from..]);
     }
-}
-/// Eigenvalues in ascending order and eigenvectors (columns) of a symmetric matrix, of which the lower triangle is read.
-/// `None`: rotations did not converge (the matrix is not finite).
-pub(super) fn eigh(a: &Matrix) -> Option<(Vec<f64>, Matrix)> {
-    let n = a.rows;
-    let mut s = a.clone();
-    for i in 0..n {
-        (i + 1..n).for_each(|j| *s.at(i, j) = a.get(j, i));
+    for (i, &v) in v.iter().enumerate().filter(|(_, v)| **v != 0.0) {
+        add_scaled(&mut a.row_mut(i)[from..], -tau * v, &products);
     }
-    let mut v = Matrix::identity(n);
-    let whole: f64 = s.data.iter().map(|x| x * x).sum();
-    let mut converged = false;
-    for _ in 0..SWEEPS {
-        let off: f64 = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| s.get(i, j).powi(2)).sum();
-        if off <= f64::EPSILON * f64::EPSILON * whole {
-            converged = true;
-            break;
-        }
-        for p in 0..n {
-            for q in p + 1..n {
-                if s.get(p, q) != 0.0 {
-                    let (c, t) = rotation(s.get(p, p), s.get(p, q), s.get(q, q));
-                    rotate_rows(&mut s, p, q, c, t);
-                    rotate_columns(&mut s, p, q, c, t);
-                    rotate_columns(&mut v, p, q, c, t);
-                    (*s.at(p, q), *s.at(q, p)) = (0.0, 0.0);
-                }
-            }
-        }
-    }
-    if !converged {
-        return None;
-    }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&i, &j| s.get(i, i).total_cmp(&s.get(j, j)));
-    Some((order.iter().map(|&k| s.get(k, k)).collect(), columns(&v, &order)))
 }
 /// Jacobi converges quadratically; more sweeps than this means that it does not.
 const SWEEPS: usize = 100;
@@ -251,20 +255,6 @@ fn rotation(a: f64, b: f64, d: f64) -> (f64, f64) {
     let t = if tau >= 0.0 { 1.0 / (tau + (1.0 + tau * tau).sqrt()) } else { -1.0 / (-tau + (1.0 + tau * tau).sqrt()) };
     let c = 1.0 / (1.0 + t * t).sqrt();
     (c, t * c)
-}
-fn rotate_columns(a: &mut Matrix, p: usize, q: usize, c: f64, s: f64) {
-    for i in 0..a.rows {
-        let (x, y) = (a.get(i, p), a.get(i, q));
-        *a.at(i, p) = c * x - s * y;
-        *a.at(i, q) = s * x + c * y;
-    }
-}
-fn rotate_rows(a: &mut Matrix, p: usize, q: usize, c: f64, s: f64) {
-    for j in 0..a.columns {
-        let (x, y) = (a.get(p, j), a.get(q, j));
-        *a.at(p, j) = c * x - s * y;
-        *a.at(q, j) = s * x + c * y;
-    }
 }
 fn columns(a: &Matrix, order: &[usize]) -> Matrix {
     let mut out = Matrix::zeros(a.rows, order.len());
@@ -281,9 +271,9 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
         let (u, s, vt) = svd(&a.transposed())?;
         return Some((vt.transposed(), s, u.transposed()));
     }
-    let (m, n) = (a.rows, a.columns);
-    let (mut w, mut v) = (a.clone(), Matrix::identity(n));
-    let dot = |w: &Matrix, p: usize, q: usize| (0..m).map(|i| w.get(i, p) * w.get(i, q)).sum::<f64>();
+    let n = a.columns;
+    // Columns as rows, side by side.
+    let (mut w, mut v) = (a.transposed(), Matrix::identity(n));
     let mut converged = n < 2;
     // Two columns that are rounding errors beside the matrix have no angle: of a matrix that lacks ranks they never agree.
     let size = a.data.iter().map(|x| x * x).sum::<f64>();
@@ -292,12 +282,14 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
         let mut rotated = false;
         for p in 0..n {
             for q in p + 1..n {
-                let (pp, pq, qq) = (dot(&w, p, p), dot(&w, p, q), dot(&w, q, q));
+                let (pp, pq, qq) = (dot(w.row(p), w.row(p)), dot(w.row(p), w.row(q)), dot(w.row(q), w.row(q)));
                 if pq.abs() > f64::EPSILON * (pp * qq).sqrt() && pq.abs() > noise {
                     rotated = true;
                     let (c, s) = rotation(pp, pq, qq);
-                    rotate_columns(&mut w, p, q, c, s);
-                    rotate_columns(&mut v, p, q, c, s);
+                    for of in [&mut w, &mut v] {
+                        let (x, y) = of.two_rows(p, q);
+                        rotate(x, y, c, s);
+                    }
                 } else if pq.is_nan() {
                     return None;
                 }
@@ -311,10 +303,11 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
     if !converged || w.data.iter().any(|x| !x.is_finite()) {
         return None;
     }
-    let norms: Vec<f64> = (0..n).map(|k| dot(&w, k, k).sqrt()).collect();
+    let norms: Vec<f64> = (0..n).map(|k| dot(w.row(k), w.row(k)).sqrt()).collect();
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| norms[j].total_cmp(&norms[i]));
     let singular: Vec<f64> = order.iter().map(|&k| norms[k]).collect();
+    let (w, v) = (w.transposed(), v.transposed());
     let mut u = columns(&w, &order);
     for k in 0..n {
         complete_column(&mut u, k, singular[k]);

@@ -4,7 +4,13 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
 };
-use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, composite::sorted_range::SortedRange, promotion::alike, scope::call, shape::Axis};
+use crate::{
+    Arg, AxisSet, DType, ErrorKind, Op, Shape,
+    composite::{search::SearchSorted, sorted_range::SortedRange},
+    promotion::alike,
+    scope::call,
+    shape::Axis,
+};
 
 /// The two outputs of the composite.
 pub(super) fn sorted_range(x: &Tensor, range: SortedRange) -> Built<(Tensor, Tensor)> {
@@ -12,9 +18,6 @@ pub(super) fn sorted_range(x: &Tensor, range: SortedRange) -> Built<(Tensor, Ten
     let (Some(at), Some(values)) = (out.pop(), out.pop()) else { return Err(ErrorKind::Internal("a sorted range has two outputs".into()).into()) };
     Ok((values, at))
 }
-
-/// Rows up to this length are searched by counting, longer ones by halving.
-const COUNTED: usize = 64;
 
 impl Tensor {
     /// The elements along an axis in order, and where each came from (i64).
@@ -75,37 +78,7 @@ impl Tensor {
     pub fn searchsorted(&self, values: &Tensor, right: bool) -> Tensor {
         compose("searchsorted", &[self, values], || {
             let [sorted, values] = &alike([self, values])?;
-            let (rows, v) = (sorted.meta(), values.meta());
-            let rank = rows.shape.rank();
-            let leads = rank == 1 || (rank == v.shape.rank() && rank > 0 && rows.shape[..rank - 1] == v.shape[..rank - 1]);
-            if !leads {
-                return Err(ErrorKind::ShapeMismatch {
-                    left: rows.shape,
-                    right: v.shape,
-                    axes: None,
-                    expected: "sorted rows and values must have the same leading sizes",
-                }
-                .into());
-            }
-            let n = rows.shape[rank - 1];
-            let (sorted, values) = (sorted.detach(), values.detach());
-            // A value goes behind an element unless the element is larger (or equal); so NaN goes last, as in PyTorch.
-            let behind = |element: &Tensor, value: &Tensor| if right { element.gt(value) } else { element.ge(value) }.logical_not();
-            if n <= COUNTED {
-                let wide = if rank == 1 { sorted.clone() } else { sorted.unsqueeze(-2) };
-                return Ok(behind(&wide, &values.unsqueeze(-1)).sum(-1));
-            }
-            let look_up = |at: &Tensor| if rank == 1 { sorted.gather(0, &at.ravel()).reshape(v.shape) } else { sorted.gather(-1, at) };
-            let mut low = Tensor::zeros_on(v.shape, DType::I64, v.device);
-            let mut high = Tensor::full_on(v.shape, n, DType::I64, v.device);
-            for _ in 0..usize::BITS - n.leading_zeros() {
-                let middle = (&low + &high).bitwise_right_shift(1i64);
-                let open = low.lt(&high);
-                let go = behind(&look_up(&middle.minimum(n - 1)), &values);
-                low = open.logical_and(&go).where_(&middle + 1i64, &low);
-                high = open.logical_and(go.logical_not()).where_(&middle, &high);
-            }
-            Ok(low)
+            Ok(Tensor::composite1(SearchSorted { right }, &[&sorted.detach(), &values.detach()]))
         })
     }
     /// The number (i64) of the interval between `boundaries` (sorted) that each element lies in; `right`: boundaries belong
