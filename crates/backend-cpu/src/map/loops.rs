@@ -62,16 +62,20 @@ pub(crate) trait Real:
 fn exact_pow<T: Real>(x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     zip(x, y, out, |x, y| T::nearest(x.wide().powf(y.wide())));
 }
+/// `len` of the elements from `from` on.
+fn stretch<T: Copy>(of: Src<'_, T>, from: usize, len: usize) -> Src<'_, T> {
+    match of {
+        Src::Slice(all) => Src::Slice(&all[from..][..len]),
+        splat => splat,
+    }
+}
 /// As `2^(y log2 x)` in f64, where that has digits to spare; what has no logarithm is computed by itself.
 fn pow_by_logarithm(isa: Isa, x: Src<'_, f32>, y: Src<'_, f32>, out: &mut [f32]) {
     const PIECE: usize = 256;
     let (mut base, mut log) = ([0.0f64; PIECE], [0.0f64; PIECE]);
     for (k, out) in out.chunks_mut(PIECE).enumerate() {
-        let part = |of: Src<'_, f32>| match of {
-            Src::Slice(all) => Src::Slice(&all[k * PIECE..][..out.len()]),
-            splat => splat,
-        };
-        let (x, y, base, log) = (part(x), part(y), &mut base[..out.len()], &mut log[..out.len()]);
+        let (x, y) = (stretch(x, k * PIECE, out.len()), stretch(y, k * PIECE, out.len()));
+        let (base, log) = (&mut base[..out.len()], &mut log[..out.len()]);
         zip(x, x, base, |x, _| x as f64);
         f64::math(isa, MathFn::Log2, base, log);
         match y {
