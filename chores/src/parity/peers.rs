@@ -3,7 +3,11 @@
 //! answer. That ours are public, rustdoc says: `crates/book/src/peers.rs` links to each of them, so a renamed one is a broken link
 //! in `cargo xtask check`.
 use super::{Line, Relation, means, table};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 struct Peer {
     name: &'static str,
@@ -39,7 +43,10 @@ pub fn compare(root: &Path, write: bool) -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     for peer in &PEERS {
         files.push((peer.page, page(peer, &mut links, &mut wrong)?));
-        files.push((peer.chapter, format!("# From {}\n\n{}\nEach public name of {}, and what it is here, stands in `{}`.\n", peer.name, peer.head, version(peer), peer.page)));
+        files.push((
+            peer.chapter,
+            format!("# From {}\n\n{}\nEach public name of {}, and what it is here, stands in `{}`.\n", peer.name, peer.head, version(peer), peer.page),
+        ));
     }
     files.push((LINKS, links.text()));
     for (file, text) in files {
@@ -108,19 +115,21 @@ fn answer(line: &Line) -> (&'static str, &'static str) {
 
 /// Our names, each once.
 #[derive(Default)]
-struct Links(BTreeMap<&'static str, ()>);
+struct Links(BTreeSet<&'static str>);
 impl Links {
     fn add(&mut self, ours: &'static str) {
-        self.0.insert(ours, ());
+        self.0.insert(ours);
     }
     fn text(&self) -> String {
         let mut text = String::from(
             "//! Names that the pages from Burn and Candle give, as links: one that is not public is a broken link. `cargo xtask parity --page`\n//! writes this file.\n//!\n",
         );
-        for name in self.0.keys() {
-            text += &format!("//! [`{name}`]\n");
+        for name in &self.0 {
+            // A function may have a module's name.
+            let is_function = !name.contains("::") && name.starts_with(char::is_lowercase);
+            text += &if is_function { format!("//! [`{name}`](fn@{name})\n") } else { format!("//! [`{name}`]\n") };
         }
-        text + "#[allow(unused_imports)]\nuse adamant::{\n    composite::*, data::*, formats::*, metrics::*, models::*, nn::*, optim::schedule::*, optim::*, train::trainer::*, train::*, *,\n};\n"
+        text + "#[allow(unused_imports)]\nuse adamant::{\n    composite::*,\n    cpu::CpuBackend,\n    data::*,\n    formats::{npz::Npz, safetensors::SafeTensors, *},\n    metrics::*,\n    models::*,\n    nn::*,\n    optim::{schedule::*, *},\n    profile::record_function,\n    train::{folder::RunFolder, trainer::*, *},\n    *,\n};\n"
     }
 }
 
@@ -135,7 +144,14 @@ mod tests {
     }
     #[test]
     fn a_planted_name_is_told() {
-        let peer = Peer { name: "Peer", page: "", chapter: "", names: "# peer 1.0\nTensor exp\nTensor sin", table: "= exp : Tensor::exp | as there\n- cos : none", head: "" };
+        let peer = Peer {
+            name: "Peer",
+            page: "",
+            chapter: "",
+            names: "# peer 1.0\nTensor exp\nTensor sin",
+            table: "= exp : Tensor::exp | as there\n- cos : none",
+            head: "",
+        };
         let (mut links, mut wrong) = (Links::default(), Vec::new());
         let text = page(&peer, &mut links, &mut wrong).unwrap();
         assert!(text.contains("| `exp` | `Tensor::exp` | as there |") && links.text().contains("[`Tensor::exp`]"), "{text}");

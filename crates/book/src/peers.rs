@@ -469,6 +469,4 @@
 //! [`safetensors::load`]
 //! [`safetensors::save`]
 #[allow(unused_imports)]
-use adamant::{
-    composite::*, data::*, formats::*, metrics::*, models::*, nn::*, optim::schedule::*, optim::*, train::trainer::*, train::*, *,
-};
+use adamant::{composite::*, data::*, formats::*, metrics::*, models::*, nn::*, optim::schedule::*, optim::*, train::trainer::*, train::*, *};

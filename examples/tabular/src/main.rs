@@ -63,7 +63,10 @@ fn prepare(frame: &Frame, train: std::ops::Range<usize>) -> Result<Prepared> {
         Ok((0..rows).map(field).collect())
     };
     let columns = NUMBERS.map(number).collect::<Result<Vec<_>>>()?;
-    let numbers: Vec<f32> = (0..rows).flat_map(|row| [0, 1].into_iter().flat_map(move |part| (0..NUMBERS.len()).map(move |c| (row, c, part)))).map(|(row, c, part)| columns[c][row][part]).collect();
+    let numbers: Vec<f32> = (0..rows)
+        .flat_map(|row| [0, 1].into_iter().flat_map(move |part| (0..NUMBERS.len()).map(move |c| (row, c, part))))
+        .map(|(row, c, part)| columns[c][row][part])
+        .collect();
     let rents: Vec<f32> = number(RENT)?.into_iter().map(|[rent, _]| rent).collect();
     // A word's number is its place among those of the training part, from 1 on; 0 is for rows without one and words never seen.
     let Becomes::Text { levels, .. } = learn(frame, QUARTER, train.clone(), habit)?.becomes else {
