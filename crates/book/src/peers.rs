@@ -75,7 +75,6 @@
 //! [`Param::new`]
 //! [`Param::set`]
 //! [`Param::uninitialized`]
-//! [`PerformanceMonitor`]
 //! [`RecurrentOptions`]
 //! [`RunFolder`]
 //! [`SafeTensors`]
@@ -90,6 +89,7 @@
 //! [`Shape::rank`]
 //! [`Shape::with`]
 //! [`StepLr`]
+//! [`StepReport`]
 //! [`Subset`]
 //! [`Tensor`]
 //! [`Tensor::abs`]
@@ -104,7 +104,9 @@
 //! [`Tensor::any`]
 //! [`Tensor::arange`]
 //! [`Tensor::argmax`]
+//! [`Tensor::argmax_keepdim`]
 //! [`Tensor::argmin`]
+//! [`Tensor::argmin_keepdim`]
 //! [`Tensor::argsort`]
 //! [`Tensor::asin`]
 //! [`Tensor::asinh`]
@@ -123,6 +125,7 @@
 //! [`Tensor::cast`]
 //! [`Tensor::cat`]
 //! [`Tensor::ceil`]
+//! [`Tensor::celu`]
 //! [`Tensor::chunk`]
 //! [`Tensor::clamp`]
 //! [`Tensor::clamp_max`]
@@ -166,6 +169,8 @@
 //! [`Tensor::gelu_tanh`]
 //! [`Tensor::glu`]
 //! [`Tensor::gt`]
+//! [`Tensor::gumbel_softmax`]
+//! [`Tensor::hardshrink`]
 //! [`Tensor::hardsigmoid`]
 //! [`Tensor::hardswish`]
 //! [`Tensor::hardtanh`]
@@ -198,6 +203,7 @@
 //! [`Tensor::matmul`]
 //! [`Tensor::max`]
 //! [`Tensor::max_dim`]
+//! [`Tensor::max_dim_keepdim`]
 //! [`Tensor::maximum`]
 //! [`Tensor::mean`]
 //! [`Tensor::mean_keepdim`]
@@ -205,6 +211,7 @@
 //! [`Tensor::meshgrid`]
 //! [`Tensor::min`]
 //! [`Tensor::min_dim`]
+//! [`Tensor::min_dim_keepdim`]
 //! [`Tensor::minimum`]
 //! [`Tensor::mish`]
 //! [`Tensor::movedim`]
@@ -235,7 +242,6 @@
 //! [`Tensor::reshape`]
 //! [`Tensor::roll`]
 //! [`Tensor::round`]
-//! [`Tensor::same`]
 //! [`Tensor::scatter`]
 //! [`Tensor::scatter_add`]
 //! [`Tensor::select`]
@@ -251,6 +257,7 @@
 //! [`Tensor::softmax`]
 //! [`Tensor::softmin`]
 //! [`Tensor::softplus`]
+//! [`Tensor::softshrink`]
 //! [`Tensor::softsign`]
 //! [`Tensor::sort`]
 //! [`Tensor::split`]
@@ -322,9 +329,9 @@
 //! [`Walk::unfreeze_matching`]
 //! [`Walk::visit`]
 //! [`Watch`]
-//! [`checkpoint`]
-//! [`clip_grad_norm`]
-//! [`compile`]
+//! [`checkpoint`](fn@checkpoint)
+//! [`clip_grad_norm`](fn@clip_grad_norm)
+//! [`compile`](fn@compile)
 //! [`data::DataLoader`]
 //! [`formats::safetensors`]
 //! [`functional::InterpolateMode`]
@@ -343,7 +350,6 @@
 //! [`functional::embedding`]
 //! [`functional::fold`]
 //! [`functional::grid_sample`]
-//! [`functional::gumbel_softmax`]
 //! [`functional::huber_loss`]
 //! [`functional::interpolate`]
 //! [`functional::layer_norm`]
@@ -451,7 +457,7 @@
 //! [`nn::manual_seed`]
 //! [`nn::map_keys`]
 //! [`nn::parametrize`]
-//! [`no_grad`]
+//! [`no_grad`](fn@no_grad)
 //! [`npy::read_npy`]
 //! [`npz::read_npz`]
 //! [`optim::Adafactor`]
@@ -465,8 +471,20 @@
 //! [`optim::Optimizer`]
 //! [`optim::RmsProp`]
 //! [`optim::Sgd`]
-//! [`record_function`]
+//! [`record_function`](fn@record_function)
 //! [`safetensors::load`]
 //! [`safetensors::save`]
 #[allow(unused_imports)]
-use adamant::{composite::*, data::*, formats::*, metrics::*, models::*, nn::*, optim::schedule::*, optim::*, train::trainer::*, train::*, *};
+use adamant::{
+    composite::*,
+    cpu::CpuBackend,
+    data::*,
+    formats::{npz::Npz, safetensors::SafeTensors, *},
+    metrics::*,
+    models::*,
+    nn::*,
+    optim::{schedule::*, *},
+    profile::record_function,
+    train::{folder::RunFolder, trainer::*, *},
+    *,
+};
