@@ -1,5 +1,8 @@
 //! `cargo xtask parity`: PyTorch's names beside ours. Each is the same, has another name here, or is left out with a reason
-//! (`parity/table.txt`); one without any of these fails. Ours are what rustdoc writes of the public crates.
+//! (`parity/table.txt`); one without any of these fails. Ours are what rustdoc writes of the public crates. Burn's and Candle's names
+//! have tables of their own (`parity/peers.rs`).
+mod peers;
+
 use chores::workspace;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +13,10 @@ use std::{
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// A Python that has torch
+    /// A Python that has torch; without it, only Burn's and Candle's names are looked at
     #[arg(long)]
-    python: PathBuf,
-    /// Write docs/from-pytorch.md
+    python: Option<PathBuf>,
+    /// Write docs/from-burn.md, docs/from-candle.md and, with a Python, docs/from-pytorch.md
     #[arg(long)]
     page: bool,
 }
@@ -139,15 +142,27 @@ fn fate(space: &str, name: &str, names: &PublicNames, table: &[Line]) -> NameFat
 }
 
 pub fn run(options: &Options) -> bool {
-    match compare(options) {
-        Ok(passed) => passed,
-        Err(e) => {
-            eprintln!("parity: {e}");
-            false
+    let peers = peers::compare(&workspace::root(), options.page).map(|wrong| {
+        wrong.iter().for_each(|w| println!("{w}"));
+        println!("Burn and Candle: {} things wrong", wrong.len());
+        wrong.is_empty()
+    });
+    let pytorch = match &options.python {
+        Some(python) => compare(python, options.page),
+        None => {
+            println!("PyTorch: skipped, for no --python is given");
+            Ok(true)
         }
-    }
+    };
+    [peers, pytorch].into_iter().fold(true, |passed, result| {
+        passed
+            & result.unwrap_or_else(|e| {
+                eprintln!("parity: {e}");
+                false
+            })
+    })
 }
-fn compare(options: &Options) -> Result<bool, String> {
+fn compare(python: &Path, write: bool) -> Result<bool, String> {
     let table = table(TABLE)?;
     let root = workspace::root();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -162,7 +177,7 @@ fn compare(options: &Options) -> Result<bool, String> {
     }
     let ours = ours(&folder.join("doc")).map_err(|e| format!("{}: {e}", folder.display()))?;
     let script = root.join("xtask/python/names.py");
-    let told = Command::new(&options.python).arg(&script).output().map_err(|e| format!("{}: {e}", options.python.display()))?;
+    let told = Command::new(python).arg(&script).output().map_err(|e| format!("{}: {e}", python.display()))?;
     if !told.status.success() {
         return Err(format!("{}: {}", script.display(), String::from_utf8_lossy(&told.stderr).trim()));
     }
@@ -178,7 +193,7 @@ fn compare(options: &Options) -> Result<bool, String> {
         page.note(space, name, &fate);
     }
     println!("{}", page.counts());
-    if options.page {
+    if write {
         let file = root.join("docs/from-pytorch.md");
         fs::write(&file, page.markdown()).map_err(|e| format!("{}: {e}", file.display()))?;
     }

@@ -51,5 +51,5 @@ pub use run::{Report, Run, train};
 pub use session::{Course, Habits, Look, LossOf, OpByOp, Position, Session, Stepped};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
-pub use trainer::Trainer;
+pub use trainer::{EarlyStopping, Monitor, Trainer};
 pub use watch::{EpochReport, Interrupt, Plan, Rows, StepReport, Watch};

@@ -101,6 +101,12 @@ impl EarlyStopping {
         let goal = monitor.goal().unwrap_or(Goal::Min);
         EarlyStopping { monitor, goal, patience, min_delta: 0.0, restore_best: false, seen: Seen::default(), best: None }
     }
+    /// Ends with the weights of the best validation, instead of the last ones.
+    #[must_use]
+    pub fn restore_best(mut self, restore: bool) -> EarlyStopping {
+        self.restore_best = restore;
+        self
+    }
     /// Notes a measure. Is it the best so far?
     pub(crate) fn observe(&mut self, measure: f64, step: u64) -> bool {
         let better = match (self.seen.best.map(f64::from_bits), self.goal) {
