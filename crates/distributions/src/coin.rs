@@ -6,7 +6,7 @@ use crate::{
     distribution::{TogetherChecked, of_parameters, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
-    saddle::{deviance, stirling},
+    saddle::{deviance, stirling, stirling_step},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 
@@ -59,6 +59,17 @@ impl Coin {
             ChanceAs::Probs => 1.0 - &self.p,
             ChanceAs::Logits => self.p.neg().sigmoid(),
         }
+    }
+    /// What the rounded probabilities of a logit take from a log-probability of k successes and other failures among all: beside a logit
+    /// near 0 a unit of theirs is much.
+    fn rounded(&self, k: &Tensor, others: &Tensor, all: &Tensor) -> Tensor {
+        let (p, q, l) = (self.probs().detach(), self.fails().detach(), self.p.detach());
+        if matches!(self.given, ChanceAs::Probs) {
+            return k.zeros_like();
+        }
+        let near = l.abs().lt(10.0);
+        let off = |p: &Tensor, l: &Tensor| near.where_(&(l - near.where_(p, 0.5).logit()), 0.0);
+        ((k - all * &p) * &q * off(&p, &l) + (others - all * &q) * &p * off(&q, &l.neg())).detach()
     }
     fn entropy(&self) -> Tensor {
         (self.success(&self.probs()) + self.failure(&self.fails())).neg()
@@ -252,9 +263,13 @@ impl Family for Binomial {
                 let one_sided = k.eq(0.0).logical_or(rest.eq(0.0));
                 let (some, others, all) = (one_sided.where_(1.0, k), one_sided.where_(1.0, &rest), one_sided.where_(2.0, n));
                 let (ones, log) = (k.ones_like(), all.log());
-                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| stirling(count) - deviance(count, &(&all * p), &(&log + log_p));
-                let mixed = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
-                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(mixed - stirling(&all)))
+                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| deviance(count, &(&all * p), &(&log + log_p));
+                let apart = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
+                // The number of ways, over its powers: beside the larger count the sum of both is nearly the same.
+                let (less, more) = (some.minimum(&others), some.maximum(&others));
+                let ways = stirling(&less) - stirling_step(&more, &less);
+                let rounded = self.coin.rounded(&some, &others, &all);
+                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(ways - apart + rounded))
             })
         })
     }
