@@ -14,13 +14,16 @@ pub struct Options {
     /// One of the tests' names, or part of one: scalar_functions, functions_of_rows, densities
     #[arg(long, default_value = "")]
     only: String,
+    /// Only functions and families with this in their names
+    #[arg(long, default_value = "")]
+    name: String,
 }
 
 /// Runs them; whether all hold.
 pub fn run(options: &Options) -> bool {
     let arguments = ["test", "--package", "adamant-conformance", "--test", "extremes", "--", "--nocapture", &options.only];
     let arguments = if options.only.is_empty() { &arguments[..arguments.len() - 1] } else { &arguments[..] };
-    match workspace::cargo(arguments).env("ADAMANT_EXTREMES", format!("{} {}", options.count, options.seed)).status() {
+    match workspace::cargo(arguments).env("ADAMANT_EXTREMES", format!("{} {} {}", options.count, options.seed, options.name)).status() {
         Ok(status) => status.success(),
         Err(e) => {
             eprintln!("cargo {}: {e}", arguments.join(" "));

@@ -77,6 +77,37 @@ class GeneralizedPareto(D.GeneralizedPareto):
         return torch.where(self.concentration >= 0.5, math.inf, super().variance)
 
 
+class ContinuousBernoulli(D.ContinuousBernoulli):
+    """PyTorch's variance is a difference of squares of what is near 0 about a half."""
+
+    @property
+    def variance(self):
+        l = self.logits
+        series = 1 / 12 - l**2 / 240 + l**4 / 6048 - l**6 / 172800
+        return torch.where(l.abs() < 0.1, series, super().variance)
+
+
+def each_divergence(p, q):
+    """PyTorch's divergence of a batch of Wishart distributions is not that of its elements, which samples confirm."""
+    shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
+    rows = [t.expand(shape + (3, 3)).reshape(-1, 3, 3) for t in (p.scale_tril, q.scale_tril)]
+    dfs = [t.expand(shape).reshape(-1) for t in (p.df, q.df)]
+    each = [D.kl_divergence(D.Wishart(a, scale_tril=x), D.Wishart(b, scale_tril=y)) for a, b, x, y in zip(*dfs, *rows)]
+    return torch.stack(each).reshape(shape)
+
+
+def temperature(*shape):
+    return f32(torch.rand(shape) + 0.5)
+
+
+def many(*shape):
+    return f32(torch.exp(torch.randn(shape) * 0.5) + 3)
+
+
+def wide(*shape):
+    return f32(torch.randn(shape))
+
+
 def ordered(draw):
     low = draw["low"]
     return {"low": low, "high": f32(low + draw["high"])}
@@ -122,6 +153,20 @@ FAMILIES = [
     ("Kumaraswamy", D.Kumaraswamy, {"concentration1": positive, "concentration0": positive}),
     ("GeneralizedPareto", GeneralizedPareto, {"loc": real, "scale": positive, "concentration": real}),
     ("FisherSnedecor", D.FisherSnedecor, {"df1": positive, "df2": positive}),
+    ("NegativeBinomial", D.NegativeBinomial, {"total_count": positive, "probs": probability}),
+    ("NegativeBinomial", D.NegativeBinomial, {"total_count": positive, "logits": real}),
+    ("ContinuousBernoulli", ContinuousBernoulli, {"probs": probability}),
+    ("ContinuousBernoulli", ContinuousBernoulli, {"logits": real}),
+    ("RelaxedBernoulli", D.RelaxedBernoulli, {"temperature": temperature, "probs": probability}),
+    ("RelaxedBernoulli", D.RelaxedBernoulli, {"temperature": temperature, "logits": real}),
+    ("OneHotCategoricalStraightThrough", D.OneHotCategoricalStraightThrough, {"probs": positive}),
+    ("OneHotCategoricalStraightThrough", D.OneHotCategoricalStraightThrough, {"logits": real}),
+    ("RelaxedOneHotCategorical", D.RelaxedOneHotCategorical, {"temperature": temperature, "probs": positive}),
+    ("RelaxedOneHotCategorical", D.RelaxedOneHotCategorical, {"temperature": temperature, "logits": real}),
+    ("LogisticNormal", D.LogisticNormal, {"loc": wide, "scale": positive}),
+    ("LowRankMultivariateNormal", D.LowRankMultivariateNormal, {"loc": real, "cov_factor": wide, "cov_diag": temperature}),
+    ("LkjCholesky", lambda **a: D.LKJCholesky(3, **a), {"concentration": positive}),
+    ("Wishart", D.Wishart, {"df": many, "scale_tril": triangle}),
 ]
 # The shape of the first parameter and that of the others, before an event's axes.
 BATCHES = [((), ()), ((3,), (3,)), ((2, 1), (3,))]
@@ -129,14 +174,20 @@ BATCHES = [((), ()), ((3,), (3,)), ((2, 1), (3,))]
 SKIP = {"Kumaraswamy": {"mode"}, "Beta": {"mode"}, "Dirichlet": {"mode"}, "Bernoulli": set(), "Multinomial": {"mode", "entropy"}, "Binomial": {"entropy"}, "Categorical": {"mean", "variance"}}
 
 
-def shape_of(generator, name, batch):
+def shape_of(generator, name, batch, parameter):
+    if name == "LowRankMultivariateNormal":
+        return batch + {"cov_factor": (3, 2)}.get(parameter, (3,))
+    if name == "LogisticNormal":
+        return batch + (3,)
+    if name == "RelaxedOneHotCategorical":
+        return () if parameter == "temperature" else batch + (4,)
     event = {matrix: (3, 3), triangle: (3, 3)}.get(generator, ())
-    vector = ("Dirichlet", "Categorical", "OneHotCategorical", "Multinomial")
+    vector = ("Dirichlet", "Categorical", "OneHotCategorical", "Multinomial", "OneHotCategoricalStraightThrough")
     return batch + (event or ((4,) if name in vector else (3,) if name == "MultivariateNormal" else ()))
 
 
 def generated(name, generators, batches):
-    draw = {p: g(*shape_of(g, name, batches[min(k, 1)])) for k, (p, g) in enumerate(generators.items())}
+    draw = {p: g(*shape_of(g, name, batches[min(k, 1)], p)) for k, (p, g) in enumerate(generators.items())}
     return ordered(draw) if name == "Uniform" else draw
 
 
@@ -159,6 +210,12 @@ def case(name, make, generators, batches):
     value = f32(p.sample((2,)).detach())
     if name == "Dirichlet":
         value = p.sample((2,)).detach()
+    # Not so near the ends that f32 has no number there.
+    if name == "RelaxedBernoulli":
+        value = f32(value.clamp(0.02, 0.98))
+    if name in ("RelaxedOneHotCategorical", "LogisticNormal"):
+        value = value.clamp(0.02)
+        value = f32(value / value.sum(-1, keepdim=True))
     out = {"name": name, "parameters": {k: written(t) for k, t in parameters.items()}, "other": {k: written(t) for k, t in other.items()}}
     leaf = value.clone().requires_grad_(value.dtype == torch.float64)
     unchecked = make(**leaves)
@@ -168,8 +225,9 @@ def case(name, make, generators, batches):
     log_prob.sum().backward()
     for k, t in leaves.items():
         if t.grad is not None:
-            out["d " + k] = written(t.grad)
-    discrete = name in ("Bernoulli", "Geometric", "Binomial", "Poisson", "Categorical", "OneHotCategorical", "Multinomial")
+            # What stands above a diagonal is not read.
+            out["d " + k] = written(t.grad.tril() if name == "Wishart" and k == "scale_tril" else t.grad)
+    discrete = name in ("NegativeBinomial", "OneHotCategoricalStraightThrough", "Bernoulli", "Geometric", "Binomial", "Poisson", "Categorical", "OneHotCategorical", "Multinomial")
     if not discrete and leaf.grad is not None and name != "Uniform":
         out["d value"] = written(leaf.grad)
     probability = f32(torch.rand(value.shape) * 0.98 + 0.01)
@@ -178,7 +236,7 @@ def case(name, make, generators, batches):
         ("variance", lambda: p.variance),
         ("mode", lambda: p.mode),
         ("entropy", lambda: p.entropy()),
-        ("kl", lambda: D.kl_divergence(p, q)),
+        ("kl", lambda: each_divergence(p, q) if name == "Wishart" else D.kl_divergence(p, q)),
         ("cdf", lambda: p.cdf(value)),
         ("icdf", lambda: p.icdf(probability)),
     ]:

@@ -6,20 +6,21 @@ use crate::{
     distribution::{TogetherChecked, of_parameters, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
-    saddle::{deviance, stirling},
+    saddle::{deviance, stirling, stirling_step},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 
 /// The chance of success.
 #[derive(Clone, Copy, Debug)]
-enum ChanceAs {
+pub(crate) enum ChanceAs {
     Probs,
     Logits,
 }
+/// The chance, as it was given.
 #[derive(Clone, Debug)]
-struct Coin {
-    given: ChanceAs,
-    p: Tensor,
+pub(crate) struct Coin {
+    pub given: ChanceAs,
+    pub p: Tensor,
 }
 /// `k * log`, 0 where k is 0.
 fn times(k: &Tensor, log: &Tensor) -> Tensor {
@@ -28,43 +29,54 @@ fn times(k: &Tensor, log: &Tensor) -> Tensor {
 }
 impl Coin {
     /// `k` successes' part of a log-probability.
-    fn success(&self, k: &Tensor) -> Tensor {
+    pub fn success(&self, k: &Tensor) -> Tensor {
         match self.given {
             ChanceAs::Probs => xlogy(k, &self.p),
             ChanceAs::Logits => times(k, &self.p.log_sigmoid()),
         }
     }
     /// `k` failures' part.
-    fn failure(&self, k: &Tensor) -> Tensor {
+    pub fn failure(&self, k: &Tensor) -> Tensor {
         match self.given {
             ChanceAs::Probs => xlog1py(k, &self.p.neg()),
             ChanceAs::Logits => times(k, &self.p.neg().log_sigmoid()),
         }
     }
-    fn probs(&self) -> Tensor {
+    pub fn probs(&self) -> Tensor {
         match self.given {
             ChanceAs::Probs => self.p.clone(),
             ChanceAs::Logits => self.p.sigmoid(),
         }
     }
-    fn logits(&self) -> Tensor {
+    pub fn logits(&self) -> Tensor {
         match self.given {
             ChanceAs::Probs => self.p.log() - self.p.neg().log1p(),
             ChanceAs::Logits => self.p.clone(),
         }
     }
     /// The probability of failure, which does not cancel.
-    fn fails(&self) -> Tensor {
+    pub fn fails(&self) -> Tensor {
         match self.given {
             ChanceAs::Probs => 1.0 - &self.p,
             ChanceAs::Logits => self.p.neg().sigmoid(),
         }
     }
-    fn entropy(&self) -> Tensor {
+    /// What the rounded probabilities of a logit take from a log-probability of k successes and other failures among all: beside a logit
+    /// near 0 a unit of theirs is much.
+    fn rounded(&self, k: &Tensor, others: &Tensor, all: &Tensor) -> Tensor {
+        let (p, q, l) = (self.probs().detach(), self.fails().detach(), self.p.detach());
+        if matches!(self.given, ChanceAs::Probs) {
+            return k.zeros_like();
+        }
+        let near = l.abs().lt(10.0);
+        let off = |p: &Tensor, l: &Tensor| near.where_(&(l - near.where_(p, 0.5).logit()), 0.0);
+        ((k - all * &p) * &q * off(&p, &l) + (others - all * &q) * &p * off(&q, &l.neg())).detach()
+    }
+    pub fn entropy(&self) -> Tensor {
         (self.success(&self.probs()) + self.failure(&self.fails())).neg()
     }
     /// The divergence of one trial.
-    fn kl(&self, other: &Coin) -> Tensor {
+    pub fn kl(&self, other: &Coin) -> Tensor {
         let (p, q) = (self.probs(), self.fails());
         self.success(&p) - other.success(&p) + self.failure(&q) - other.failure(&q)
     }
@@ -92,7 +104,7 @@ macro_rules! of_coin {
             /// As of [`Parameters::new`].
             #[track_caller]
             pub fn $probs($($more: &Tensor,)* probs: &Tensor) -> Result<$name> {
-                $name::given($($more,)* ChanceAs::Probs, "probs", probs, of_coin!(@ $name))
+                $name::given($($more,)* ChanceAs::Probs, "probs", probs, $crate::coin::of_coin!(@ $name))
             }
             /// By the logit of the probability of success, `ln(p / (1 - p))`.
             ///
@@ -116,8 +128,10 @@ macro_rules! of_coin {
         impl TogetherChecked for $name {}
     };
     (@ Geometric) => { Constraint::PositiveProbability };
+    (@ NegativeBinomial) => { Constraint::HalfOpenInterval(0.0, 1.0) };
     (@ $name:ident) => { Constraint::Probability };
 }
+pub(crate) use of_coin;
 
 of_coin! {
     /// One trial: 1 with the probability p, else 0. At an even chance the mode is 1.
@@ -252,9 +266,13 @@ impl Family for Binomial {
                 let one_sided = k.eq(0.0).logical_or(rest.eq(0.0));
                 let (some, others, all) = (one_sided.where_(1.0, k), one_sided.where_(1.0, &rest), one_sided.where_(2.0, n));
                 let (ones, log) = (k.ones_like(), all.log());
-                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| stirling(count) - deviance(count, &(&all * p), &(&log + log_p));
-                let mixed = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
-                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(mixed - stirling(&all)))
+                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| deviance(count, &(&all * p), &(&log + log_p));
+                let apart = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
+                // The number of ways, over its powers: beside the larger count the sum of both is nearly the same.
+                let (less, more) = (some.minimum(&others), some.maximum(&others));
+                let ways = stirling(&less) - stirling_step(&more, &less);
+                let rounded = self.coin.rounded(&some, &others, &all);
+                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(ways - apart + rounded))
             })
         })
     }

@@ -5,7 +5,7 @@ use crate::{
     distribution::{TogetherChecked, family, of_parameters, supported, xlog1py, xlogy},
     host,
     line::LN_TAU,
-    saddle::{deviance, half_log1p_square, half_step, is_double, log_ratio, stirling},
+    saddle::{deviance, half_log1p_square, half_step, is_double, log_ratio, peak, stirling, stirling_step, student_peak},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 use std::f64::consts::PI;
@@ -33,7 +33,7 @@ fn density(a: &Tensor, rate: &Tensor, x: &Tensor) -> Tensor {
     let at_zero = a * rate.log() + xlogy(&(a - 1.0), &zero.where_(x, 1.0)) - a.lgamma();
     let x = zero.where_(1.0, x);
     let log = x.log();
-    zero.where_(&at_zero, &(stirling(a) - deviance(a, &(rate * &x), &(rate.log() + &log)) - log_ratio(a, &x, &log)))
+    zero.where_(&at_zero, &(peak(a, &x, &log) - deviance(a, &(rate * &x), &(rate.log() + &log))))
 }
 impl Family for Gamma {
     of_parameters!(0);
@@ -147,8 +147,11 @@ impl Family for Beta {
             let x = end.where_(0.5, x);
             let (total, log, log_rest) = (a + b, x.log(), x.neg().log1p());
             let apart = deviance(a, &(&total * &x), &(total.log() + &log)) + deviance(b, &(&total * (1.0 - &x)), &(total.log() + &log_rest));
-            let ends = log_ratio(a, &(&total * &x), &(total.log() + &log)) + log_ratio(b, &(1.0 - &x), &log_rest);
-            end.where_(&at_end, &(stirling(a) + stirling(b) - stirling(&total) - apart - ends))
+            // By the lesser concentration; beside the larger one the total is the same, and of their difference little would be left.
+            let first = a.le(b);
+            let (less, more) = (first.where_(a, b), first.where_(b, a));
+            let ends = peak(&less, &(&x * (1.0 - &x)), &(log + log_rest)) - stirling_step(&more, &less) - (&less / &more).log1p();
+            end.where_(&at_end, &(ends - apart))
         };
         (function == PointFunction::LogProb).then(|| supported(&x.lt(0.0).logical_or(x.gt(1.0)), x, &x.full_like(0.5), density))
     }
@@ -281,8 +284,13 @@ impl Family for StudentT {
             let many = df.gt(near.square() * enough).logical_and(df.gt(enough));
             let of_many = (many.where_(&apart, 0.0) / many.where_(scale, 1.0)).square() * -0.5;
             let few = many.where_(1.0, df);
-            let tail = half_log1p_square(&many.where_(0.0, apart), &[scale, &few.sqrt()]) * (&few + 1.0);
-            norm + many.where_(&of_many, &tail.neg())
+            let half = half_log1p_square(&many.where_(0.0, &apart), &[scale, &few.sqrt()]);
+            let power = many.where_(&of_many, &(&half * &few).neg());
+            // The gradient is that of the sum.
+            let sum = norm - half + &power;
+            let value = student_peak(df, &apart, scale) + power.detach();
+            let known = value.eq(&value).logical_and(sum.abs().lt(f64::INFINITY));
+            &sum + known.where_(&(known.where_(value, 0.0) - sum.detach()), 0.0)
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

@@ -4,7 +4,7 @@ use crate::{
     distribution::{TogetherChecked, family, of_parameters, supported},
     host,
     parameters::read,
-    saddle::half_log1p_square,
+    saddle::{half_log1p_square, one_logarithm},
 };
 use adamant_core::{Error, ErrorKind, Result, Rng, Shape, Tensor};
 use std::f64::consts::{LN_2, PI, TAU};
@@ -33,7 +33,9 @@ pub(crate) fn normal_kl(m: &Tensor, s: &Tensor, n: &Tensor, t: &Tensor) -> Tenso
 }
 /// The logarithm of the normal density.
 pub(crate) fn normal_log_density(x: &Tensor, loc: &Tensor, scale: &Tensor) -> Tensor {
-    standard(x, loc, scale).square() * -0.5 - scale.log() - 0.5 * LN_TAU
+    // Half before it is a square, which may be too large.
+    let z = standard(x, loc, scale);
+    &z * (&z * -0.5) - scale.log() - 0.5 * LN_TAU
 }
 
 family! {
@@ -155,7 +157,11 @@ impl Family for Cauchy {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         Some(match function {
-            PointFunction::LogProb => half_log1p_square(&(x - loc), &[scale]) * -2.0 - scale.log() - PI.ln(),
+            PointFunction::LogProb => {
+                let d = x - loc;
+                let sum = half_log1p_square(&d, &[scale]) * 2.0 + scale.log() + PI.ln();
+                one_logarithm(sum, &((&d / scale * &d + scale) * PI)).neg()
+            }
             PointFunction::Cdf => standard(x, loc, scale).atan() * (1.0 / PI) + 0.5,
             PointFunction::Icdf => ((x - 0.5) * PI).tan() * scale + loc,
         })

@@ -1,47 +1,7 @@
 //! Parameters of a distribution: of one float dtype, broadcast to one batch, inside their ranges. It knows no family.
+use crate::Constraint;
 use adamant_core::{DType, Device, Error, ErrorKind, Result, Shape, Tensor, is_capturing, scope};
 use std::{cell::Cell, fmt};
-
-/// What a parameter's elements must be. NaN is none of them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Constraint {
-    /// a number
-    Real,
-    /// a finite number greater than 0
-    Positive,
-    /// a finite number, at least 0
-    NonNegative,
-    /// in [0, 1]
-    Probability,
-    /// in (0, 1]
-    PositiveProbability,
-    /// a whole number, at least 0
-    Count,
-}
-impl Constraint {
-    fn holds(self, x: f64) -> bool {
-        match self {
-            Constraint::Real => !x.is_nan(),
-            Constraint::Positive => x > 0.0 && x.is_finite(),
-            Constraint::NonNegative => x >= 0.0 && x.is_finite(),
-            Constraint::Probability => (0.0..=1.0).contains(&x),
-            Constraint::PositiveProbability => x > 0.0 && x <= 1.0,
-            Constraint::Count => x >= 0.0 && x.is_finite() && x.fract() == 0.0,
-        }
-    }
-}
-impl fmt::Display for Constraint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Constraint::Real => "a number",
-            Constraint::Positive => "finite and greater than 0",
-            Constraint::NonNegative => "finite and at least 0",
-            Constraint::Probability => "in [0, 1]",
-            Constraint::PositiveProbability => "in (0, 1]",
-            Constraint::Count => "a whole number of at least 0",
-        })
-    }
-}
 
 thread_local! {
     static UNCHECKED: Cell<bool> = const { Cell::new(false) };
@@ -114,7 +74,7 @@ impl Parameters {
             });
         }
         let Some((dtype, device, shape)) = all else { return fail(ErrorKind::Argument("a distribution has a parameter".into())) };
-        given.iter().try_for_each(|(parameter, t, constraint)| check(name, parameter, t, *constraint))?;
+        given.iter().try_for_each(|(parameter, t, constraint)| check(name, parameter, t, constraint))?;
         let split = shape.rank() - event_rank;
         let at = |dims: &[usize]| Shape::new(dims).map_err(|kind| Error::new(name, kind));
         Ok(Parameters {
@@ -200,13 +160,23 @@ pub(crate) fn joined(parts: &[&[usize]]) -> Shape {
     let dims: Vec<usize> = parts.concat();
     Shape::new(&dims).unwrap_or(Shape::SCALAR)
 }
-/// Are the elements what they must be?
-pub(crate) fn check(name: &'static str, parameter: &str, t: &Tensor, constraint: Constraint) -> Result<()> {
+/// Are the elements, or the events, what they must be?
+pub(crate) fn check(name: &'static str, parameter: &str, t: &Tensor, constraint: &Constraint) -> Result<()> {
+    let wrong = |what: String| {
+        Err(Error::new(name, ErrorKind::Argument(format!("{parameter} must be {constraint}, and {what}")))
+            .hint("`unchecked` makes a distribution without this check"))
+    };
     let Some(elements) = read(t)? else { return Ok(()) };
+    if constraint.event_rank() > 0 {
+        let events = constraint.check(t).cast(DType::F32).to_vec_as::<f64>()?;
+        return match events.iter().position(|holds| *holds == 0.0) {
+            None => Ok(()),
+            Some(k) => wrong(format!("event {k} is not")),
+        };
+    }
     match elements.iter().enumerate().find(|(_, x)| !constraint.holds(**x)) {
         None => Ok(()),
-        Some((k, x)) => Err(Error::new(name, ErrorKind::Argument(format!("{parameter} must be {constraint}, and element {k} is {x}")))
-            .hint("`unchecked` makes a distribution without this check")),
+        Some((k, x)) => wrong(format!("element {k} is {x}")),
     }
 }
 /// The elements that a check is of, unless nothing is to be read here.

@@ -33,9 +33,10 @@ impl Family for LogNormal {
         let [loc, scale] = self.0.all();
         let outside = x.le(0.0);
         Some(match function {
-            PointFunction::LogProb => {
-                supported(&outside, x, &x.ones_like(), |x| ((x.log() - loc) / scale).square() * -0.5 - log_product(scale, x) - 0.5 * LN_TAU)
-            }
+            PointFunction::LogProb => supported(&outside, x, &x.ones_like(), |x| {
+                let z = (x.log() - loc) / scale;
+                &z * (&z * -0.5) - log_product(scale, x) - 0.5 * LN_TAU
+            }),
             PointFunction::Cdf => outside.where_(0.0, &((outside.where_(1.0, x).log() - loc) / scale).ndtr()),
             PointFunction::Icdf => (x.ndtri() * scale + loc).exp(),
         })
@@ -175,7 +176,7 @@ impl Family for Weibull {
                 let log = log_ratio(scale, &inside, &inside.log());
                 let at_zero = xlogy(&(k - 1.0), &zero.where_(x, 1.0)) - scale.log();
                 let power = zero.where_(&(zero.where_(x, scale) / scale).pow(k), &(k * &log).exp());
-                k.log() + zero.where_(&at_zero, &(k * &log - inside.log())) - power
+                zero.where_(&(k.log() + at_zero), &(k * &log + log_ratio(&inside, k, &k.log()))) - power
             }),
             PointFunction::Cdf => (x.clamp_min(0.0) / scale).pow(k).neg().expm1().neg(),
             PointFunction::Icdf => x.neg().log1p().neg().pow(&k.reciprocal()) * scale,
@@ -222,7 +223,7 @@ impl Family for Pareto {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [scale, alpha] = self.0.all();
         Some(match function {
-            PointFunction::LogProb => supported(&x.lt(scale), x, scale, |x| alpha.log() - alpha * log_ratio(scale, x, &x.log()) - x.log()),
+            PointFunction::LogProb => supported(&x.lt(scale), x, scale, |x| log_ratio(x, alpha, &alpha.log()) - alpha * log_ratio(scale, x, &x.log())),
             PointFunction::Cdf => (alpha * (scale.log() - x.maximum(scale).log())).expm1().neg(),
             PointFunction::Icdf => (x.neg().log1p().neg() / alpha).exp() * scale,
         })

@@ -15,7 +15,8 @@ pub(crate) fn log_ratio(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
     let ratio = m.detach() / k.detach();
     let near = ratio.gt(0.5).logical_and(ratio.lt(2.0));
     // Of a denormal number some bits are lost.
-    let middle = ratio.gt(least).logical_and(ratio.lt(most)).logical_and(m.detach().gt(least)).logical_and(k.detach().gt(least));
+    let normal = if is_double(k) { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+    let middle = ratio.gt(least).logical_and(ratio.lt(most)).logical_and(m.detach().ge(normal));
     let close = near.where_(&(m - k), 0.0) / near.where_(k, 1.0);
     let quotient = (middle.where_(m, 1.0) / middle.where_(k, 1.0)).detach();
     // The gradient is that of the logarithms always: that of a quotient may be infinite on its way.
@@ -36,36 +37,125 @@ pub(crate) fn deviance(k: &Tensor, m: &Tensor, log_m: &Tensor) -> Tensor {
 }
 /// `ln(x y)` of positive numbers, whose product may be too large or too small for the dtype.
 pub(crate) fn log_product(x: &Tensor, y: &Tensor) -> Tensor {
-    let (least, most) = if is_double(x) { (1e-300, 1e300) } else { (1e-36, 1e36) };
-    let product = (x * y).detach();
-    let middle = product.gt(least).logical_and(product.lt(most));
-    let line = x.log() + y.log();
-    let exact = middle.where_(&(middle.where_(product, 1.0).log() - &line), 0.0).detach();
-    line + exact
+    one_logarithm(x.log() + y.log(), &(x * y))
 }
-/// `a ln a - a - ln Γ(a + 1)`, by Stirling's series for an a that is not small (DLMF 5.11.1).
+/// What ln Γ(a + 1) has more than Stirling's formula, `a ln a - a + ln √(2π a)`, for a ≥ 1 (Binet's function, DLMF 5.9.10), as a
+/// polynomial in `w = 2 / a² - 1`: by Chebyshev's interpolation of 60 digits, to 2e-17 and 7e-9 of 1 / a.
+fn binet(a: &Tensor) -> Tensor {
+    const DOUBLE: [f64; 29] = [
+        0.08209573235566395,
+        -0.0011180402217243588,
+        9.714526760267806e-05,
+        -1.6458634140279073e-05,
+        3.990532926776105e-06,
+        -1.2132640380074288e-06,
+        4.315431689699521e-07,
+        -1.7235168441324088e-07,
+        7.528806813256344e-08,
+        -3.504119416049714e-08,
+        1.7074500420158946e-08,
+        -1.062061560151245e-08,
+        7.525323809623158e-09,
+        3.6496016148010653e-09,
+        -8.365662530517494e-09,
+        -2.014121771266839e-08,
+        2.7774668093700673e-08,
+        3.937129982920004e-08,
+        -5.199583675855209e-08,
+        -5.756234308251219e-08,
+        7.075800609531798e-08,
+        5.6723916553026116e-08,
+        -6.591560271029198e-08,
+        -3.6812285756470594e-08,
+        4.057352115166446e-08,
+        1.4103862330435933e-08,
+        -1.48265641459013e-08,
+        -2.4684399801003773e-09,
+        2.4745463580551526e-09,
+    ];
+    const SINGLE: [f64; 7] = [
+        0.08209573122378865,
+        -0.0011180708021935695,
+        9.717999237137965e-05,
+        -1.6226939741686398e-05,
+        3.828289954550021e-06,
+        -1.630380847609967e-06,
+        6.592161628040976e-07,
+    ];
+    let coefficients: &[f64] = if is_double(a) { &DOUBLE } else { &SINGLE };
+    let r = a.reciprocal();
+    let w = r.square() * 2.0 - 1.0;
+    coefficients.iter().rev().fold(a.zeros_like(), |sum, c| sum * &w + *c) * r
+}
+/// `a ln a - a - ln Γ(a + 1)`.
 pub(crate) fn stirling(a: &Tensor) -> Tensor {
-    /// B₂ₖ / (2k (2k - 1))
-    const SERIES: [f64; 8] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0, -3617.0 / 122_400.0];
-    // From there on the series ends below the dtype's last bit.
-    let least = if is_double(a) { 10.0 } else { 4.0 };
-    let small = a.lt(least);
-    let (low, high) = (small.where_(a, 1.0), small.where_(least, a));
-    let r = high.reciprocal();
-    let square = r.square();
-    let series = SERIES.iter().rev().fold(a.zeros_like(), |sum, c| sum * &square + *c) * &r;
-    small.where_(&(low.xlogy(&low) - &low - (&low + 1.0).lgamma()), &(high.log() * -0.5 - 0.5 * TAU.ln() - series))
+    let small = a.lt(1.0);
+    let (low, high) = (small.where_(a, 0.5), small.where_(1.0, a));
+    small.where_(&stirling_of_small(&low), &(high.log() * -0.5 - 0.5 * TAU.ln() - binet(&high)))
+}
+fn stirling_of_small(a: &Tensor) -> Tensor {
+    a.xlogy(a) - a - (a + 1.0).lgamma()
+}
+/// `stirling(a) - ln(x / a)` of positive numbers, given ln x: what a gamma density has at its peak. The logarithms of both are one.
+pub(crate) fn peak(a: &Tensor, x: &Tensor, log_x: &Tensor) -> Tensor {
+    let small = a.lt(1.0);
+    let (low, high) = (small.where_(a, 0.5), small.where_(1.0, a));
+    let of_small = stirling_of_small(&low) - log_ratio(&low, x, log_x);
+    let line = high.log() * 0.5 - log_x - 0.5 * TAU.ln();
+    let of_large = one_logarithm(line, &(high.sqrt() * (1.0 / TAU.sqrt()) / x)) - binet(&high);
+    small.where_(&of_small, &of_large)
+}
+/// `stirling(a + b) - stirling(a)` for 0 < b ≤ a.
+pub(crate) fn stirling_step(a: &Tensor, b: &Tensor) -> Tensor {
+    let small = a.lt(1.0);
+    let (low, high) = (small.where_(a, 0.5), small.where_(1.0, a));
+    let (low_step, step) = (small.where_(b, 0.5), small.where_(0.5, b));
+    let of_large = (&step / &high).log1p() * -0.5 - (binet(&(&high + step)) - binet(&high));
+    small.where_(&(stirling(&(&low + low_step)) - stirling(&low)), &of_large)
+}
+/// A sum of logarithms whose value is the logarithm of `product`, where the dtype holds that. The gradient is the sum's: that of a
+/// product may be infinite on its way.
+pub(crate) fn one_logarithm(sum: Tensor, product: &Tensor) -> Tensor {
+    let (least, most) = if is_double(product) { (1e-300, 1e300) } else { (1e-36, 1e36) };
+    let product = product.detach();
+    let middle = product.gt(least).logical_and(product.lt(most));
+    let rest = middle.where_(&(middle.where_(product, 1.0).log() - &sum), 0.0).detach();
+    sum + rest
 }
 /// `ln Γ(h + ½) - ln Γ(h) - ln(h) / 2`, by its series for an h that is not small (DLMF 5.11.13).
 pub(crate) fn half_step(h: &Tensor) -> Tensor {
+    let small = is_small(h);
+    let low = small.where_(h, 1.0);
+    small.where_(&((&low + 0.5).lgamma() - low.lgamma() - low.log() * 0.5), &half_step_series(&small.where_(1.0, h)))
+}
+/// Is the series of [`half_step`] too short?
+fn is_small(h: &Tensor) -> Tensor {
+    h.lt(if is_double(h) { 14.0 } else { 3.0 })
+}
+fn half_step_series(h: &Tensor) -> Tensor {
     const SERIES: [f64; 6] = [-1.0 / 8.0, 1.0 / 192.0, -1.0 / 640.0, 17.0 / 14_336.0, -31.0 / 18_432.0, 691.0 / 180_224.0];
-    let least = if is_double(h) { 14.0 } else { 3.0 };
-    let small = h.lt(least);
-    let (low, high) = (small.where_(h, 1.0), small.where_(least, h));
-    let r = high.reciprocal();
+    let r = h.reciprocal();
     let square = r.square();
-    let series = SERIES.iter().rev().fold(h.zeros_like(), |sum, c| sum * &square + *c) * &r;
-    small.where_(&((&low + 0.5).lgamma() - low.lgamma() - low.log() * 0.5), &series)
+    SERIES.iter().rev().fold(h.zeros_like(), |sum, c| sum * &square + *c) * &r
+}
+/// The value of `half_step(df / 2) - ln(√(2π) scale √(1 + z² / df))`, with `z = d / scale`: all logarithms are one, so that none of
+/// them cancels another. Without gradients; not a number where the dtype does not hold what it is the logarithm of.
+pub(crate) fn student_peak(df: &Tensor, d: &Tensor, scale: &Tensor) -> Tensor {
+    let (df, d, scale) = (df.detach(), d.detach(), scale.detach());
+    let (least, most) = if is_double(&df) { (1e-300, 1e300) } else { (1e-36, 1e36) };
+    let (h, root) = (&df * 0.5, df.sqrt());
+    let small = is_small(&h);
+    let low = small.where_(&h, 1.0);
+    // Γ(h + ½) / Γ(h) is h Γ(h + ½) / Γ(h + 1).
+    let norm = small.where_(&((&low + 0.5).lgamma() - (&low + 1.0).lgamma()), &half_step_series(&small.where_(1.0, &h)));
+    // Of a denormal number some bits are lost.
+    let near = (&scale * &root).hypot(&d);
+    let normal = near.gt(if is_double(&df) { 1e-300 } else { 1e-36 });
+    let of_small = normal.where_(&(&near / &df), &(&scale / &root).hypot(&(&d / &df))) * (2.0 * TAU).sqrt();
+    let of_large = scale.hypot(&(d / root)) * TAU.sqrt();
+    let product = small.where_(&of_small, &of_large);
+    let middle = product.gt(least).logical_and(product.lt(most));
+    middle.where_(&(norm - middle.where_(product, 1.0).log()), f64::NAN)
 }
 /// `ln(1 + (d / w)²) / 2` for w > 0, a product of `scales`, where quotient and product may be too large or too small for the dtype.
 pub(crate) fn half_log1p_square(d: &Tensor, scales: &[&Tensor]) -> Tensor {

@@ -74,6 +74,17 @@ fn parameters_out_of_range_are_named() {
         says(Categorical::new(&tensor![0.0, 0.0]).map(drop), "argument", &["Categorical", "probs"]);
         says(Categorical::new(&tensor![1.0, -1.0]).map(drop), "argument", &["Categorical", "probs", "at least 0"]);
         says(Uniform::new(&one, &one).map(drop), "argument", &["Uniform", "high", "low"]);
+        says(NegativeBinomial::new(&one, &one).map(drop), "argument", &["NegativeBinomial", "probs", "[0, 1)"]);
+        says(RelaxedBernoulli::new(&tensor![0.0], &one).map(drop), "argument", &["RelaxedBernoulli", "temperature"]);
+        says(RelaxedOneHotCategorical::new(&tensor![0.0], &one).map(drop), "argument", &["RelaxedOneHotCategorical", "temperature"]);
+        says(ContinuousBernoulli::new(&tensor![1.5]).map(drop), "argument", &["ContinuousBernoulli", "probs"]);
+        says(LogisticNormal::new(&one, &tensor![0.0]).map(drop), "argument", &["LogisticNormal", "scale"]);
+        says(LkjCholesky::new(1, &one).map(drop), "argument", &["LkjCholesky", "dim"]);
+        says(LkjCholesky::new(3, &tensor![0.0]).map(drop), "argument", &["LkjCholesky", "concentration"]);
+        says(Wishart::from_scale_tril(&one, &tensor![[1.0, 0.0], [0.0, 1.0]]).map(drop), "argument", &["Wishart", "df", "greater than 1"]);
+        says(Wishart::from_covariance(&one, &tensor![[-1.0]]).map(drop), "argument", &["Wishart", "covariance", "positive definite", "event 0"]);
+        says(LowRankMultivariateNormal::new(&one, &tensor![[1.0]], &tensor![0.0]).map(drop), "argument", &["LowRankMultivariateNormal", "cov_diag"]);
+        says(LowRankMultivariateNormal::new(&one, &tensor![[1.0], [1.0]], &one).map(drop), "shape", &["LowRankMultivariateNormal", "cov_factor"]);
         says(MultivariateNormal::from_covariance(&one, &tensor![[-1.0]]).map(drop), "argument", &["MultivariateNormal", "covariance", "positive definite"]);
         says(MultivariateNormal::from_scale_tril(&one, &tensor![[0.0]]).map(drop), "argument", &["MultivariateNormal", "scale_tril"]);
         says(Normal::new(&tensor![1.0, 2.0], &tensor![1.0, 2.0, 3.0]).map(drop), "shape", &["Normal", "[2]", "[3]"]);

@@ -48,6 +48,8 @@ fn continuous() -> Vec<OnALine> {
         ("GeneralizedPareto", Box::new(GeneralizedPareto::new(&t(1.0), &t(2.0), &t(0.1)).unwrap()), 1.0, 90.0),
         ("GeneralizedPareto", Box::new(GeneralizedPareto::new(&t(1.0), &t(2.0), &t(-0.4)).unwrap()), 1.0, 6.0),
         ("FisherSnedecor", Box::new(FisherSnedecor::new(&t(8.0), &t(60.0)).unwrap()), 0.0, 16.0),
+        ("ContinuousBernoulli", Box::new(ContinuousBernoulli::new(&t(0.2)).unwrap()), 0.0, 1.0),
+        ("ContinuousBernoulli", Box::new(ContinuousBernoulli::from_logits(&t(3.0)).unwrap()), 0.0, 1.0),
         ("MixtureSameFamily", Box::new(mixed), -8.0, 10.0),
     ]
 }
@@ -60,6 +62,7 @@ fn discrete() -> Vec<(&'static str, Box<dyn Distribution>)> {
         ("Binomial by waiting", Box::new(Binomial::new(&t(20.0), &t(0.3)).unwrap())),
         ("Binomial by rejection", Box::new(Binomial::new(&t(100.0), &t(0.45)).unwrap())),
         ("Binomial of many", Box::new(Binomial::from_logits(&t(90.0), &t(1.5)).unwrap())),
+        ("NegativeBinomial", Box::new(NegativeBinomial::new(&t(2.5), &t(0.4)).unwrap())),
         ("Categorical", Box::new(Categorical::new(&v(&[1.0, 0.0, 3.0, 2.0])).unwrap())),
     ]
 }
@@ -195,7 +198,7 @@ fn the_inverse_of_the_cdf_undoes_it() {
                 inverses += 1;
             }
         }
-        assert_eq!(inverses, 14);
+        assert_eq!(inverses, 16);
     });
 }
 #[test]
@@ -255,6 +258,56 @@ fn vectors_follow_their_marginals() {
     });
 }
 #[test]
+fn matrices_and_shares_follow_what_is_known_of_them() {
+    on_reference(|| {
+        let rng = Rng::new(9).unwrap();
+        // Of an element of a correlation matrix (1 + r) / 2 is a beta variable, of c + N / 2 - 1 both.
+        let root = LkjCholesky::new(4, &t(1.5)).unwrap().sample(&[SAMPLES], &rng);
+        let r = root.matmul(root.mt());
+        let marginal = Beta::new(&t(2.5), &t(2.5)).unwrap();
+        let points = integral(0.0, 1.0, |x| marginal.log_prob(x).exp());
+        for (row, column) in [(1, 0), (3, 1), (3, 2)] {
+            let distance = smirnov(vec(&((r.select(1, row).select(1, column) + 1.0) * 0.5)), |x| at(&points, x));
+            assert!(distance < 1.95, "LkjCholesky {row} {column}: {distance}");
+        }
+        // A diagonal element of a Wishart matrix, over V's, is a chi-squared variable.
+        let tril = Tensor::from_slice(&[2.0, 0.0, 1.0, 1.5], [2, 2]);
+        let x = Wishart::from_scale_tril(&t(5.5), &tril).unwrap().sample(&[SAMPLES], &rng);
+        let chi2 = Chi2::new(&t(5.5)).unwrap();
+        for (k, v) in [(0, 4.0), (1, 3.25)] {
+            let mut sorted = vec(&(x.select(1, k).select(1, k) / v));
+            sorted.sort_by(f64::total_cmp);
+            let cdf = vec(&chi2.cdf(&self::v(&sorted)));
+            let distance = smirnov(sorted.clone(), |x| cdf[sorted.partition_point(|y| *y < x)]);
+            assert!(distance < 1.95, "Wishart {k}: {distance}");
+        }
+        let factor = Tensor::from_slice(&[1.0, 2.0], [2, 1]);
+        let x = LowRankMultivariateNormal::new(&v(&[1.0, -1.0]), &factor, &v(&[3.0, 1.0])).unwrap().sample(&[SAMPLES], &rng);
+        let centred = &x - v(&[1.0, -1.0]);
+        let found = vec(&(centred.mt().matmul(&centred) / SAMPLES as f64));
+        assert!(found.iter().zip([4.0, 2.0, 2.0, 5.0]).all(|(a, b)| (a - b).abs() < 0.5), "LowRankMultivariateNormal {found:?}");
+        // Which share is the largest, the temperature does not change.
+        let p = [1.0 / 6.0, 3.0 / 6.0, 2.0 / 6.0];
+        let x = RelaxedOneHotCategorical::new(&t(0.7), &v(&p)).unwrap().sample(&[SAMPLES], &rng);
+        let ratio = chi_squared(&vec(&x.argmax(-1)), &p);
+        assert!(ratio < 1.0, "RelaxedOneHotCategorical: {ratio}");
+        let x = OneHotCategoricalStraightThrough::new(&v(&p)).unwrap().sample(&[SAMPLES], &rng);
+        let ratio = chi_squared(&vec(&x.argmax(-1)), &p);
+        assert!(ratio < 1.0, "OneHotCategoricalStraightThrough: {ratio}");
+        let x = RelaxedBernoulli::new(&t(0.7), &t(0.3)).unwrap().sample(&[SAMPLES], &rng);
+        let ratio = chi_squared(&vec(&x.gt(0.5).cast(DType::F64)), &[0.7, 0.3]);
+        assert!(ratio < 1.0, "RelaxedBernoulli: {ratio}");
+        // The first share is a sigmoid of a normal variable less ln 2.
+        let x = LogisticNormal::new(&v(&[0.5, -1.0]), &v(&[1.5, 0.5])).unwrap().sample(&[SAMPLES], &rng);
+        let normal = Normal::new(&t(0.5), &t(1.5)).unwrap();
+        let mut sorted = vec(&(x.select(1, 0).logit() + 2f64.ln()));
+        sorted.sort_by(f64::total_cmp);
+        let cdf = vec(&normal.cdf(&v(&sorted)));
+        let distance = smirnov(sorted.clone(), |x| cdf[sorted.partition_point(|y| *y < x)]);
+        assert!(distance < 1.95, "LogisticNormal: {distance}");
+    });
+}
+#[test]
 fn gradients_flow_through_rsample_as_differences_say() {
     on_reference(|| {
         type Make = fn(&[Tensor]) -> Box<dyn Distribution>;
@@ -265,7 +318,7 @@ fn gradients_flow_through_rsample_as_differences_say() {
         }
         let cases = of!(Normal(0 = 1.0, 1 = 2.0) LogNormal(0 = 0.1, 1 = 0.4) HalfNormal(0 = 1.5) Laplace(0 = 1.0, 1 = 2.0) Cauchy(0 = 1.0, 1 = 2.0)
             Gumbel(0 = 1.0, 1 = 2.0) Uniform(0 = 1.0, 1 = 2.0) Exponential(0 = 1.5) Weibull(0 = 1.0, 1 = 2.0) Pareto(0 = 1.0, 1 = 2.0)
-            HalfCauchy(0 = 1.5) Kumaraswamy(0 = 2.0, 1 = 3.5) GeneralizedPareto(0 = 1.0, 1 = 2.0, 2 = 0.3));
+            HalfCauchy(0 = 1.5) ContinuousBernoulli(0 = 0.3) RelaxedBernoulli(0 = 0.7, 1 = 0.4) Kumaraswamy(0 = 2.0, 1 = 3.5) GeneralizedPareto(0 = 1.0, 1 = 2.0, 2 = 0.3));
         for (name, values, make) in cases {
             let sum = |p: &[Tensor]| make(p).rsample(&[20], &Rng::new(4).unwrap()).sum(..);
             let leaves: Vec<Tensor> = values.iter().map(|x| t(*x).tracked()).collect();

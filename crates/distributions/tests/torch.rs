@@ -50,6 +50,15 @@ fn made(name: &str, given: &Value, p: impl Fn(&str) -> Tensor) -> Result<Box<dyn
         "Categorical" => two!(Categorical),
         "OneHotCategorical" => two!(OneHotCategorical),
         "Multinomial" => two!(Multinomial 7),
+        "NegativeBinomial" => two!(NegativeBinomial & p("total_count")),
+        "ContinuousBernoulli" => two!(ContinuousBernoulli),
+        "RelaxedBernoulli" => two!(RelaxedBernoulli & p("temperature")),
+        "RelaxedOneHotCategorical" => two!(RelaxedOneHotCategorical & p("temperature")),
+        "OneHotCategoricalStraightThrough" => two!(OneHotCategoricalStraightThrough),
+        "LogisticNormal" => of!(LogisticNormal "loc" "scale"),
+        "LowRankMultivariateNormal" => of!(LowRankMultivariateNormal "loc" "cov_factor" "cov_diag"),
+        "LkjCholesky" => Box::new(LkjCholesky::new(3, &p("concentration"))?),
+        "Wishart" => Box::new(Wishart::from_scale_tril(&p("df"), &p("scale_tril"))?),
         "MultivariateNormal" => {
             let loc = p("loc");
             Box::new(match given {

@@ -185,13 +185,12 @@ pub fn logaddexp(x: f64, y: f64) -> f64 {
         return f64::NAN;
     }
     let (top, less) = (x.max(y), x.min(y));
-    let more = (less - top).exp().ln_1p();
+    let apart = DekkerPair::sum(less, -top);
+    let power = apart.0.exp();
+    // What the difference is rounded by is worth as much of the power.
+    let more = power.ln_1p() + if apart.1.is_finite() { power / (1.0 + power) * apart.1 } else { 0.0 };
     let sum = top + more;
-    if sum.abs() < 0.6 * (top.abs() + more) || less - top < -2.0 && more > 0.25 * top.abs() {
-        one_and_power(DekkerPair::sum(less, -top)).ln().plus(top.into()).value()
-    } else {
-        sum
-    }
+    if sum.abs() < 0.6 * (top.abs() + more) || less - top < -2.0 && more > 0.25 * top.abs() { log_one_and_power(apart).plus(top.into()).value() } else { sum }
 }
 /// log₂(2ˣ + 2ʸ), without overflow; pairs as in [`logaddexp`].
 pub fn logaddexp2(x: f64, y: f64) -> f64 {
@@ -202,21 +201,24 @@ pub fn logaddexp2(x: f64, y: f64) -> f64 {
         return f64::NAN;
     }
     let (top, less) = (x.max(y), x.min(y));
-    let more = (less - top).exp2().ln_1p() / LN_2;
+    let apart = DekkerPair::sum(less, -top);
+    let power = apart.0.exp2();
+    let more = power.ln_1p() / LN_2 + if apart.1.is_finite() { power / (1.0 + power) * apart.1 } else { 0.0 };
     let sum = top + more;
     if sum.abs() < 0.6 * (top.abs() + more) || less - top < -2.0 && more > 0.25 * top.abs() {
-        one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value()
+        log_one_and_power(apart.times(LN_2_PAIR)).over(LN_2_PAIR).plus(top.into()).value()
     } else {
         sum
     }
 }
-/// 1 + e^x for x ≤ 0.
-fn one_and_power(x: DekkerPair) -> DekkerPair {
-    if x.0 < -100.0 {
-        return ONE;
+/// ln(1 + e^x) for x ≤ 0. Far below zero by its series: of the power little would be left beside the 1.
+fn log_one_and_power(x: DekkerPair) -> DekkerPair {
+    if x.0 < -745.0 {
+        return 0.0.into();
     }
     let (p, n) = x.exp();
-    ONE.plus(DekkerPair(libm::scalbn(p.0, n), libm::scalbn(p.1, n)))
+    let power = DekkerPair(libm::scalbn(p.0, n), libm::scalbn(p.1, n));
+    if x.0 < -14.0 { power.minus(power.times(power).times((0.5 - power.0 / 3.0).into())) } else { ONE.plus(power).ln() }
 }
 /// x - tanh(x). Near zero as (x·cosh x - sinh x) / cosh x, whose numerator is Σ x^(2k+1) · 2k / (2k+1)!, all of one sign; of its
 /// first term what is rounded is kept.

@@ -39,10 +39,8 @@ pub struct Measures {
 pub const OF_ONE: &str = "the largest input and the logarithm cancel, or the sum is just above 1 and keeps that many digits";
 /// What a sum of several rounded terms may be off, in units of what a unit of each input makes of it.
 const CONDITIONED: f64 = 8.0;
-/// As [`CONDITIONED`], of logarithms of numbers far from 1, each of which is rounded.
-const LOGARITHMS: f64 = 256.0;
 /// The reason of densities.
-pub const OF_LOGARITHMS: &str = "a density near 1 is a sum of logarithms, each rounded; or a unit of a parameter is worth more than the rest";
+pub const OF_LOGARITHMS: &str = "near 1 a unit of a parameter is worth more than the logarithm of the density";
 /// The reason of what subtracts a mean that was rounded: only that it is a number is asked.
 pub const OF_MEAN: &str = "the mean is rounded to the dtype, and beside it the deviations may be small";
 /// Powers of two that weigh the results, so that a gradient is not that of a plain sum, which is 0 for many functions.
@@ -56,9 +54,8 @@ impl Measures {
         all.values.ill = ill;
         all.values.bound = match ill {
             None => all.values.bound,
-            Some(OF_ONE) => all.values.bound,
+            Some(OF_ONE | OF_LOGARITHMS) => all.values.bound,
             Some(OF_MEAN) => f64::MAX,
-            Some(OF_LOGARITHMS) => LOGARITHMS,
             Some(_) => CONDITIONED,
         };
         all.gradients.bound = f64::MAX;

@@ -9,6 +9,8 @@ use super::{
 use adamant_core::{DType, Device, Tensor};
 use adamant_distributions::*;
 
+/// Is a family among those that are asked for?
+pub type Asked<'a> = &'a dyn Fn(&str) -> bool;
 /// One family: an element's parameters and value, its distribution's log-density, and the exact one.
 struct Density {
     name: &'static str,
@@ -151,7 +153,11 @@ densities! {
     };
 }
 
-fn check(all: &mut Vec<Measured>, name: &str, count: usize, of: &mut dyn FnMut(&mut Measures, (DType, Grid))) {
+/// Cases of a family in both dtypes, if it is asked for.
+fn check(all: &mut Vec<Measured>, name: &str, (count, asked): (usize, Asked), of: &mut dyn FnMut(&mut Measures, (DType, Grid))) {
+    if !asked(name) {
+        return;
+    }
     for (dtype, grid, word) in [(DType::F32, F32, "f32"), (DType::F64, F64, "f64")] {
         let is_of_classes = matches!(name, "Categorical" | "Multinomial" | "MixtureSameFamily");
         let mut measures = Measures::new(&format!("{word} {name}.log_prob"), Some(if is_of_classes { OF_ONE } else { OF_LOGARITHMS }));
@@ -160,11 +166,12 @@ fn check(all: &mut Vec<Measured>, name: &str, count: usize, of: &mut dyn FnMut(&
     }
 }
 /// So many cases of each family in each dtype, two elements a case.
-pub fn run(device: Device, count: usize, seed: u64) -> Vec<Measured> {
+pub fn run(device: Device, count: usize, seed: u64, asked: Asked) -> Vec<Measured> {
     let mut all = vec![];
+    let which = (count, asked);
     for f in ALL {
         let mut draw = Draw::new(seed, f.name);
-        check(&mut all, f.name, count, &mut |measures, (dtype, grid)| {
+        check(&mut all, f.name, which, &mut |measures, (dtype, grid)| {
             let elements: Vec<Vec<f64>> = (0..2).map(|_| (f.draw)(&mut draw, grid)).collect();
             let arguments = elements[0].len();
             let rows: Vec<Vec<f64>> = (0..arguments).map(|k| elements.iter().map(|e| e[k]).collect()).collect();
@@ -174,13 +181,13 @@ pub fn run(device: Device, count: usize, seed: u64) -> Vec<Measured> {
             measures.check(device, (dtype, grid), &case, f.run, &exact);
         });
     }
-    vectors(&mut all, device, count, seed);
+    vectors(&mut all, device, which, seed);
     all
 }
 /// Families of vectors: classes, counts of them, Dirichlet, the normal one, mixtures.
-fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
+fn vectors(all: &mut Vec<Measured>, device: Device, which: (usize, Asked), seed: u64) {
     let mut draw = Draw::new(seed, "Categorical");
-    check(all, "Categorical", count, &mut |measures, of| {
+    check(all, "Categorical", which, &mut |measures, of| {
         let n = 2 + draw.below(5);
         let class = draw.below(n);
         let case = Case::of_rows(vec![super::rows::row(&mut draw, of.1, n)], 1);
@@ -189,7 +196,7 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
         measures.check(device, of, &case, |x| Categorical::from_logits(&x[0]).unwrap().log_prob(&Tensor::from_vec(vec![class as i64], [1])), &exact);
     });
     let mut draw = Draw::new(seed, "Dirichlet");
-    check(all, "Dirichlet", count, &mut |measures, of| {
+    check(all, "Dirichlet", which, &mut |measures, of| {
         let n = 2 + draw.below(4);
         let a: Vec<f64> = (0..n).map(|_| shape(&mut draw, of.1)).collect();
         let x: Vec<f64> = (0..n).map(|_| probability(&mut draw, of.1)).collect();
@@ -200,7 +207,7 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
         measures.check(device, of, &case, |x| Dirichlet::new(&x[0]).unwrap().log_prob(&x[1]).unsqueeze(0), &exact);
     });
     let mut draw = Draw::new(seed, "Multinomial");
-    check(all, "Multinomial", count, &mut |measures, of| {
+    check(all, "Multinomial", which, &mut |measures, of| {
         let n = 2 + draw.below(4);
         let logits: Vec<f64> = (0..n).map(|_| Draw::on(of.1, draw.uniform(-30.0, 30.0))).collect();
         let counts: Vec<f64> = (0..n).map(|_| draw.below(30) as f64).collect();
@@ -216,7 +223,7 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
     });
     // To a component whose density is 0 in the dtype the gradient is NaN, as PyTorch's: only the weights are differentiated.
     let mut draw = Draw::new(seed, "MixtureSameFamily");
-    check(all, "MixtureSameFamily", count, &mut |measures, of| {
+    check(all, "MixtureSameFamily", which, &mut |measures, of| {
         let parts: Vec<Vec<f64>> = (0..3).map(|_| line(&mut draw, of.1)).collect();
         let row = |k: usize| parts.iter().map(|p| p[k]).collect::<Vec<f64>>();
         let weights = (0..3).map(|_| Draw::on(of.1, draw.uniform(-20.0, 20.0))).collect();
@@ -225,6 +232,9 @@ fn vectors(all: &mut Vec<Measured>, device: Device, count: usize, seed: u64) {
         let log = log_sum_exp(&d[0]);
         let terms: Vec<Dual> = (0..3).map(|k| &d[0][k] - &log + normal(&d[3][0], &d[1][k], &d[2][k])).collect();
         let exact = [log_sum_exp(&terms)];
+        // A unit of the likeliest component's parameters, which are not differentiated here, moves its square.
+        let largest = terms.iter().fold(&terms[0], |most, t| if t.v > most.v { t } else { most });
+        measures.of_one = 2.0 + 2.0 * largest.v.abs().to_f64().min(1e300) + parts.iter().map(|p| p[1].ln().abs()).fold(0.0, f64::max);
         let run = |x: &[Tensor]| MixtureSameFamily::new(Categorical::from_logits(&x[0]).unwrap(), Normal::new(&x[1], &x[2]).unwrap()).unwrap().log_prob(&x[3]);
         measures.check(device, of, &case, run, &exact);
     });

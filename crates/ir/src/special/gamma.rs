@@ -5,6 +5,9 @@ use super::{
 };
 use std::f64::consts::PI;
 
+/// Euler's constant.
+const EULER: f64 = 0.577_215_664_901_532_9;
+
 /// Digamma's positive root as a sum of two f64, and the Taylor coefficients ψ⁽ᵏ⁾(root)/k! there, k ≥ 1.
 const ROOT: (f64, f64) = (1.4616321449683622, 9.549995429965697e-17);
 const AT_ROOT: [f64; 25] = [
@@ -68,8 +71,9 @@ pub fn digamma(x: f64) -> f64 {
         let d = (x - ROOT.0) - ROOT.1;
         return AT_ROOT.iter().rev().fold(0.0, |p, c| p * d + c) * d;
     }
-    if (0.2..0.75).contains(&x) {
-        return digamma(x + 1.0) - 1.0 / x;
+    if x < 0.75 {
+        // Here the pole is most of it: a sum of all steps would be rounded in its units.
+        return if x < 1e-17 { -1.0 / x - EULER } else { digamma(x + 1.0) - 1.0 / x };
     }
     let (mut shifted, mut steps) = (x, 0.0);
     while shifted < 10.0 {
@@ -138,7 +142,8 @@ pub fn polygamma(x: f64, n: f64) -> f64 {
     if n == 1.0 {
         return trigamma(x);
     }
-    let size = libm::tgamma(n + 1.0) * zeta(n + 1.0, x);
+    let factorial = if n < 170.0 { (2..=n as u32).fold(1.0, |product, k| product * f64::from(k)) } else { libm::tgamma(n + 1.0) };
+    let size = factorial * zeta(n + 1.0, x);
     if n % 2.0 == 0.0 { -size } else { size }
 }
 /// Hurwitz' ζ(s, q) = Σ (k + q)^-s for s > 1, by Euler and Maclaurin's formula (DLMF 25.11.28 for its terms). Of a
@@ -161,35 +166,38 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         let below = zeta(s, 1.0 - f) - zeta(s, 1.0 - q);
         return zeta(s, f) + if s % 2.0 == 0.0 { below } else { -below };
     }
-    // From here on each of the formula's terms is at most a 36th of the one before.
-    let (mut at, mut sum) = (q, 0.0);
-    // What is rounded off the sum, and added at its end.
-    let mut lost = 0.0;
-    while at < 12.0 + s {
-        let term = at.powf(-s);
-        let DekkerPair(next, rest) = DekkerPair::sum(sum, term);
-        sum = next;
-        // Equal where both are 0 or infinite.
-        if term <= sum * 1e-18 {
-            return if rest.is_nan() { sum } else { sum + lost };
+    // From here on each of the formula's terms is at most a 36th of the one before. A place is a pair: s times what is rounded off
+    // it is missing in its power.
+    let power = |at: DekkerPair, n: f64| {
+        let whole = at.0.powf(n);
+        if at.1 == 0.0 { whole } else { whole + whole * (n * at.1 / at.0) }
+    };
+    let (mut at, mut sum) = (DekkerPair::from(q), DekkerPair::from(0.0));
+    while at.0 < 12.0 + s {
+        let term = power(at, -s);
+        let next = sum.plus(term.into());
+        if !next.0.is_finite() {
+            return f64::INFINITY;
         }
-        lost += rest;
-        at += 1.0;
+        if term <= next.0 * 1e-18 {
+            return next.value();
+        }
+        sum = next;
+        at = at.plus(ONE);
     }
-    sum += lost;
-    let edge = at.powf(-s);
+    let edge = power(at, -s);
     // Not edge · at, of which the first is 0 for a large number already.
-    sum += at.powf(1.0 - s) / (s - 1.0) + 0.5 * edge;
+    let rest = DekkerPair::from(power(at, 1.0 - s)).over((s - 1.0).into());
     // (s)₂ₖ₋₁ at^(1-s-2k), growing by two factors a step
-    let mut factor = edge * s / at;
+    let (mut factor, mut series) = (edge * s / at.0, 0.5 * edge);
     for (k, b) in BERNOULLI.iter().enumerate() {
         let term = b * factor;
-        sum += term;
-        if term.abs() < sum * 1e-18 {
+        series += term;
+        if term.abs() < (sum.0 + rest.0) * 1e-18 {
             break;
         }
         let n = s + 2.0 * k as f64;
-        factor *= (n + 1.0) * (n + 2.0) / (at * at);
+        factor *= (n + 1.0) * (n + 2.0) / (at.0 * at.0);
     }
-    sum
+    sum.plus(rest.plus(series.into())).value()
 }
