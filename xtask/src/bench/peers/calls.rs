@@ -9,6 +9,7 @@ mod measured;
 mod ordinary;
 mod ours;
 mod report;
+mod spelled;
 
 use adamant_conformance::programs::ProgramArg;
 use adamant_core::Tensor;
@@ -52,7 +53,7 @@ struct CallStep {
 struct CallInput {
     shape: Vec<usize>,
     dtype: String,
-    layout: Layout,
+    layout: CallLayout,
     fill: Fill,
     seed: u64,
     /// a gradient is asked for
@@ -61,7 +62,7 @@ struct CallInput {
 /// How an input lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Layout {
+enum CallLayout {
     Contiguous,
     /// the last two axes are those of the memory in the other order
     Transposed,
@@ -101,9 +102,9 @@ impl CallCase {
             ProgramArg::Input(k) => {
                 let i = &self.inputs[*k];
                 let layout = match i.layout {
-                    Layout::Contiguous => "",
-                    Layout::Transposed => ".mT",
-                    Layout::Sliced => "[::2]",
+                    CallLayout::Contiguous => "",
+                    CallLayout::Transposed => ".mT",
+                    CallLayout::Sliced => "[::2]",
                 };
                 format!("{}{:?}{layout}", i.dtype, i.shape)
             }
@@ -116,4 +117,4 @@ impl CallCase {
     }
 }
 /// How a step is called here.
-type Callee = Box<dyn Fn(&adamant_conformance::programs::arguments::Args) -> Vec<Tensor>>;
+type StepCallee = Box<dyn Fn(&adamant_conformance::programs::arguments::Args) -> Vec<Tensor>>;

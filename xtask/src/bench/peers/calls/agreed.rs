@@ -20,7 +20,7 @@ const GRADIENT: f64 = 10.0;
 const GROWTH: f64 = 4.0;
 
 /// What a program shows of a call.
-struct Head {
+struct ShownHead {
     elements: u64,
     start: u64,
     spread: bool,
@@ -37,8 +37,7 @@ pub fn agreed(sides: &mut Sides, case: &CallCase, peer: usize) -> Result<f64, St
         return Ok(0.0);
     }
     let n = ours.elements;
-    let looked: Vec<u64> =
-        if n <= LOOKED_AT { (0..n).collect() } else { (0..LOOKED_AT).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15) % n).collect() };
+    let looked: Vec<u64> = if n <= LOOKED_AT { (0..n).collect() } else { (0..LOOKED_AT).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15) % n).collect() };
     let at = |start: u64| looked.iter().map(|p| p + start).collect::<Vec<u64>>();
     let got = values(sides, 0, at(ours.start))?;
     let want = values(sides, peer, at(theirs.start))?;
@@ -48,7 +47,8 @@ pub fn agreed(sides: &mut Sides, case: &CallCase, peer: usize) -> Result<f64, St
 fn compared(case: &CallCase, types: &[f64], looked: &[u64], [got, want, spread]: [&[f64]; 3]) -> Result<f64, String> {
     let results = results(types);
     // A gradient goes back through steps in the operands' own dtypes: it is as exact as the narrowest.
-    let narrowest = case.inputs.iter().filter_map(|i| i.dtype.parse::<DType>().ok()).filter(|d| d.is_float()).map(|d| replay::tolerance(d).0).fold(0.0, f64::max);
+    let narrowest =
+        case.inputs.iter().filter_map(|i| i.dtype.parse::<DType>().ok()).filter(|d| d.is_float()).map(|d| replay::tolerance(d).0).fold(0.0, f64::max);
     let leaves = if case.grad { case.inputs.iter().filter(|i| i.leaf).count() } else { 0 };
     let of = |place: u64| results.iter().rposition(|r| r.2 <= place).unwrap_or(0);
     let mut largest = vec![0.0f64; results.len()];
@@ -108,11 +108,11 @@ fn values(sides: &mut Sides, k: usize, places: Vec<u64>) -> Result<Vec<f64>, Str
     let answer = sides.ask(k, &Ask::Values { places });
     answer.error.map_or(Ok(answer.values), Err)
 }
-fn head(sides: &mut Sides, k: usize) -> Result<Head, String> {
+fn head(sides: &mut Sides, k: usize) -> Result<ShownHead, String> {
     let all = values(sides, k, (0..HEAD).collect())?;
     let start = all.first().copied().unwrap_or(0.0) as usize;
     if start < 3 || start > all.len() {
         return Err("it shows no head".into());
     }
-    Ok(Head { elements: all[1] as u64, start: start as u64, spread: all[2] != 0.0, types: all[3..start].to_vec() })
+    Ok(ShownHead { elements: all[1] as u64, start: start as u64, spread: all[2] != 0.0, types: all[3..start].to_vec() })
 }

@@ -7,7 +7,7 @@
 //! turn a call goes on as a chain.
 mod grown;
 
-use super::{CallCase, CallInput, CallStep, Fill, Layout};
+use super::{CallCase, CallInput, CallLayout, CallStep, Fill, spelled};
 use adamant::{DType, Device};
 use adamant_conformance::{
     data::Spread,
@@ -18,7 +18,7 @@ use adamant_conformance::{
     random::Random,
     registry::{self, Elements, Entry, SampleInput},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// In one turn of so many, calls become chains.
 const CHAINS: usize = 4;
@@ -31,19 +31,24 @@ const DTYPES: [DType; 8] = [DType::F32, DType::F64, DType::F16, DType::BF16, DTy
 /// Functions that divide whole numbers: PyTorch's process ends where one of them is zero.
 const DIVIDES: [&str; 5] = ["floor_divide", "remainder", "fmod", "div_trunc", "div"];
 
+/// Rows of the binary table that take a number there too.
+const NUMBERS: [&str; 14] = ["add", "sub", "mul", "div", "pow", "remainder", "fmod", "floor_divide", "eq", "ne", "lt", "le", "gt", "ge"];
+/// Functions of how a tensor lies in memory, which is nothing that ours has.
+const STRIDED: &str = "as_strided";
+
 /// What is drawn from.
-struct Pool {
+struct CallPool {
     functions: Vec<TorchFunction>,
     names: Vec<Vec<usize>>,
     entries: BTreeMap<String, Vec<Entry>>,
 }
-impl Pool {
-    fn new() -> Pool {
-        let functions = registered::functions();
+impl CallPool {
+    fn new() -> CallPool {
+        let functions = spelled::functions();
         let names = draw::by_name(&functions);
         let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         registry::entries().into_iter().for_each(|e| entries.entry(e.name.clone()).or_default().push(e));
-        Pool { functions, names, entries }
+        CallPool { functions, names, entries }
     }
     /// Which name stands at a place of the endless list of a seed.
     fn name(&self, seed: u64, index: usize) -> usize {
@@ -62,32 +67,36 @@ impl Pool {
         index / self.names.len() % CHAINS == CHAINS - 1
     }
 }
-/// Those of a seed, each in sizes from the smallest: so many, or so many of each function.
-pub fn cases(seed: u64, random: Option<usize>, each: usize, keep: impl Fn(&str) -> bool) -> Vec<Vec<CallCase>> {
-    let pool = Pool::new();
+/// So many turns that some of them, this many, are no chains.
+pub fn turns(each: usize) -> usize {
+    (0..).filter(|t| t % CHAINS != CHAINS - 1).take(each).last().map_or(0, |t| t + 1)
+}
+/// Those of some turns of a seed, each in sizes from the smallest, and at most so many.
+pub fn cases(seed: u64, turns: std::ops::Range<usize>, most: usize, keep: impl Fn(&str) -> bool) -> Vec<Vec<CallCase>> {
+    let pool = CallPool::new();
     let n = pool.names.len();
-    // So many turns that are no chains.
-    let turns = (0..).filter(|t| t % CHAINS != CHAINS - 1).take(each).last().map_or(0, |t| t + 1);
-    let most = random.unwrap_or(usize::MAX);
-    let places = 0..random.map_or(turns * n, |count| count.saturating_mul(n).max(n));
-    let kept = places.filter(|&k| keep(pool.called(pool.name(seed, k))));
-    let mut never: BTreeMap<String, usize> = BTreeMap::new();
+    let mut never = BTreeSet::new();
     let mut all = Vec::new();
-    for index in kept {
-        if all.len() >= most {
-            break;
-        }
-        match sized(&pool, seed, index) {
-            Some(sized) => all.push(sized),
-            None => *never.entry(pool.called(pool.name(seed, index)).into()).or_default() += 1,
+    for turn in turns {
+        let before = all.len();
+        let mut seen = 0;
+        for index in (turn * n..(turn + 1) * n).filter(|&k| keep(pool.called(pool.name(seed, k)))) {
+            if all.len() >= most {
+                break;
+            }
+            seen += 1;
+            match sized(&pool, seed, index) {
+                Some(sized) => all.push(sized),
+                None => drop(never.insert(pool.called(pool.name(seed, index)).to_string())),
+            }
         }
         // Where nothing that is kept can be drawn there is no end.
-        if never.values().any(|&n| n > 20) {
+        if all.len() >= most || (all.len() == before && seen > 0 && turn > 20) || (seen == 0 && all.is_empty()) {
             break;
         }
     }
     if !never.is_empty() {
-        eprintln!("not drawn, no arguments were found that go together: {}", never.keys().cloned().collect::<Vec<_>>().join(" "));
+        eprintln!("once without arguments that go together: {}", never.into_iter().collect::<Vec<_>>().join(" "));
     }
     all
 }
@@ -97,7 +106,7 @@ pub fn again(name: &str) -> Result<Vec<CallCase>, String> {
     let (seed, rest) = name.split_once(':').ok_or_else(wrong)?;
     let (index, size) = rest.split_once('.').map_or((rest, None), |(i, s)| (i, Some(s)));
     let (seed, index) = (seed.parse().map_err(|_| wrong())?, index.parse().map_err(|_| wrong())?);
-    let sized = sized(&Pool::new(), seed, index).ok_or_else(|| format!("{name}: no arguments were found that go together"))?;
+    let sized = sized(&CallPool::new(), seed, index).ok_or_else(|| format!("{name}: no arguments were found that go together"))?;
     match size {
         None => Ok(sized),
         Some(size) => size.parse().ok().and_then(|k: usize| sized.get(k).cloned()).map(|case| vec![case]).ok_or_else(wrong),
@@ -105,7 +114,7 @@ pub fn again(name: &str) -> Result<Vec<CallCase>, String> {
 }
 /// Prints what takes part, and what does not with the reason.
 pub fn say_names() {
-    let pool = Pool::new();
+    let pool = CallPool::new();
     println!("drawn: {}", (0..pool.names.len()).map(|k| pool.called(k)).collect::<Vec<_>>().join(" "));
     for (name, why) in absent() {
         println!("not drawn: {name}: {why}");
@@ -114,11 +123,12 @@ pub fn say_names() {
 /// Functions of the registry that are not drawn, and why.
 fn absent() -> Vec<(String, String)> {
     let why = |text: &str| if text.is_empty() { "PyTorch has no such function".to_string() } else { format!("PyTorch's words for it are not known: {text}") };
-    registered::untranslated().into_iter().map(|(name, text)| (name, why(text))).collect()
+    let known: BTreeSet<String> = spelled::functions().into_iter().map(|f| f.name).collect();
+    registered::untranslated().into_iter().filter(|(name, _)| !known.contains(name)).map(|(name, text)| (name, why(text))).collect()
 }
 /// A call on its way: inputs whose sizes may grow, and steps.
 #[derive(Clone)]
-struct Draft {
+struct CallDraft {
     inputs: Vec<CallInput>,
     steps: Vec<DraftStep>,
 }
@@ -127,7 +137,7 @@ struct DraftStep {
     function: usize,
     args: Vec<ProgramArg>,
 }
-fn sized(pool: &Pool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
+fn sized(pool: &CallPool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
     let device: Device = "cpu".parse().ok()?;
     let before = std::panic::take_hook();
     // A call whose arguments do not go together may panic; then it is drawn again.
@@ -136,10 +146,11 @@ fn sized(pool: &Pool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
     std::panic::set_hook(before);
     sized
 }
-fn drawn(pool: &Pool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
+fn drawn(pool: &CallPool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
     let name = pool.name(seed, index);
     for attempt in 0..TRIES {
-        let mut drawing = Drawing { pool, random: Random::new(seed).part(index as u64).part(attempt as u64), draft: Draft { inputs: Vec::new(), steps: Vec::new() } };
+        let mut drawing =
+            CallDrawing { pool, random: Random::new(seed).part(index as u64).part(attempt as u64), draft: CallDraft { inputs: Vec::new(), steps: Vec::new() } };
         let function = *drawing.random.pick(&pool.names[name]);
         let Some(dtype) = drawing.dtype(function) else { continue };
         drawing.step(function, dtype, None);
@@ -153,17 +164,17 @@ fn drawn(pool: &Pool, seed: u64, index: usize) -> Option<Vec<CallCase>> {
         drawing.lay_out();
         let target = 10f64.powf(1.2 + 5.4 * drawing.random.unit());
         let drafts = grown::grown(pool, &drawing.draft, stream, target, &mut drawing.random);
-        let case = |(k, draft): (usize, &Draft)| drawing.case(draft, stream, format!("{seed}:{index}.{k}"), grad);
+        let case = |(k, draft): (usize, &CallDraft)| drawing.case(draft, stream, format!("{seed}:{index}.{k}"), grad);
         return Some(drafts.iter().enumerate().map(case).collect());
     }
     None
 }
-struct Drawing<'a> {
-    pool: &'a Pool,
+struct CallDrawing<'a> {
+    pool: &'a CallPool,
     random: Random,
-    draft: Draft,
+    draft: CallDraft,
 }
-impl Drawing<'_> {
+impl CallDrawing<'_> {
     fn entries(&self, function: usize) -> &[Entry] {
         self.pool.entries.get(&self.pool.functions[function].name).map_or(&[], Vec::as_slice)
     }
@@ -180,17 +191,20 @@ impl Drawing<'_> {
         smooth && self.draft.inputs.iter().any(|i| i.leaf) && self.random.one_in(3)
     }
     fn lay_out(&mut self) {
+        if self.draft.steps.iter().any(|s| self.pool.functions[s.function].name.contains(STRIDED)) {
+            return;
+        }
         for k in 0..self.draft.inputs.len() {
             let rank = self.draft.inputs[k].shape.len();
             self.draft.inputs[k].layout = match self.random.below(8) {
-                0 | 1 if rank >= 2 => Layout::Transposed,
-                2 if rank >= 1 => Layout::Sliced,
-                _ => Layout::Contiguous,
+                0 | 1 if rank >= 2 => CallLayout::Transposed,
+                2 if rank >= 1 => CallLayout::Sliced,
+                _ => CallLayout::Contiguous,
             };
         }
     }
     /// Goes on from the first result, up to the most steps; what the last step gives.
-    fn chain(&mut self, mut given: grown::Given, stream: u64) -> grown::Given {
+    fn chain(&mut self, mut given: grown::CallResults, stream: u64) -> grown::CallResults {
         let steps = self.random.between(2, LONGEST);
         for _ in 0..8 * LONGEST {
             if self.draft.steps.len() >= steps {
@@ -200,7 +214,10 @@ impl Drawing<'_> {
                 let name = self.random.below(self.pool.names.len());
                 self.random.pick(&self.pool.names[name])
             };
-            let goes_on = matches!(self.pool.functions[function].kinds.first(), Some(ArgKind::Any | ArgKind::Float | ArgKind::Sample(SampleInput { elements: Elements::Drawn(Spread::Within(..)), .. })));
+            let goes_on = matches!(
+                self.pool.functions[function].kinds.first(),
+                Some(ArgKind::Any | ArgKind::Float | ArgKind::Sample(SampleInput { elements: Elements::Drawn(Spread::Within(..)), .. }))
+            );
             let smooth = self.entries(function).iter().any(|e| e.order > 0);
             let Some((shape, dtype)) = given.first().cloned() else { break };
             if !goes_on || !smooth || !dtype.is_float() || shape.is_empty() {
@@ -241,7 +258,7 @@ impl Drawing<'_> {
     fn input(&mut self, shape: Vec<usize>, dtype: DType, fill: Fill, leaf: bool) -> ProgramArg {
         let leaf = leaf && dtype.is_float();
         let seed = 1 + self.draft.inputs.len() as u64;
-        self.draft.inputs.push(CallInput { shape, dtype: dtype.name().into(), layout: Layout::Contiguous, fill, seed, leaf });
+        self.draft.inputs.push(CallInput { shape, dtype: dtype.name().into(), layout: CallLayout::Contiguous, fill, seed, leaf });
         ProgramArg::Input(self.draft.inputs.len() - 1)
     }
     fn shape(&mut self) -> Vec<usize> {
@@ -273,13 +290,21 @@ impl Drawing<'_> {
         let first = seen.shape(0).to_vec();
         let rank = first.len();
         let dtype = of.2;
+        let f = &self.pool.functions[of.0];
+        let takes_number = matches!(f.callee, Callee::Row(_)) || NUMBERS.contains(&f.name.rsplit("::").next().unwrap_or_default());
         let random = &mut self.random;
         match kind {
             ArgKind::Any | ArgKind::Float => {
                 let shape = self.shape();
                 self.input(shape, dtype, self.fill(of), true)
             }
-            ArgKind::Operand if random.one_in(4) => if dtype.is_float() { ProgramArg::Real(1.5) } else { ProgramArg::Int(3) },
+            ArgKind::Operand if takes_number && random.one_in(4) => {
+                if dtype.is_float() {
+                    ProgramArg::Real(1.5)
+                } else {
+                    ProgramArg::Int(3)
+                }
+            }
             ArgKind::Fits | ArgKind::Operand => {
                 let shape = self.fitting(&first);
                 self.input(shape, dtype, self.fill(of), true)
@@ -324,7 +349,13 @@ impl Drawing<'_> {
             ArgKind::Dtype => ProgramArg::Dtype(random.pick(&DTYPES).name().into()),
             ArgKind::Word(of) => ProgramArg::Word((*random.pick(of)).into()),
             ArgKind::Index => self.index(&first),
-            ArgKind::Written => if dtype.is_float() { ProgramArg::Real(0.5) } else { ProgramArg::Int(1) },
+            ArgKind::Written => {
+                if dtype.is_float() {
+                    ProgramArg::Real(0.5)
+                } else {
+                    ProgramArg::Int(1)
+                }
+            }
         }
     }
     fn index(&mut self, shape: &[usize]) -> ProgramArg {
@@ -341,7 +372,7 @@ impl Drawing<'_> {
         }
         ProgramArg::Index(items)
     }
-    fn case(&self, draft: &Draft, stream: u64, name: String, grad: bool) -> CallCase {
+    fn case(&self, draft: &CallDraft, stream: u64, name: String, grad: bool) -> CallCase {
         let args = grown::arguments(self.pool, draft, stream);
         let step = |(s, args): (&DraftStep, Vec<ProgramArg>)| {
             let function = &self.pool.functions[s.function];
@@ -357,6 +388,8 @@ fn elements(elements: &Elements) -> Fill {
         Elements::Drawn(Spread::Below(n)) => Fill::Below(*n),
         Elements::Drawn(Spread::Coarse) => Fill::Whole(-4, 4),
         Elements::Drawn(_) => Fill::Within(-2.0, 2.0),
+        // Edges and coordinates that rise must rise however many they become.
+        Elements::Given(values) if values.len() > 2 && values.is_sorted() => Fill::Sorted,
         Elements::Given(values) => Fill::Given(values.clone()),
         Elements::Definite => Fill::Definite,
     }

@@ -2,7 +2,7 @@
 //! drawn, so that what was slow once is looked at in each run.
 //!
 //! A row is a name, PyTorch's expression, the inputs and the call here. An input that begins with `g` has a gradient.
-use super::{CallCase, CallInput, CallStep, Callee, Fill, Layout};
+use super::{CallCase, CallInput, CallLayout, CallStep, Fill, StepCallee};
 use adamant::{
     DType, Rng, Tensor,
     functional::{self as f, *},
@@ -17,10 +17,10 @@ struct OrdinaryCall {
     torch: &'static str,
     setup: &'static str,
     inputs: Vec<CallInput>,
-    call: Built,
+    call: OrdinaryCallee,
 }
 /// How it is called here.
-enum Built {
+enum OrdinaryCallee {
     Plain(fn(&[Tensor]) -> Vec<Tensor>),
     /// with something that is made once
     Once(fn() -> adamant::Result<Box<dyn Fn(&[Tensor]) -> Vec<Tensor>>>),
@@ -32,7 +32,7 @@ macro_rules! calls {
             torch: $torch,
             setup: "",
             inputs: vec![$($input),*],
-            call: Built::Plain(|$x| Outputs::outputs($call)),
+            call: OrdinaryCallee::Plain(|$x| Outputs::outputs($call)),
         }),*]
     };
 }
@@ -41,7 +41,7 @@ const NORM: FftNorm = FftNorm::Backward;
 const MEGA: usize = 1 << 20;
 
 fn input(shape: &[usize], dtype: DType, fill: Fill) -> CallInput {
-    CallInput { shape: shape.to_vec(), dtype: dtype.name().into(), layout: Layout::Contiguous, fill, seed: 0, leaf: false }
+    CallInput { shape: shape.to_vec(), dtype: dtype.name().into(), layout: CallLayout::Contiguous, fill, seed: 0, leaf: false }
 }
 /// f32 in [-1, 1).
 fn u(shape: &[usize]) -> CallInput {
@@ -89,12 +89,12 @@ fn case(row: OrdinaryCall) -> CallCase {
     }
 }
 /// How a call of this list is made.
-pub fn callee(name: &str, function: &str) -> Option<Callee> {
+pub fn callee(name: &str, function: &str) -> Option<StepCallee> {
     let row = rows().into_iter().find(|r| r.name == name && r.name == function)?;
     let count = row.inputs.len();
     let call: Box<dyn Fn(&[Tensor]) -> Vec<Tensor>> = match row.call {
-        Built::Plain(call) => Box::new(call),
-        Built::Once(build) => build().ok()?,
+        OrdinaryCallee::Plain(call) => Box::new(call),
+        OrdinaryCallee::Once(build) => build().ok()?,
     };
     Some(Box::new(move |args| call(&(0..count).map(|k| args.t(k)).collect::<Vec<_>>())))
 }
@@ -427,7 +427,7 @@ fn rng() -> adamant::Result<Rng> {
     Rng::new(1)
 }
 fn draws() -> Vec<OrdinaryCall> {
-    let row = |name, torch, inputs, call| OrdinaryCall { name, torch, setup: "", inputs, call: Built::Once(call) };
+    let row = |name, torch, inputs, call| OrdinaryCall { name, torch, setup: "", inputs, call: OrdinaryCallee::Once(call) };
     vec![
         row("drawn_dropout_1m", "F.dropout(x[0], 0.1, True)", vec![u(&[MEGA])], || {
             let rng = rng()?;
@@ -481,7 +481,7 @@ fn vit(x: &[Tensor]) -> Tensor {
     f::cross_entropy(&f::linear(&h.mean(1), head, None), target, &CrossEntropyOptions::default())
 }
 fn networks() -> Vec<OrdinaryCall> {
-    let recurrent = |name, torch, setup, call| OrdinaryCall { name, torch, setup, inputs: vec![u(&[16, 64, 128])], call: Built::Once(call) };
+    let recurrent = |name, torch, setup, call| OrdinaryCall { name, torch, setup, inputs: vec![u(&[16, 64, 128])], call: OrdinaryCallee::Once(call) };
     let w = |shape: &[usize]| CallInput { leaf: true, ..within(shape, -0.05, 0.05) };
     vec![
         recurrent("drawn_gru_16x64x128", "m(x[0])[0]", "m = torch.nn.GRU(128, 128, batch_first=True)", || {
@@ -509,7 +509,7 @@ fn networks() -> Vec<OrdinaryCall> {
                 w(&[10, 192]),
                 index(&[8], 10),
             ],
-            call: Built::Plain(|x| vec![vit(x)]),
+            call: OrdinaryCallee::Plain(|x| vec![vit(x)]),
         },
     ]
 }

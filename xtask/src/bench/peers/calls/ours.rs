@@ -1,13 +1,13 @@
 //! A call as this project runs it: inputs in memory, the call, and what it gave as one flat array.
 //!
 //! A sample makes each of its calls anew and waits for all that it gives: a result that nobody reads would not be computed.
-use super::{CASES, CallCase, CallInput, Callee, Fill, Layout, ordinary};
+use super::{CASES, CallCase, CallInput, CallLayout, Fill, StepCallee, ordinary, spelled};
 use adamant::{DType, Tensor, no_grad};
 use adamant_bench::{Call, Checked, Prepared, Problem, Workload, ensure, inputs::RandomWords};
 use adamant_conformance::programs::{
     ProgramArg, ProgramItem,
     arguments::{Args, Value, item},
-    registered, replay,
+    replay,
 };
 use adamant_core::{Result, Scalar, grad};
 use std::{
@@ -61,7 +61,14 @@ fn prepared(case: &CallCase) -> Checked<Prepared> {
     ensure(!first.is_empty() && !leaves.is_empty(), || "nothing to differentiate".into())?;
     let weight = |(k, y): (usize, &Tensor)| {
         let (shape, dtype) = (y.shape()?, y.dtype()?);
-        made(&CallInput { shape: shape.to_vec(), dtype: dtype.name().into(), layout: Layout::Contiguous, fill: Fill::Within(0.5, 1.5), seed: WEIGHTS + k as u64, leaf: false })
+        made(&CallInput {
+            shape: shape.to_vec(),
+            dtype: dtype.name().into(),
+            layout: CallLayout::Contiguous,
+            fill: Fill::Within(0.5, 1.5),
+            seed: WEIGHTS + k as u64,
+            leaf: false,
+        })
     };
     let weights = first.iter().enumerate().map(weight).collect::<Result<Vec<Tensor>>>()?;
     drop(first);
@@ -129,15 +136,15 @@ pub fn made(input: &CallInput) -> Result<Tensor> {
     let mut shape = input.shape.clone();
     let n = shape.len();
     match input.layout {
-        Layout::Transposed if n >= 2 => shape.swap(n - 1, n - 2),
-        Layout::Sliced if n >= 1 => shape[n - 1] *= 2,
+        CallLayout::Transposed if n >= 2 => shape.swap(n - 1, n - 2),
+        CallLayout::Sliced if n >= 1 => shape[n - 1] *= 2,
         _ => {}
     }
     let whole = numbers(&shape, &input.fill, input.seed, dtype)?;
     whole.materialize()?;
     Ok(match input.layout {
-        Layout::Transposed if n >= 2 => whole.mt(),
-        Layout::Sliced if n >= 1 => whole.slice(-1, 0, shape[n - 1], 2),
+        CallLayout::Transposed if n >= 2 => whole.mt(),
+        CallLayout::Sliced if n >= 1 => whole.slice(-1, 0, shape[n - 1], 2),
         _ => whole,
     })
 }
@@ -166,15 +173,19 @@ fn numbers(shape: &[usize], fill: &Fill, seed: u64, dtype: DType) -> Result<Tens
         }
     };
     // By way of f32, so that a narrower number is rounded from the same on both sides.
-    Ok(if dtype == DType::F64 { Tensor::from_vec(real, shape) } else { Tensor::from_vec(real.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).cast(dtype) })
+    Ok(if dtype == DType::F64 {
+        Tensor::from_vec(real, shape)
+    } else {
+        Tensor::from_vec(real.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).cast(dtype)
+    })
 }
 /// The call as a function of nothing.
 fn forward(case: &CallCase, inputs: Vec<Tensor>) -> Checked<impl Fn() -> Vec<Tensor> + use<>> {
-    let known = registered::functions();
+    let known = spelled::functions();
     let functions = replay::known(&known);
-    let mut steps: Vec<(Callee, Args, Vec<(usize, usize, usize)>)> = Vec::new();
+    let mut steps: Vec<(StepCallee, Args, Vec<(usize, usize, usize)>)> = Vec::new();
     for step in &case.steps {
-        let callee: Callee = match functions.get(&(step.function.as_str(), step.torch.as_str())) {
+        let callee: StepCallee = match functions.get(&(step.function.as_str(), step.torch.as_str())) {
             Some(function) => {
                 let function = (*function).clone();
                 Box::new(move |args| function.call(args))
@@ -206,9 +217,7 @@ pub fn value(arg: &ProgramArg, inputs: &[Tensor]) -> Value {
     match arg {
         ProgramArg::Input(_) => tensor(arg).map_or(Value::All, Value::Tensor),
         ProgramArg::List(all) => Value::Tensors(all.iter().filter_map(tensor).collect()),
-        ProgramArg::Index(items) => {
-            Value::Index(items.iter().filter_map(|i| item(i, if let ProgramItem::Value(a) = i { tensor(a) } else { None })).collect())
-        }
+        ProgramArg::Index(items) => Value::Index(items.iter().filter_map(|i| item(i, if let ProgramItem::Value(a) = i { tensor(a) } else { None })).collect()),
         ProgramArg::Flag(b) => Value::Number(Scalar::Bool(*b)),
         ProgramArg::Int(n) => Value::Number(Scalar::Int(*n)),
         ProgramArg::Real(v) => Value::Number(Scalar::Float(*v)),

@@ -1,7 +1,7 @@
 //! What calls came to: a line for each, the distribution of ratios, a table by function, the worst with what says them again.
 use super::measured::MeasuredCall;
 use adamant_bench::{render::time, stats::median};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So many of the worst are named.
 const WORST: usize = 30;
@@ -12,7 +12,8 @@ pub fn line(m: &MeasuredCall) -> String {
     match (m.ours_ns, m.torch_ns, m.ratio, m.interval) {
         (Some(ours), Some(torch), Some(ratio), Some([low, high])) => {
             let compiled = m.compile_ns.map(|ns| format!(" compiled {}", time(ns))).unwrap_or_default();
-            format!("{what} {:>10} torch {:>10}{compiled}  {ratio:.2} [{low:.2}, {high:.2}]", time(ours), time(torch))
+            let quick = if m.disturbed { " of the quickest" } else { "" };
+            format!("{what} {:>10} torch {:>10}{compiled}  {ratio:.2} [{low:.2}, {high:.2}]{quick}", time(ours), time(torch))
         }
         _ => format!("{what} {}: {}", if m.differs { "DIFFERS" } else { "not timed" }, m.error.as_deref().unwrap_or("nothing was measured")),
     }
@@ -62,6 +63,15 @@ pub fn print(all: &[MeasuredCall], page: bool) {
     for m in &differing {
         println!("{}\n    {}\n    {}", line(m), m.text, again(m));
     }
+    let timed: BTreeSet<&str> = all.iter().filter(|m| m.ratio.is_some() && m.steps == 1).map(|m| m.function.as_str()).collect();
+    let mut without: BTreeMap<&str, &str> = BTreeMap::new();
+    for m in all.iter().filter(|m| m.steps == 1 && !timed.contains(m.function.as_str())) {
+        without.insert(&m.function, m.error.as_deref().unwrap_or("nothing was measured"));
+    }
+    if !without.is_empty() {
+        println!("\nfunctions without a time, and why:");
+        without.iter().for_each(|(function, why)| println!("  {function}: {why}"));
+    }
     let refused = all.iter().filter(|m| m.error.is_some() && !m.differs).count();
     println!("\n{}", sentence(&ratios, differing.len(), refused));
     if page {
@@ -89,7 +99,8 @@ fn markdown(rows: &[(String, f64, f64, usize)], sorted: &[f64], all: &[MeasuredC
     let how = first.map(|m| format!("{} threads{}", m.threads, m.isa.as_ref().map(|i| format!(", {i}")).unwrap_or_default())).unwrap_or_default();
     let differ = all.iter().filter(|m| m.differs).count();
     let refused = all.iter().filter(|m| m.error.is_some() && !m.differs).count();
-    let mut text = format!("## Calls against PyTorch, {how}\n\n{}.\n\n| function | median | worst | cases |\n|---|---|---|---|\n", sentence(sorted, differ, refused));
+    let mut text =
+        format!("## Calls against PyTorch, {how}\n\n{}.\n\n| function | median | worst | cases |\n|---|---|---|---|\n", sentence(sorted, differ, refused));
     for (name, middle, most, n) in rows {
         text.push_str(&format!("| `{name}` | {middle:.2} | {most:.2} | {n} |\n"));
     }

@@ -1,5 +1,5 @@
 //! From a small call to large ones: which sizes go together, and how far they may grow.
-use super::{ArgKind, Draft, Fill, Pool, Seen};
+use super::{ArgKind, CallDraft, CallPool, Fill, Seen};
 use crate::bench::peers::calls::ours;
 use adamant::{DType, Device, Tensor, no_grad};
 use adamant_conformance::{
@@ -22,10 +22,10 @@ const LARGER: usize = 4;
 const PATIENCE: usize = 14;
 
 /// Shapes and dtypes of the results of a draft.
-pub type Given = Vec<(Vec<usize>, DType)>;
+pub type CallResults = Vec<(Vec<usize>, DType)>;
 
 /// The arguments of all steps: those that follow from shapes drawn for these.
-pub fn arguments(pool: &Pool, draft: &Draft, stream: u64) -> Vec<Vec<ProgramArg>> {
+pub fn arguments(pool: &CallPool, draft: &CallDraft, stream: u64) -> Vec<Vec<ProgramArg>> {
     let mut all = Vec::new();
     for (s, step) in draft.steps.iter().enumerate() {
         let mut random = Random::new(stream).part(s as u64);
@@ -47,7 +47,7 @@ pub fn arguments(pool: &Pool, draft: &Draft, stream: u64) -> Vec<Vec<ProgramArg>
     }
     all
 }
-fn shape_of(draft: &Draft, arg: &ProgramArg) -> Vec<usize> {
+fn shape_of(draft: &CallDraft, arg: &ProgramArg) -> Vec<usize> {
     match arg {
         ProgramArg::Input(k) => draft.inputs[*k].shape.clone(),
         ProgramArg::List(all) => all.first().map(|a| shape_of(draft, a)).unwrap_or_default(),
@@ -55,16 +55,16 @@ fn shape_of(draft: &Draft, arg: &ProgramArg) -> Vec<usize> {
     }
 }
 /// What the last step gives, if the call is possible: of shapes alone, or of values where shapes follow from these.
-pub fn given(pool: &Pool, draft: &Draft, stream: u64) -> Option<Given> {
+pub fn given(pool: &CallPool, draft: &CallDraft, stream: u64) -> Option<CallResults> {
     asked(pool, draft, stream, false).or_else(|| asked(pool, draft, stream, true))
 }
-fn asked(pool: &Pool, draft: &Draft, stream: u64, real: bool) -> Option<Given> {
+fn asked(pool: &CallPool, draft: &CallDraft, stream: u64, real: bool) -> Option<CallResults> {
     let most = if real { LARGEST_REAL } else { LARGEST };
     let sizes = draft.inputs.iter().map(|i| i.shape.iter().product::<usize>());
     if sizes.clone().any(|n| n == 0 || n > most) {
         return None;
     }
-    let run = || -> Option<Given> {
+    let run = || -> Option<CallResults> {
         let input = |i: &crate::bench::peers::calls::CallInput| {
             if real {
                 return ours::made(i).ok();
@@ -82,15 +82,15 @@ fn asked(pool: &Pool, draft: &Draft, stream: u64, real: bool) -> Option<Given> {
             results.push(pool.functions[step.function].call(&args));
         }
         let last = results.pop()?;
-        let metas = last.iter().map(|y| y.try_meta().ok().map(|m| (m.shape.to_vec(), m.dtype))).collect::<Option<Given>>()?;
+        let metas = last.iter().map(|y| y.try_meta().ok().map(|m| (m.shape.to_vec(), m.dtype))).collect::<Option<CallResults>>()?;
         let possible = metas.iter().all(|(shape, _)| (1..=LARGEST).contains(&shape.iter().product::<usize>()));
         (!metas.is_empty() && possible).then_some(metas)
     };
     catch_unwind(AssertUnwindSafe(|| no_grad(run))).ok().flatten()
 }
 /// Sizes that are one: of which inputs which axes.
-type Class = Vec<(usize, usize)>;
-fn scaled(draft: &Draft, class: &Class, to: impl Fn(usize) -> usize) -> Draft {
+type SizeClass = Vec<(usize, usize)>;
+fn scaled(draft: &CallDraft, class: &SizeClass, to: impl Fn(usize) -> usize) -> CallDraft {
     let mut larger = draft.clone();
     for &(input, axis) in class {
         let size = &mut larger.inputs[input].shape[axis];
@@ -99,23 +99,23 @@ fn scaled(draft: &Draft, class: &Class, to: impl Fn(usize) -> usize) -> Draft {
     larger
 }
 /// Which sizes can grow: alone, or with those that are equal, or with one of these.
-fn classes(pool: &Pool, draft: &Draft, stream: u64) -> Vec<Class> {
+fn classes(pool: &CallPool, draft: &CallDraft, stream: u64) -> Vec<SizeClass> {
     let all: Vec<(usize, usize)> = draft.inputs.iter().enumerate().flat_map(|(k, i)| (0..i.shape.len()).map(move |a| (k, a))).collect();
     let size = |&(k, a): &(usize, usize)| draft.inputs[k].shape[a];
-    let works = |class: &Class| given(pool, &scaled(draft, class, |n| 2 * n), stream).is_some();
-    let mut classes: Vec<Class> = Vec::new();
+    let works = |class: &SizeClass| given(pool, &scaled(draft, class, |n| 2 * n), stream).is_some();
+    let mut classes: Vec<SizeClass> = Vec::new();
     let mut rest = Vec::new();
     for one in all.into_iter().filter(|one| size(one) > 1) {
         if works(&vec![one]) { classes.push(vec![one]) } else { rest.push(one) }
     }
     while let Some(first) = rest.first().copied() {
-        let equal: Class = rest.iter().copied().filter(|o| size(o) == size(&first)).collect();
+        let equal: SizeClass = rest.iter().copied().filter(|o| size(o) == size(&first)).collect();
         let found = if works(&equal) {
             Some(equal.clone())
         } else {
             let with = |other: &(usize, usize)| vec![first, *other];
             equal[1..].iter().map(with).find(works).or_else(|| {
-                let three = |k: usize| equal.iter().copied().enumerate().filter(|(j, _)| *j != k).map(|(_, o)| o).collect::<Class>();
+                let three = |k: usize| equal.iter().copied().enumerate().filter(|(j, _)| *j != k).map(|(_, o)| o).collect::<SizeClass>();
                 (1..equal.len()).map(three).find(works)
             })
         };
@@ -132,7 +132,7 @@ fn classes(pool: &Pool, draft: &Draft, stream: u64) -> Vec<Class> {
     classes
 }
 /// A bound of whole numbers that is a size grows with it.
-fn bound(draft: &Draft, small: &Draft) -> Draft {
+fn bound(draft: &CallDraft, small: &CallDraft) -> CallDraft {
     let mut bounded = draft.clone();
     for (k, input) in small.inputs.iter().enumerate() {
         let Fill::Below(n) = input.fill else { continue };
@@ -145,12 +145,16 @@ fn bound(draft: &Draft, small: &Draft) -> Draft {
     bounded
 }
 /// The call at growing sizes, up to so many elements of all inputs.
-pub fn grown(pool: &Pool, small: &Draft, stream: u64, target: f64, random: &mut Random) -> Vec<Draft> {
-    let total = |d: &Draft| d.inputs.iter().map(|i| i.shape.iter().product::<usize>()).sum::<usize>();
+pub fn grown(pool: &CallPool, small: &CallDraft, stream: u64, target: f64, random: &mut Random) -> Vec<CallDraft> {
+    let total = |d: &CallDraft| d.inputs.iter().map(|i| i.shape.iter().product::<usize>()).sum::<usize>();
     let classes = classes(pool, small, stream);
     let (mut all, mut now, mut failures) = (vec![small.clone()], small.clone(), 0);
     // What stands in the first input is what a call is about; a kernel's size is not.
-    let weights: Vec<usize> = classes.iter().flat_map(|c| vec![c; if c.iter().any(|o| o.0 == 0) { 4 } else { 1 }]).map(|c| classes.iter().position(|d| d == c).unwrap_or(0)).collect();
+    let weights: Vec<usize> = classes
+        .iter()
+        .flat_map(|c| vec![c; if c.iter().any(|o| o.0 == 0) { 4 } else { 1 }])
+        .map(|c| classes.iter().position(|d| d == c).unwrap_or(0))
+        .collect();
     while !weights.is_empty() && failures < PATIENCE && (total(&now) as f64) < target {
         let class = &classes[*random.pick(&weights)];
         let (factor, more) = (*random.pick(&[2, 2, 3, 4, 6]), *random.pick(&[0, 0, 0, 1]));
