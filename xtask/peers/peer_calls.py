@@ -61,7 +61,7 @@ def tensor(one):
     values = fill(shape, one["fill"], one["seed"])
     if values.dtype == np.float64 and one["dtype"] != "f64":
         values = values.astype(np.float32)
-    t = torch.from_numpy(np.ascontiguousarray(values)).to(programs.DTYPES[one["dtype"]])
+    t = torch.from_numpy(values.copy()).to(programs.DTYPES[one["dtype"]])
     if layout == "transposed":
         return t.transpose(-1, -2)
     return t[..., ::2] if layout == "sliced" else t
@@ -155,10 +155,11 @@ def said(values):
 class Passes:
     """One call with all that it gives: results, and with `grad` the gradients of a weighted sum by all leaves."""
 
-    def __init__(self, case, wide=False):
-        self.case = case
+    def __init__(self, case, narrow=None):
+        """With `narrow`, what that one is in f64: of the same inputs and weights."""
+        self.case, self.narrow = case, narrow
         inputs = [tensor(one) for one in case["inputs"]]
-        if wide:
+        if narrow:
             inputs = [x.double() if x.is_floating_point() else x for x in inputs]
         torch.set_grad_enabled(False)
         self.leaves = []
@@ -167,7 +168,7 @@ class Passes:
             self.leaves = [x for x, one in zip(inputs, case["inputs"]) if one["leaf"]]
         torch.set_grad_enabled(case["grad"])
         self.forward = program(case, inputs)
-        if COMPILE and not wide:
+        if COMPILE and not narrow:
             self.forward = torch.compile(self.forward)
         self.weights = None
 
@@ -181,7 +182,11 @@ class Passes:
         roots = self.roots(self.forward())
         if not roots or not self.leaves:
             raise NotImplementedError("nothing to differentiate")
-        self.weights = [torch.from_numpy(fill(list(y.shape), {"within": [0.5, 1.5]}, 9001 + k).astype(np.float32)).to(y.dtype) for k, y in enumerate(roots)]
+        if self.narrow:
+            self.weights = [w.double() for w in self.narrow.weights]
+        else:
+            one = {"layout": "contiguous", "fill": {"within": [0.5, 1.5]}}
+            self.weights = [tensor({**one, "shape": y.shape, "dtype": programs.NAMES[y.dtype], "seed": 9001 + k}) for k, y in enumerate(roots)]
         forward, leaves, weights, roots_of = self.forward, self.leaves, self.weights, self.roots
         grad = torch.autograd.grad
 
@@ -193,7 +198,8 @@ class Passes:
             y = forward()
             return y, grad(roots_of(y), leaves, weights, allow_unused=True)
 
-        return alone if isinstance(self.forward(), torch.Tensor) else several
+        y = self.forward()
+        return alone if isinstance(y, torch.Tensor) and not y.is_complex() else several
 
     def shown(self, call):
         if not self.case["grad"]:
@@ -210,7 +216,7 @@ def ready(case):
         results = passes.shown(call)
         values = np.concatenate([numbers(y) for y in results]) if results else np.zeros(0)
         # Where nothing is to be compared but shapes, there is nothing to be far from.
-        spread = distances(case, results, values) if case["compared"] else None
+        spread = distances(passes, results, values) if case["compared"] else None
         top = head(results)
         parts = [np.array([3 + len(top), values.size, spread is not None, *top], dtype=np.float64), said(values)]
         return np.concatenate(parts + ([spread] if spread is not None else []))
@@ -227,17 +233,17 @@ def ready(case):
     return Ready(call, once)
 
 
-def distances(case, results, values):
+def distances(narrow, results, values):
     if not any(y.dtype in (torch.float16, torch.bfloat16, torch.float32) for y in results):
         return None
     try:
-        passes = Passes(case, wide=True)
+        passes = Passes(narrow.case, narrow)
         wide = passes.shown(passes.call())
         far = np.concatenate([numbers(y) for y in wide])
     except Exception:
         return None
     finally:
-        torch.set_grad_enabled(case["grad"])
+        torch.set_grad_enabled(narrow.case["grad"])
     if far.size != values.size:
         return None
     with np.errstate(all="ignore"):

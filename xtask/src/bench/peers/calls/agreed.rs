@@ -26,12 +26,18 @@ struct ShownHead {
     spread: bool,
     types: Vec<f64>,
 }
-/// Where the results of two programs differ, or why they cannot be compared; `Ok`: the worst distance as a share of what is
-/// allowed.
-pub fn agreed(sides: &mut Sides, case: &CallCase, peer: usize) -> Result<f64, String> {
+/// Why nothing is timed.
+pub enum NotTimed {
+    /// a program refuses the call, or has none of this name
+    Refused(String),
+    /// values, shapes or dtypes differ
+    Differs(String),
+}
+/// The worst distance of a value, as a share of what is allowed.
+pub fn agreed(sides: &mut Sides, case: &CallCase, peer: usize) -> Result<f64, NotTimed> {
     let (ours, theirs) = (head(sides, 0)?, head(sides, peer)?);
     if ours.types != theirs.types {
-        return Err(format!("results of other types: {} here, {} there", words(&ours.types), words(&theirs.types)));
+        return Err(NotTimed::Differs(format!("results of other types: {} here, {} there", words(&ours.types), words(&theirs.types))));
     }
     if !case.compared || ours.elements == 0 {
         return Ok(0.0);
@@ -42,7 +48,7 @@ pub fn agreed(sides: &mut Sides, case: &CallCase, peer: usize) -> Result<f64, St
     let got = values(sides, 0, at(ours.start))?;
     let want = values(sides, peer, at(theirs.start))?;
     let spread = if theirs.spread { values(sides, peer, at(theirs.start + n))? } else { vec![0.0; looked.len()] };
-    compared(case, &ours.types, &looked, [&got, &want, &spread])
+    compared(case, &ours.types, &looked, [&got, &want, &spread]).map_err(NotTimed::Differs)
 }
 fn compared(case: &CallCase, types: &[f64], looked: &[u64], [got, want, spread]: [&[f64]; 3]) -> Result<f64, String> {
     let results = results(types);
@@ -104,15 +110,15 @@ fn words(types: &[f64]) -> String {
     let all: Vec<String> = results(types).iter().map(|(dtype, shape, _)| format!("{dtype}{shape:?}")).collect();
     all.join(" ")
 }
-fn values(sides: &mut Sides, k: usize, places: Vec<u64>) -> Result<Vec<f64>, String> {
+fn values(sides: &mut Sides, k: usize, places: Vec<u64>) -> Result<Vec<f64>, NotTimed> {
     let answer = sides.ask(k, &Ask::Values { places });
-    answer.error.map_or(Ok(answer.values), Err)
+    answer.error.map_or(Ok(answer.values), |why| Err(NotTimed::Refused(why)))
 }
-fn head(sides: &mut Sides, k: usize) -> Result<ShownHead, String> {
+fn head(sides: &mut Sides, k: usize) -> Result<ShownHead, NotTimed> {
     let all = values(sides, k, (0..HEAD).collect())?;
     let start = all.first().copied().unwrap_or(0.0) as usize;
     if start < 3 || start > all.len() {
-        return Err("it shows no head".into());
+        return Err(NotTimed::Refused("it shows no head".into()));
     }
     Ok(ShownHead { elements: all[1] as u64, start: start as u64, spread: all[2] != 0.0, types: all[3..start].to_vec() })
 }

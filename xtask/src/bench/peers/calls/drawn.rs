@@ -25,7 +25,7 @@ const CHAINS: usize = 4;
 /// The most steps of a chain.
 const LONGEST: usize = 6;
 /// How often a call is drawn again whose arguments do not go together.
-const TRIES: usize = 60;
+const TRIES: usize = 200;
 /// What values are of.
 const DTYPES: [DType; 8] = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
 /// Functions that divide whole numbers: PyTorch's process ends where one of them is zero.
@@ -124,7 +124,8 @@ pub fn say_names() {
 fn absent() -> Vec<(String, String)> {
     let why = |text: &str| if text.is_empty() { "PyTorch has no such function".to_string() } else { format!("PyTorch's words for it are not known: {text}") };
     let known: BTreeSet<String> = spelled::functions().into_iter().map(|f| f.name).collect();
-    registered::untranslated().into_iter().filter(|(name, _)| !known.contains(name)).map(|(name, text)| (name, why(text))).collect()
+    let unspelled = registered::untranslated().into_iter().filter(|(name, _)| !known.contains(name)).map(|(name, text)| (name, why(text)));
+    spelled::LEFT_OUT.iter().map(|(name, why)| (name.to_string(), why.to_string())).chain(unspelled).collect()
 }
 /// A call on its way: inputs whose sizes may grow, and steps.
 #[derive(Clone)]
@@ -195,6 +196,10 @@ impl CallDrawing<'_> {
             return;
         }
         for k in 0..self.draft.inputs.len() {
+            // Of a symmetric matrix its memory is symmetric, too.
+            if self.draft.inputs[k].fill == Fill::Definite {
+                continue;
+            }
             let rank = self.draft.inputs[k].shape.len();
             self.draft.inputs[k].layout = match self.random.below(8) {
                 0 | 1 if rank >= 2 => CallLayout::Transposed,

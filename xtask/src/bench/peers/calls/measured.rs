@@ -1,5 +1,9 @@
 //! Measures calls: values first, then time in turn between two or three living programs, and what was found in total.
-use super::{CASES, CallCase, agreed, drawn, ordinary, report};
+use super::{
+    CASES, CallCase,
+    agreed::{NotTimed, agreed},
+    drawn, ordinary, report,
+};
 use crate::{bench::peers::Options as Peers, exit::Exit};
 use adamant_bench::{
     child::{Child, Subject},
@@ -257,10 +261,14 @@ fn compare(sides: &mut Sides, states: &mut [SideState], case: &CallCase, (worst,
         if states[0].error.is_some() || states[k].error.is_some() {
             continue;
         }
-        match agreed::agreed(sides, case, k) {
+        match agreed(sides, case, k) {
             Ok(share) => *worst = worst.iter().copied().chain([share]).reduce(f64::max),
             Err(why) => {
-                *differs = true;
+                let (why, is_other) = match why {
+                    NotTimed::Differs(why) => (why, true),
+                    NotTimed::Refused(why) => (why, false),
+                };
+                *differs |= is_other;
                 states[k].error = Some(why.clone());
                 // Eager PyTorch is what is compared with; a compiled form that differs is its own failure.
                 if k == 1 {

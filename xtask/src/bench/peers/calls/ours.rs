@@ -153,7 +153,7 @@ fn numbers(shape: &[usize], fill: &Fill, seed: u64, dtype: DType) -> Result<Tens
     let n: usize = shape.iter().product();
     let mut words = RandomWords::new(seed);
     let mut part = || (words.word() >> 40) as f64 / (1u64 << 24) as f64;
-    let whole = |all: Vec<i64>| Ok(Tensor::from_vec(all, shape).cast(dtype));
+    let whole = |all: Vec<i64>| Ok(Tensor::from_slice(&all, shape).cast(dtype));
     let real: Vec<f64> = match fill {
         Fill::Within(low, high) => (0..n).map(|_| low + (high - low) * part()).collect(),
         Fill::Given(values) => values.iter().copied().cycle().take(n).collect(),
@@ -172,11 +172,11 @@ fn numbers(shape: &[usize], fill: &Fill, seed: u64, dtype: DType) -> Result<Tens
             (0..n).map(at).collect()
         }
     };
-    // By way of f32, so that a narrower number is rounded from the same on both sides.
+    // In memory of the device. By way of f32, so that a narrower number is rounded from the same on both sides.
     Ok(if dtype == DType::F64 {
-        Tensor::from_vec(real, shape)
+        Tensor::from_slice(&real, shape)
     } else {
-        Tensor::from_vec(real.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).cast(dtype)
+        Tensor::from_slice(&real.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).cast(dtype)
     })
 }
 /// The call as a function of nothing.

@@ -46,7 +46,7 @@ const SPELLED: &[(&str, &str, &str)] = &[
     ("index_reduce", "", "torch.index_reduce(x[0], 1, x[1], x[2], 'mean')"),
     ("cholesky_solve", "", "torch.cholesky_solve(x[1], torch.linalg.cholesky((x[0] + x[0].mT) * 0.5))"),
     ("cholesky_inverse", "", "torch.cholesky_inverse(torch.linalg.cholesky((x[0] + x[0].mT) * 0.5))"),
-    ("cholesky_ex", "", "torch.linalg.cholesky_ex((x[0] + x[0].mT) * 0.5)"),
+    ("cholesky_ex", "", "torch.linalg.cholesky_ex((x[0] + x[0].mT) * 0.5, upper=True)"),
     ("tensorinv", "", "torch.linalg.tensorinv(x[0].reshape(2, 2, 4), ind=2)"),
     ("tensorsolve", "", "torch.linalg.tensorsolve(x[0].reshape(2, 2, 4), x[1])"),
     ("irfft2", "", "torch.fft.irfft2(pairs(x[0]), (x[0].shape[0], 4))"),
@@ -91,6 +91,17 @@ const SPELLED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Functions that are not drawn though their name is PyTorch's too or is looked for there, and why.
+pub const LEFT_OUT: &[(&str, &str)] = &[
+    ("Tensor::ldl_factor", "each has something else above the diagonal, where nothing is promised"),
+    ("Tensor::ldl_factor_ex", "each has something else above the diagonal, where nothing is promised"),
+    ("Tensor::histogramdd", "PyTorch's takes other arguments"),
+    ("Tensor::airy_ai_derivative", "PyTorch has no such function"),
+    ("Tensor::iota_like", "PyTorch has no such function"),
+    ("Tensor::linear_recurrence", "PyTorch has no such function"),
+    ("Tensor::rearrange", "PyTorch has no such function"),
+];
+
 /// Every function that is drawn: those of random programs, and these.
 pub fn functions() -> Vec<TorchFunction> {
     let mut all = registered::functions();
@@ -109,5 +120,6 @@ pub fn functions() -> Vec<TorchFunction> {
     }
     all.retain(|f| !spelled.iter().any(|s| s.name == f.name));
     all.extend(spelled);
+    all.retain(|f| !LEFT_OUT.iter().any(|(name, _)| *name == f.name));
     all
 }

@@ -1,3 +1,4 @@
+//! A seed is one list of calls, and every function of the registry is in it.
 use super::*;
 
 #[test]
