@@ -39,6 +39,7 @@ const SPELLED: &[(&str, &str, &str)] = &[
     ("quantiles_keepdim", "", "torch.quantile(x[0], torch.tensor([0.1, 0.9], dtype=x[0].dtype), 1, True)"),
     ("corrcoef", "", "torch.corrcoef(x[0]).tril(-1)"),
     ("segment_reduce", "Segments::Lengths", "torch.segment_reduce(x[0], 'sum', lengths=x[1], axis=0)"),
+    ("embedding", "", "F.embedding(x[1], x[0])"),
     ("embedding_bag", "None, BagMode::Mean", "F.embedding_bag(x[1], x[0], mode='mean')"),
     ("embedding_bag", "None, BagMode::Max", "F.embedding_bag(x[1], x[0], mode='max')"),
     ("index_put", "false", "x[0].index_put((x[1],), x[2])"),

@@ -30,9 +30,3 @@ fn a_function_of_the_registry_that_is_neither_drawn_nor_named_with_a_reason() {
     once.dedup();
     assert_eq!(once.len(), drawn.len());
 }
-#[test]
-fn a_function_for_which_no_arguments_are_found() {
-    let pool = CallPool::new();
-    let lacking: Vec<&str> = (0..pool.names.len()).filter(|&k| sized(&pool, 1, k).is_none()).map(|k| pool.called(pool.name(1, k))).collect();
-    assert_eq!(lacking, Vec::<&str>::new());
-}
