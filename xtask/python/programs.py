@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 
 warnings.simplefilter("ignore")
-torch.set_num_threads(1)
 DTYPES = {
     "bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
@@ -304,8 +303,10 @@ def whole(inputs, results):
     return [None if g is None else stored(g) for g in (next(by) if x.requires_grad else None for x in inputs)] if leaves else []
 
 
-# What PyTorch itself prints goes where errors go: here are only answers.
-out = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-for line in sys.stdin:
-    print(json.dumps(answer(json.loads(line))), file=out, flush=True)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    # What PyTorch itself prints goes where errors go: here are only answers.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), file=out, flush=True)

@@ -62,6 +62,8 @@ fn workloads() -> Vec<Workload> {
         [gemm::workloads, conv::workloads, elementwise::workloads, small::workloads, train::workloads, infer::workloads, elementwise::sizes, gemm::sizes];
     let mut all: Vec<Workload> = families.iter().flat_map(|family| family()).collect();
     all.extend([gemm::selftest(), elementwise::selftest()]);
+    // The calls of a run of `peers --calls` or `--random`, for the program that it measures.
+    all.extend(peers::calls::workloads());
     all
 }
 

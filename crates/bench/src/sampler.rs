@@ -73,7 +73,7 @@ impl Active {
         let output = self.prepared.output.as_mut().ok_or_else(|| Problem::Wrong("it shows no output".into()))?;
         let values = guarded(output)?;
         ensure(!values.is_empty(), || "the result is empty".into())?;
-        Ok(places.iter().map(|p| values[(p % values.len() as u64) as usize] as f64).collect())
+        Ok(places.iter().map(|p| values[(p % values.len() as u64) as usize]).collect())
     }
     /// One sample of so many calls.
     ///

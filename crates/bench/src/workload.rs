@@ -4,7 +4,7 @@
 //! that compares outputs of that same call with plain arithmetic in f64. Whoever measures runs the check first; a wrong
 //! result has no time.
 use crate::record::WorkUnit;
-use adamant::{DType, Error, ErrorKind, Tensor, no_grad};
+use adamant::{Error, ErrorKind, Tensor, no_grad};
 use linkme::distributed_slice;
 use std::{fmt, hint::black_box};
 
@@ -137,7 +137,7 @@ pub struct Prepared {
     /// the check may be run after the samples too, because calls leave no trace
     pub verify_again: bool,
     /// the output of one more call, to be compared with what other programs give
-    pub output: Option<Box<dyn FnMut() -> Checked<Vec<f32>>>>,
+    pub output: Option<Box<dyn FnMut() -> Checked<Vec<f64>>>>,
 }
 impl Prepared {
     /// The call, and the check of one call's output: run before the samples and after them.
@@ -148,7 +148,7 @@ impl Prepared {
     /// function.
     pub fn output(f: impl Fn() -> Tensor + Clone + 'static, check: impl Fn(&Tensor) -> Checked<f64> + 'static) -> Prepared {
         let (checked, read) = (f.clone(), f.clone());
-        let output = move || Ok(no_grad(&read).cast(DType::F32).to_vec::<f32>()?);
+        let output = move || Ok(no_grad(&read).to_vec_as::<f64>()?);
         let call = move || no_grad(|| black_box(f()).materialize());
         Prepared { output: Some(Box::new(output)), ..Prepared::checked(call, move || check(&no_grad(&checked))) }
     }
@@ -157,7 +157,8 @@ impl Prepared {
         Prepared { verify_again: false, ..Prepared::checked(call, verify) }
     }
     /// With what one more call gives, to be compared with other programs.
-    pub fn showing(self, output: impl FnMut() -> Checked<Vec<f32>> + 'static) -> Prepared {
+    pub fn showing<T: Into<f64>>(self, mut output: impl FnMut() -> Checked<Vec<T>> + 'static) -> Prepared {
+        let output = move || Ok(output()?.into_iter().map(Into::into).collect());
         Prepared { output: Some(Box::new(output)), ..self }
     }
     /// This many calls as one, so that a share of them can be added.

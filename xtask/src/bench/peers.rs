@@ -4,6 +4,7 @@
 //! Runners stand in `xtask/peers` and speak the protocol of `bench serve`. Where both sides show an output, some of its
 //! elements are compared before anything is timed: all make their inputs from the same numbers. A peer that is not there
 //! is named and skipped. Another program that prints lines ([`lines`]) is run case by case in turn.
+pub mod calls;
 mod found;
 mod lines;
 
@@ -64,6 +65,8 @@ pub struct Options {
     /// Append the record of this run to a file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    calls: calls::Options,
 }
 type Ended = (Exit, String);
 
@@ -78,6 +81,9 @@ struct MeasuredWorkload {
 
 /// Measures all and prints the ratios.
 pub fn run(options: &Options, suite: &Suite) -> Exit {
+    if options.calls.any() {
+        return calls::run(&options.calls, options);
+    }
     measure(options, suite).unwrap_or_else(|(exit, text)| {
         eprintln!("{text}");
         exit
