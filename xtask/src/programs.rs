@@ -36,7 +36,7 @@ pub struct Options {
     /// How many calls each: SHORTEST..LONGEST
     #[arg(long, default_value = "5..30")]
     length: String,
-    /// Only this function, by its name without `Tensor::` or `functional::`
+    /// Only these functions, by their names without `Tensor::` or `functional::`, with commas between
     #[arg(long)]
     only: Option<String>,
     /// Only this program of the seed, and its calls in full
@@ -81,7 +81,7 @@ fn campaign(options: &Options, device: Device) -> Result<Exit, String> {
     let (shortest, longest) = length(&options.length)?;
     let mut functions = registered::functions();
     if let Some(only) = &options.only {
-        functions.retain(|f| f.name.rsplit("::").next() == Some(only));
+        functions.retain(|f| only.split(',').any(|one| f.name.rsplit("::").next() == Some(one)));
         if functions.is_empty() {
             return Err(format!("no function that takes part is called {only}"));
         }

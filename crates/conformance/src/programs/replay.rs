@@ -198,17 +198,17 @@ pub enum ProgramDifference {
     Broken,
 }
 /// A difference in full.
-struct Found {
+struct FoundDifference {
     difference: ProgramDifference,
     why: String,
     wrong: Vec<(f64, f64)>,
 }
 /// That it differs so, whatever the numbers are.
-fn found(difference: ProgramDifference, why: String) -> Option<Found> {
-    Some(Found { difference, why, wrong: Vec::new() })
+fn found(difference: ProgramDifference, why: String) -> Option<FoundDifference> {
+    Some(FoundDifference { difference, why, wrong: Vec::new() })
 }
 /// Numbers that are wrong: where and how the first is, and what each is here and there.
-struct Wrong {
+struct WrongNumbers {
     first: String,
     pairs: Vec<(f64, f64)>,
 }
@@ -276,13 +276,13 @@ fn one(call: &ProgramCall, function: &TorchFunction, args: &[ResolvedArg], answe
     match found {
         None if matches!(answered, Answered::Refused(_)) => CallVerdict::BothRefused,
         None => CallVerdict::Same,
-        Some(Found { difference, why, wrong }) => match differences::name(&Case { call, args, difference, outcome: &outcome, answered, wrong }) {
+        Some(FoundDifference { difference, why, wrong }) => match differences::name(&Case { call, args, difference, outcome: &outcome, answered, wrong }) {
             Some(name) => CallVerdict::Named(name, difference, why),
             None => CallVerdict::Differs(difference, why),
         },
     }
 }
-fn judge(outcome: &Outcome, answered: &Answered) -> Option<Found> {
+fn judge(outcome: &Outcome, answered: &Answered) -> Option<FoundDifference> {
     match (outcome, answered) {
         (Outcome::Panicked, _) => found(ProgramDifference::Broken, "it panicked".into()),
         (Outcome::Refused(word @ ("unsupported" | "internal" | "panic" | "backward" | "graph"), why), _) => {
@@ -300,7 +300,7 @@ fn judge(outcome: &Outcome, answered: &Answered) -> Option<Found> {
 fn typed(a: &HostArray) -> String {
     format!("{} {}", a.dtype, a.shape)
 }
-fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<Found> {
+fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<FoundDifference> {
     if got.len() != want.len() {
         return found(ProgramDifference::Count, format!("{} results for {}", got.len(), want.len()));
     }
@@ -318,7 +318,7 @@ fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<Found> {
             pairs.extend(wrong.pairs);
         }
     }
-    Some(Found { difference: ProgramDifference::Values, why: first?, wrong: pairs })
+    Some(FoundDifference { difference: ProgramDifference::Values, why: first?, wrong: pairs })
 }
 /// The table of the goldens: rtol and atol.
 pub fn tolerance(dtype: DType) -> (f64, f64) {
@@ -332,11 +332,11 @@ pub fn tolerance(dtype: DType) -> (f64, f64) {
 /// How often PyTorch's own distance from the same call in f64 a result may differ from PyTorch's.
 const SPREADS: f64 = 4.0;
 /// Where and how two arrays of one type differ.
-fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f64) -> Option<Wrong> {
+fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f64) -> Option<WrongNumbers> {
     let (HostData::Float(gs), HostData::Float(ws)) = (&got.data, &want.data) else {
         let at = (0..got.len()).find(|&k| got.int(k) != want.int(k))?;
         let pairs = (at..got.len()).filter(|&k| got.int(k) != want.int(k)).map(|k| (got.int(k) as f64, want.int(k) as f64)).collect();
-        return Some(Wrong { first: format!("{} for {} at {at}", got.int(at), want.int(at)), pairs });
+        return Some(WrongNumbers { first: format!("{} for {} at {at}", got.int(at), want.int(at)), pairs });
     };
     let (rtol, atol) = tolerance(want.dtype);
     let wrong = |k: usize| {
@@ -354,11 +354,11 @@ fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f6
     };
     let at = (0..gs.len()).find(|&k| wrong(k))?;
     let pairs = (at..gs.len()).filter(|&k| wrong(k)).map(|k| (gs[k], ws[k])).collect();
-    Some(Wrong { first: format!("{:e} for {:e} at {at} of {} {}", gs[at], ws[at], want.dtype, want.shape), pairs })
+    Some(WrongNumbers { first: format!("{:e} for {:e} at {at} of {} {}", gs[at], ws[at], want.dtype, want.shape), pairs })
 }
 /// How much more a gradient may differ than a value, as in the goldens.
 const GRADIENT: f64 = 10.0;
-fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<TorchOutput>]) -> Option<Found> {
+fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<TorchOutput>]) -> Option<FoundDifference> {
     // A gradient goes back through steps in the operands' own dtypes: it is as exact as the narrowest.
     let narrowest = tensors(args).iter().map(|a| a.dtype).filter(|d| d.is_float()).max_by(|a, b| tolerance(*a).0.total_cmp(&tolerance(*b).0));
     let got = match differentiated(function, args) {
@@ -372,11 +372,11 @@ fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<Tor
             pairs.extend(wrong.pairs);
         }
     }
-    Some(Found { difference: ProgramDifference::Gradient, why: first?, wrong: pairs })
+    Some(FoundDifference { difference: ProgramDifference::Gradient, why: first?, wrong: pairs })
 }
 /// Nothing is as good as zeros.
-fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option<DType>) -> Option<Wrong> {
-    let wrong = |first: String| Some(Wrong { first, pairs: Vec::new() });
+fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option<DType>) -> Option<WrongNumbers> {
+    let wrong = |first: String| Some(WrongNumbers { first, pairs: Vec::new() });
     let one_sided = |a: &HostArray, here: bool| -> Vec<(f64, f64)> {
         let all = (0..a.len()).map(|k| a.float(k)).filter(|&v| v != 0.0);
         all.map(|v| if here { (v, 0.0) } else { (0.0, v) }).collect()
@@ -385,12 +385,12 @@ fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option
         Some(output) => output.value.array().ok()?,
         None => {
             let pairs = one_sided(got?, true);
-            return (!pairs.is_empty()).then(|| Wrong { first: "there is one, and there is none there".into(), pairs });
+            return (!pairs.is_empty()).then(|| WrongNumbers { first: "there is one, and there is none there".into(), pairs });
         }
     };
     let Some(got) = got else {
         let pairs = one_sided(&array, false);
-        return (!pairs.is_empty()).then(|| Wrong { first: "there is none".into(), pairs });
+        return (!pairs.is_empty()).then(|| WrongNumbers { first: "there is none".into(), pairs });
     };
     if got.shape != array.shape || got.dtype != array.dtype {
         return wrong(format!("{} for {}", typed(got), typed(&array)));

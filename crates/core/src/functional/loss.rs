@@ -220,12 +220,17 @@ pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reductio
 fn at_least_zero(x: &Tensor) -> Tensor {
     x.lt(0.0).where_(0.0, x)
 }
+/// Labels of 1 and -1 in a dtype that has both.
+fn signed(target: &Tensor) -> Tensor {
+    if target.meta().dtype.is_float() { target.clone() } else { target.cast(DType::I64) }
+}
 /// For pairs of vectors x1, x2 `[batch, features]` with labels `[batch]`: `1 - cos` where the label is 1,
 /// `max(0, cos - margin)` where it is -1.
 #[track_caller]
 pub fn cosine_embedding_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("cosine_embedding_loss", &[x1, x2, target], || {
         let ([x1, x2], dtype) = meeting([x1, x2])?;
+        let target = signed(target);
         let (a, b, t) = (x1.meta().shape, x2.meta().shape, target.meta().shape);
         if a != b || a.rank() != t.rank() + 1 || t.rank() > 1 || a[..t.rank()] != t[..] {
             return Err(
@@ -257,6 +262,7 @@ pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f6
 pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("hinge_embedding_loss", &[x, target], || {
         let dtype = check(&[x])?;
+        let target = signed(target);
         one_repeats(&x.meta().shape, &target.meta().shape)?;
         let x = x.widened();
         let apart = at_least_zero(&(margin - &x));
