@@ -14,6 +14,7 @@ import warnings
 import numpy
 import torch
 import torch.nn.functional as F
+from functorch.einops import rearrange
 
 warnings.simplefilter("ignore")
 DTYPES = {
@@ -27,7 +28,7 @@ BITS = {torch.bfloat16: torch.int16}
 # rtol and atol of the goldens: a distance below is no news.
 TOLERANCE = {torch.float64: (1e-7, 1e-9), torch.float32: (1.3e-5, 1e-5), torch.float16: (2e-3, 1e-4), torch.bfloat16: (1.6e-2, 1e-3)}
 WEIGHTS = [0.25, -0.5, 1.0, 0.75, -1.25]
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError, ZeroDivisionError, AttributeError)
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError, ZeroDivisionError, AttributeError, AssertionError)
 SPACES = [torch.Tensor, torch, torch.linalg, torch.special, torch.fft, F]
 
 
@@ -107,6 +108,8 @@ def written(x, index, values, accumulate=False):
         values = values if isinstance(values, torch.Tensor) else torch.as_tensor(values, dtype=x.dtype)
         if values.dtype != x.dtype and not torch.can_cast(values.dtype, x.dtype):
             raise RuntimeError("values of another dtype")
+        while values.ndim > at.ndim and values.shape[0] == 1:
+            values = values[0]
         return y.reshape(-1).index_put((at,), torch.broadcast_to(values.to(x.dtype), at.shape), accumulate=True).reshape(x.shape)
     y[index] = values
     return y
@@ -116,8 +119,42 @@ def added(x, index, values):
     return written(x, index, values, accumulate=True)
 
 
+def clipped(*args):
+    """The gradients after their norm is clipped."""
+    *gradients, largest, order = args
+    for g in gradients:
+        if not g.is_floating_point():
+            raise TypeError("gradients are of floats")
+    parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in gradients]
+    for parameter, g in zip(parameters, gradients):
+        parameter.grad = g.detach().clone()
+    torch.nn.utils.clip_grad_norm_(parameters, largest, order)
+    return [parameter.grad for parameter in parameters]
+
+
+def finite(x):
+    """The matrix, if PyTorch's library outlives it."""
+    if not bool(x.isfinite().all()):
+        raise RuntimeError("non-finite values")
+    return x
+
+
+def below(labels, count):
+    """The labels, if all of them are among so many: PyTorch looks at none and writes where they point."""
+    if bool(((labels < 0) | (labels >= count)).any()):
+        raise IndexError("a label out of range")
+    return labels
+
+
+def sizes_of(decomposed):
+    """Complex eigenvalues' sums and the vectors' sizes: what does not depend on their order and phases."""
+    values, vectors = decomposed
+    return values.real.square().sum(-1) + values.imag.square().sum(-1), (torch.view_as_real(vectors).square().sum(-1) * values.real.unsqueeze(-2)).sum(-1)
+
+
 SPACE = {
     "torch": torch, "F": F, "named": named, "every": every, "read": read, "written": written, "added": added, "pairs": pairs, "kept": kept,
+    "clipped": clipped, "sizes_of": sizes_of, "finite": finite, "below": below, "rearrange": rearrange,
     "F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32,
 }
 COMPILED = {}
@@ -275,7 +312,7 @@ def answer(program):
         except Unknown:
             answers.append("unknown")
             continue
-        except REFUSALS as error:
+        except (*REFUSALS, KeyError) as error:
             answers.append({"refused": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]})
             continue
         answers.append(said or undifferentiated(one["torch"], args, results))

@@ -3,7 +3,7 @@
 use crate::{device, exit::Exit};
 use adamant_conformance::programs::{
     TorchAnswer, TorchProgram,
-    campaign::Campaign,
+    campaign::{Campaign, ProgramFailure},
     differences,
     draw::{self, Drawing},
     plants::Plant,
@@ -36,7 +36,7 @@ pub struct Options {
     /// How many calls each: SHORTEST..LONGEST
     #[arg(long, default_value = "5..30")]
     length: String,
-    /// Only this function, by its name without `Tensor::` or `functional::`
+    /// Only these functions, by their names without `Tensor::` or `functional::`, with commas between
     #[arg(long)]
     only: Option<String>,
     /// Only this program of the seed, and its calls in full
@@ -51,6 +51,9 @@ pub struct Options {
     /// Plant each fault of ours, one after the other, and show that it is found
     #[arg(long)]
     plant: bool,
+    /// Print the calls that differ by this name, too; `every` for all names
+    #[arg(long)]
+    named: Option<String>,
     /// How many differences of one kind are printed
     #[arg(long, default_value_t = 3)]
     show: usize,
@@ -78,7 +81,7 @@ fn campaign(options: &Options, device: Device) -> Result<Exit, String> {
     let (shortest, longest) = length(&options.length)?;
     let mut functions = registered::functions();
     if let Some(only) = &options.only {
-        functions.retain(|f| f.name.rsplit("::").next() == Some(only));
+        functions.retain(|f| only.split(',').any(|one| f.name.rsplit("::").next() == Some(one)));
         if functions.is_empty() {
             return Err(format!("no function that takes part is called {only}"));
         }
@@ -196,22 +199,31 @@ fn planted(functions: &[TorchFunction], pairs: &[(&TorchProgram, &TorchAnswer)],
     println!("{} of {} faults found in {} programs", Plant::ALL.len() - lost, Plant::ALL.len(), pairs.len());
     if lost == 0 { Exit::Passed } else { Exit::Failed }
 }
-fn report(options: &Options, found: &Campaign, functions: &[TorchFunction], died: usize) {
+fn by_function(differing: &[ProgramFailure], show: usize) {
     let mut by: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for f in &found.failures {
+    for f in differing {
         by.entry((&f.name, f.difference)).or_default().push(f);
     }
     for ((name, difference), all) in &by {
         println!("{name} {difference:?}: {}", all.len());
-        for f in all.iter().take(options.show) {
+        for f in all.iter().take(show) {
             println!("  program {} call {}: {}", f.program, f.call, f.text);
         }
     }
+}
+fn report(options: &Options, found: &Campaign, functions: &[TorchFunction], died: usize) {
+    by_function(&found.failures, options.show);
     println!("named differences:");
     for line in differences::LINES {
-        if let Some(count) = found.named.get(line.name) {
-            println!("  {count:5} {}: {}", line.name, line.reason);
+        if let Some(all) = found.named.get(line.name) {
+            println!("  {:5} {}: {}", all.len(), line.name, line.reason);
+            if options.named.as_deref().is_some_and(|name| name == line.name || name == "every") {
+                by_function(all, options.show);
+            }
         }
+    }
+    if options.only.is_none() {
+        println!("names without a case: {:?}", found.unused());
     }
     if options.only.is_none() {
         coverage(found, functions);
@@ -245,5 +257,7 @@ fn coverage(found: &Campaign, functions: &[TorchFunction]) {
     println!("never drawn: {:?}", found.never(functions));
     println!("always refused: {:?}", found.always_refused());
     println!("PyTorch has none of this name: {:?}", found.unknown());
-    println!("not spelled in PyTorch's words yet: {}", absent.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "));
+    for (name, reason) in &absent {
+        println!("not compared: {name}: {}", reason.unwrap_or("not spelled in PyTorch's words yet"));
+    }
 }

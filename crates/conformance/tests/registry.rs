@@ -1,5 +1,6 @@
 //! Every public function of `Tensor` and of `functional` has an entry in the registry or a reason why not; every
 //! primitive with a gradient and every composite is differentiated by some entry. Read from core's sources.
+#![allow(clippy::unwrap_used, clippy::panic)]
 use adamant_conformance::{
     data::upload,
     fuzz::coverage::{Primitive, primitive_of},

@@ -87,3 +87,154 @@ fn gradients_are_pytorchs() {
         }
     }
 }
+#[test]
+fn losses_of_several_tensors_meet_in_the_wider_dtype() {
+    use adamant_core::functional::{Reduction::Mean, TripletMarginOptions};
+    Device::reference().make_current();
+    let a = Tensor::from_vec(vec![1.0f32, 2.0, -1.0, 0.5], [2, 2]);
+    let b = floats(&[0.5, -1.0, 2.0, 1.0]).reshape([2, 2]);
+    let c = floats(&[3.0, 1.0, 0.25, -2.0]).reshape([2, 2]).half();
+    let whole = Tensor::from_vec(vec![1i64, 2, 3, 4], [2, 2]);
+    let sides = Tensor::from_vec(vec![1i64, -1], [2]);
+    let orders = Tensor::from_vec(vec![1i64, -1, 1, 1], [2, 2]);
+    let apart = |u: &Tensor, v: &Tensor| (u - v).square().sum(-1);
+    let weight = Tensor::from_vec(vec![1.0f32, 2.0], [2]);
+    for (what, got, wanted) in [
+        ("cosine_embedding_loss", functional::cosine_embedding_loss(&a, &b, &sides, 0.0, Mean), 0.7999999999998799),
+        ("cosine_embedding_loss of integers", functional::cosine_embedding_loss(&whole, &b, &sides, 0.0, Mean), 1.2472135954997932),
+        ("margin_ranking_loss", functional::margin_ranking_loss(&a, &b, &orders, 0.5, Mean), 2.0),
+        ("triplet_margin_loss", functional::triplet_margin_loss(&a, &b, &c, &TripletMarginOptions::default()), 1.5258047833300683),
+        ("triplet_margin_with_distance_loss", functional::triplet_margin_with_distance_loss(&a, &b, &c, apart, 1.0, false, Mean), 3.84375),
+        ("gaussian_nll_loss", functional::gaussian_nll_loss(&a, &b, &c.abs().float(), false, 1e-6, Mean), 5.701724807421367),
+        ("multilabel_soft_margin_loss", functional::multilabel_soft_margin_loss(&a, &b.gt(0.0).double(), Some(&weight), Mean), 1.7071333974599838),
+    ] {
+        assert_eq!(got.dtype().unwrap_or_else(|e| panic!("{what}: {e}")), DType::F64, "{what}");
+        let got = got.item::<f64>().unwrap();
+        assert!((got - wanted).abs() < 1e-7 * wanted, "{what}: {got} for {wanted}");
+    }
+    let sides = Tensor::from_vec(vec![1u8, 0], [2]);
+    assert_eq!(functional::hinge_embedding_loss(&floats(&[0.5, 2.0]), &sides, 1.0, Mean).item::<f64>().unwrap(), 1.25, "no u8 is -1");
+    let labels = functional::multilabel_soft_margin_loss(&a, &b.gt(0.0).long(), None, Mean);
+    assert!((labels.item::<f32>().unwrap() - 1.056_882_1).abs() < 1e-6);
+    for (what, refused) in [
+        ("multilabel_soft_margin_loss of integers", functional::multilabel_soft_margin_loss(&whole, &b, None, Mean)),
+        ("gaussian_nll_loss with an integer variance", functional::gaussian_nll_loss(&a, &a, &whole, false, 1e-6, Mean)),
+    ] {
+        assert_eq!(refused.materialize().err().unwrap_or_else(|| panic!("{what} is not refused")).kind().word(), "dtype", "{what}");
+    }
+}
+#[test]
+fn whole_bounds_keep_integers() {
+    Device::reference().make_current();
+    let x = Tensor::from_vec(vec![3i64, -2, 0], [3]);
+    let small = Tensor::from_vec(vec![3u8, 2, 0], [3]);
+    assert_eq!(x.hardtanh(-1.0, 1.0).to_vec::<i64>().unwrap(), [1, -1, 0]);
+    assert_eq!(small.hardtanh(-1.0, 1.0).to_vec::<u8>().unwrap(), [1, 1, 0]);
+    assert_eq!(x.threshold(1.0, 5.0).to_vec::<i64>().unwrap(), [3, 5, 5]);
+    assert_eq!(small.threshold(1.0, 5.0).to_vec::<u8>().unwrap(), [3, 2, 5]);
+    // PyTorch makes 1 of 1.5; a number keeps its value here.
+    assert_eq!(x.hardtanh(-1.5, 1.5).to_vec::<f32>().unwrap(), [1.5, -1.5, 0.0]);
+    assert_eq!(small.threshold(0.5, -1.0).to_vec::<f32>().unwrap(), [3.0, 2.0, -1.0]);
+}
+#[test]
+fn types_of_sums_and_of_what_has_no_axes() {
+    Device::reference().make_current();
+    let small = Tensor::from_vec(vec![1u8, 2, 3, 4, 5, 6], [2, 3]);
+    let summed = small.sum_to_size([3]);
+    assert_eq!(summed.to_vec::<i64>().unwrap(), [5, 7, 9]);
+    assert_eq!(small.sum_to_size([2, 3]).dtype().unwrap(), DType::U8, "nothing is summed");
+    let row = floats(&[1.0, 2.0, 4.0]).reshape([1, 3]);
+    let (covariance, correlation) = (row.cov(1.0, None, None), row.corrcoef());
+    assert_eq!((covariance.rank(), correlation.rank()), (0, 0));
+    assert!((covariance.item::<f64>().unwrap() - 7.0 / 3.0).abs() < 1e-12 && correlation.item::<f64>().unwrap() == 1.0);
+    let number = Tensor::scalar(2.0f64);
+    let (one, two) = (Tensor::from_vec(vec![0i64], [1]), Tensor::from_vec(vec![0i64, 0], [2]));
+    assert_eq!((number.index_select(0, &one).rank(), number.index_select(0, &one).item::<f64>().unwrap()), (0, 2.0));
+    assert_eq!(number.index_select(0, &two).materialize().unwrap_err().kind().word(), "shape");
+    assert_eq!(number.unfold(0, 1, 2).dims::<1>().unwrap(), [1]);
+    assert_eq!(number.unfold(-1, 0, 2).dims::<1>().unwrap(), [0]);
+    assert_eq!(number.cosine_similarity(&Tensor::scalar(-3.0f64), 0, 1e-8).item::<f64>().unwrap(), -1.0);
+    let window = floats(&[1.0, 2.0, 3.0, 1.0]);
+    let spectrum = Tensor::ones([3, 4, 2]);
+    assert_eq!(spectrum.istft(4, 2, &window, None, Default::default()).dtype().unwrap(), DType::F64);
+}
+#[test]
+fn ends_and_nothing_are_pytorchs() {
+    use adamant_core::tensor::{Interpolation::*, MatrixNorm};
+    Device::reference().make_current();
+    let (least, most) = (f64::NEG_INFINITY, f64::INFINITY);
+    let (apart, alike) = (floats(&[least, 1.0, most]), floats(&[most, most, 0.0]));
+    for (how, first, second) in [(Linear, least, f64::NAN), (Lower, least, most), (Higher, 1.0, most), (Nearest, 1.0, most), (Midpoint, least, f64::NAN)] {
+        for (x, q, wanted) in [(&apart, 0.3, first), (&alike, 0.9, second)] {
+            let got = x.quantile(q, 0, how).item::<f64>().unwrap();
+            assert!(got == wanted || (got.is_nan() && wanted.is_nan()), "{how:?}: {got} for {wanted}");
+        }
+    }
+    assert_eq!(Tensor::fftfreq(0, 0.5).to_vec::<f32>().unwrap(), [] as [f32; 0]);
+    assert!(Tensor::rfftfreq(0, 0.5).item::<f32>().unwrap().is_nan());
+    for (ord, shape) in [(1.0, [0, 5]), (1.0, [5, 0]), (most, [0, 5]), (most, [5, 0]), (2.0, [0, 5])] {
+        assert_eq!(Tensor::zeros(shape).matrix_norm(MatrixNorm::Ord(ord)).item::<f32>().unwrap(), 0.0, "{ord} of {shape:?}");
+    }
+    assert_eq!(Tensor::zeros([1, 5, 0]).matrix_norm_keepdim(MatrixNorm::Ord(most)).dims::<3>().unwrap(), [1, 1, 1]);
+    assert!(Tensor::zeros([5, 0]).matrix_norm(MatrixNorm::Ord(-1.0)).materialize().is_err());
+    let one = floats(&[3.0]).tracked();
+    let gradient = one.std(.., 1.0).backward().unwrap();
+    assert!(gradient.get(&one).unwrap().item::<f64>().unwrap().is_nan());
+    let (ld, _) = floats(&[2.0, 1.0, 1.0, 3.0]).reshape([2, 2]).ldl_factor();
+    assert_eq!(ld.to_vec::<f64>().unwrap(), [2.0, 0.0, 0.5, 2.5]);
+}
+#[test]
+fn weights_of_another_dtype_and_outputs_of_nothing() {
+    use adamant_core::functional::ConvTransposeOptions;
+    Device::reference().make_current();
+    let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [1, 3]);
+    let scaled = functional::rms_norm(&x, [3], Some(&floats(&[1.0, 0.5, 2.0])), Some(1e-5));
+    for (got, wanted) in scaled.to_vec::<f32>().unwrap().iter().zip([0.46290955, 0.46290955, 2.7774572]) {
+        assert!((got - wanted).abs() < 1e-6, "{got} for {wanted}");
+    }
+    let (two, one) = (Tensor::ones([1, 1, 2, 1]), Tensor::ones([1, 1, 1, 1]));
+    let options = ConvTransposeOptions { stride: 3.into(), padding: 1.into(), output_padding: 1.into(), ..Default::default() };
+    assert_eq!(functional::conv_transpose2d(&two, &one, None, &options).materialize().unwrap_err().kind().word(), "shape");
+    let most = floats(&[-65504.0, 1.25]).half();
+    assert_eq!(most.round_with(1).to_vec_as::<f64>().unwrap(), [-65504.0, 1.2001953125]);
+    let (rows, ones) = (Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [1, 2, 2]).bfloat16(), Tensor::ones([2]));
+    assert_eq!(functional::instance_norm_statistics(&rows, Some(&ones), Some(&ones), 1e-5).0.dtype().unwrap(), DType::BF16);
+    let counts = Tensor::from_vec(vec![1i64, 2], [2]);
+    assert_eq!(functional::clip_grad_norm(&[&x, &counts], 1.0, 2.0).1.materialize().unwrap_err().kind().word(), "dtype");
+}
+#[test]
+fn gradients_of_istft_stay_finite_and_repeated_numbers_are_promoted() {
+    use adamant_core::functional::Reduction::Mean;
+    Device::reference().make_current();
+    let window = Tensor::from_vec(vec![0.0f32, 0.0, 1.0, 1.0], [4]);
+    let spectrum = Tensor::ones([3, 4, 2]).tracked();
+    let signal = spectrum.istft(4, 2, &window, None, Default::default());
+    assert_eq!(signal.to_vec::<f32>().unwrap(), [0.0, 0.5, 0.0, 0.5, 0.0, 0.5]);
+    let gradient = signal.sum(..).backward().unwrap();
+    let mut wanted = [0.0f32; 24];
+    wanted[..14].copy_from_slice(&[0.5, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0, -0.5, 0.5, -0.5, 0.5, -0.5, 0.5]);
+    for (got, wanted) in gradient.get(&spectrum).unwrap().to_vec::<f32>().unwrap().iter().zip(wanted) {
+        assert!((got - wanted).abs() < 1e-6, "{got} for {wanted}");
+    }
+    let (x, number) = (floats(&[1.0, 2.0]).half(), Tensor::scalar(0.25f32));
+    for (what, got, wanted) in [
+        ("mse_loss", functional::mse_loss(&x, &number, Mean), 1.8125),
+        ("l1_loss", functional::l1_loss(&x, &number, Mean), 1.25),
+        ("smooth_l1_loss", functional::smooth_l1_loss(&x, &number, 1.0, Mean), 0.765625),
+    ] {
+        assert_eq!(got.dtype().unwrap(), DType::F32, "{what}");
+        assert_eq!(got.item::<f32>().unwrap(), wanted, "{what}");
+    }
+    assert_eq!(functional::huber_loss(&x, &number, 1.0, Mean).dtype().unwrap(), DType::F16);
+    let counts = Tensor::from_vec(vec![0i64, -1, 0, 1, 0, 2], [2, 3]);
+    assert_eq!(counts.cov(1.0, None, Some(&floats(&[1.0, 0.5, 1.0]).half())).dtype().unwrap(), DType::F16);
+    let (small, minus) = (Tensor::from_vec(vec![6u8, 3], [2]), Tensor::scalar(-4i32));
+    assert_eq!(small.copysign(&minus).to_vec::<f32>().unwrap(), [-6.0, -3.0]);
+    assert_eq!((&small / &minus).to_vec::<f32>().unwrap(), [-1.5, -0.75]);
+    let (row, column, matrix) = (floats(&[1.0, 2.0]), floats(&[3.0, -1.0]), floats(&[1.0, 2.0, 3.0, 4.0]).reshape([2, 2]));
+    assert_eq!(Tensor::multi_dot(&[&row, &matrix, &column]).item::<f64>().unwrap(), 11.0);
+    assert_eq!(Tensor::multi_dot(&[&row, &matrix, &matrix]).to_vec::<f64>().unwrap(), [37.0, 54.0]);
+    assert_eq!(Tensor::multi_dot(&[&matrix, &matrix, &column]).to_vec::<f64>().unwrap(), [11.0, 23.0]);
+    let (left, weight) = (Tensor::ones([2, 3]), Tensor::ones([4, 3, 3]));
+    assert_eq!(left.bilinear(&left, &weight, Some(&Tensor::ones([1]))).materialize().unwrap_err().kind().word(), "shape");
+}

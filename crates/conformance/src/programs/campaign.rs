@@ -25,7 +25,7 @@ pub struct CallEnds {
     /// a value was not there
     pub skipped: usize,
 }
-/// A difference without a name.
+/// A call that differs.
 #[derive(Clone, Debug)]
 pub struct ProgramFailure {
     /// which program
@@ -47,7 +47,7 @@ pub struct Campaign {
     /// by function
     pub ends: BTreeMap<String, CallEnds>,
     /// differences by name
-    pub named: BTreeMap<&'static str, usize>,
+    pub named: BTreeMap<&'static str, Vec<ProgramFailure>>,
     /// those without a name
     pub failures: Vec<ProgramFailure>,
     /// calls whose gradients were compared
@@ -71,14 +71,13 @@ impl Campaign {
                 CallVerdict::BothRefused => ends.refused += 1,
                 CallVerdict::Skipped => ends.skipped += 1,
                 CallVerdict::Unknown => ends.unknown += 1,
-                CallVerdict::Named(name) => {
+                CallVerdict::Named(name, difference, why) => {
                     ends.named += 1;
-                    *self.named.entry(name).or_default() += 1;
+                    self.named.entry(name).or_default().push(failure(program, answer, k, *difference, why));
                 }
                 CallVerdict::Differs(difference, why) => {
                     ends.differs += 1;
-                    let text = format!("{}: {why}", Shown { call, program, answer });
-                    self.failures.push(ProgramFailure { program: program.number, call: k, name: call.name.clone(), difference: *difference, text });
+                    self.failures.push(failure(program, answer, k, *difference, why));
                 }
             }
         }
@@ -115,6 +114,10 @@ impl Campaign {
     pub fn unused(&self) -> Vec<&'static str> {
         differences::LINES.iter().map(|l| l.name).filter(|name| !self.named.contains_key(name)).collect()
     }
+}
+fn failure(program: &TorchProgram, answer: &TorchAnswer, k: usize, difference: ProgramDifference, why: &str) -> ProgramFailure {
+    let call = &program.calls[k];
+    ProgramFailure { program: program.number, call: k, name: call.name.clone(), difference, text: format!("{}: {why}", Shown { call, program, answer }) }
 }
 /// A call with its operands, for people.
 struct Shown<'a> {

@@ -4,7 +4,7 @@
 //! at any more. A difference that is a mistake of ours is mended and has no line.
 use super::{
     Answered, ProgramArg, ProgramCall, ProgramItem,
-    replay::{Outcome, ProgramDifference, ResolvedArg, tensors},
+    replay::{Outcome, ProgramDifference, ResolvedArg, tensors, tolerance},
 };
 use adamant_core::{DType, HostArray};
 
@@ -23,6 +23,8 @@ pub struct Case<'a> {
     pub outcome: &'a Outcome,
     /// what it gave there
     pub answered: &'a Answered,
+    /// what each wrong number is here and there; none, where a dtype, a shape or a refusal differs
+    pub wrong: Vec<(f64, f64)>,
 }
 impl Case<'_> {
     /// The function's name without its namespace.
@@ -91,6 +93,17 @@ impl Case<'_> {
     fn there(&self) -> bool {
         self.difference == ProgramDifference::RefusedThere
     }
+    /// Is such a dtype among the arguments?
+    fn asked_for(&self, what: impl Fn(DType) -> bool) -> bool {
+        self.call.args.iter().any(|a| matches!(a, ProgramArg::Dtype(name) if name.parse().is_ok_and(&what)))
+    }
+    /// Is an operand a float that no integer is near: NaN, an infinity, or beyond all of the result's dtype?
+    fn out_of_range(&self) -> bool {
+        let Outcome::Given(given) = self.outcome else { return false };
+        let range = given.first().and_then(|a| a.dtype.int_range());
+        let beyond = |v: f64| range.is_some_and(|(low, high)| !v.is_finite() || v < low as f64 || v > high as f64);
+        self.tensors().first().is_some_and(|a| a.dtype.is_float() && (0..a.len()).any(|k| beyond(a.float(k))))
+    }
     /// Is a Rust number among the arguments?
     fn number(&self) -> bool {
         self.call.args.iter().any(|a| matches!(a, ProgramArg::Flag(_) | ProgramArg::Int(_) | ProgramArg::Real(_)))
@@ -106,6 +119,28 @@ impl Case<'_> {
     }
     fn computed(&self) -> bool {
         matches!(self.difference, ProgramDifference::Values | ProgramDifference::Gradient)
+    }
+    /// Is each wrong number no finite one, here or there?
+    fn infinite(&self) -> bool {
+        self.computed() && !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| !here.is_finite() || !there.is_finite())
+    }
+    /// Is each wrong number no finite one, or no farther than a rounding of the largest products of the operands' elements?
+    fn cancelled(&self) -> bool {
+        let finite = self.tensors().into_iter().flat_map(|a| (0..a.len()).map(|k| a.scalar(k).to_f64().abs())).filter(|v| v.is_finite());
+        let largest = finite.fold(1.0, f64::max);
+        let rounding = self.tensors().iter().map(|a| tolerance(if a.dtype.is_float() { a.dtype } else { DType::F32 }).0).fold(0.0, f64::max);
+        let near = |(here, there): &(f64, f64)| !here.is_finite() || !there.is_finite() || (here - there).abs() <= rounding * largest * largest;
+        self.computed() && !self.wrong.is_empty() && self.wrong.iter().all(near)
+    }
+    /// Is each wrong number as near as the narrowest float among the operands is exact?
+    fn nearly(&self) -> bool {
+        let dtypes: Vec<DType> = self.tensors().iter().map(|a| if a.dtype.is_float() { a.dtype } else { DType::F32 }).collect();
+        self.nearly_as(&dtypes)
+    }
+    /// Is each wrong number as near as the narrowest of these floats is exact?
+    fn nearly_as(&self, dtypes: &[DType]) -> bool {
+        let exact = dtypes.iter().map(|&d| tolerance(d)).fold((0.0f64, 0.0f64), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+        self.computed() && !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| (here - there).abs() <= 10.0 * (exact.0 * there.abs() + exact.1))
     }
 }
 /// A line of the table.

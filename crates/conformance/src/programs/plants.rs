@@ -17,10 +17,15 @@ pub enum Plant {
     Value,
     /// a transposition of a vector is refused
     Refusal,
+    /// the larger of two has the dtype of the left one
+    Promotion,
+    /// a shape to which nothing expands leaves the tensor as it is
+    ShapeRefusal,
 }
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 6] = [Plant::DtypeRule, Plant::NegativeRange, Plant::MissingRefusal, Plant::Gradient, Plant::Value, Plant::Refusal];
+    pub const ALL: [Plant; 8] =
+        [Plant::DtypeRule, Plant::NegativeRange, Plant::MissingRefusal, Plant::Gradient, Plant::Value, Plant::Refusal, Plant::Promotion, Plant::ShapeRefusal];
 
     /// Plants it.
     pub fn into_functions(self, functions: &mut [TorchFunction]) {
@@ -54,6 +59,15 @@ impl Plant {
             }),
             Plant::Value => ("Tensor::log", |a| vec![a.t(0).log() * 1.001]),
             Plant::Refusal => ("Tensor::t", |a| vec![a.t(0).mt()]),
+            Plant::Promotion => ("Tensor::maximum", |a| {
+                let left = a.t(0);
+                let dtype = left.dtype().unwrap_or(adamant_core::DType::F32);
+                vec![left.binary(adamant_core::scalar::Binary::Maximum, a.operand(1)).cast(dtype)]
+            }),
+            Plant::ShapeRefusal => ("Tensor::expand", |a| {
+                let wide = a.t(0).expand(a.ints(1));
+                vec![if wide.error().is_some() { a.t(0) } else { wide }]
+            }),
         }
     }
 }

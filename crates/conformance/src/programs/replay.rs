@@ -197,6 +197,21 @@ pub enum ProgramDifference {
     /// a panic, an internal error, or what no backend can do
     Broken,
 }
+/// A difference in full.
+struct FoundDifference {
+    difference: ProgramDifference,
+    why: String,
+    wrong: Vec<(f64, f64)>,
+}
+/// That it differs so, whatever the numbers are.
+fn found(difference: ProgramDifference, why: String) -> Option<FoundDifference> {
+    Some(FoundDifference { difference, why, wrong: Vec::new() })
+}
+/// Numbers that are wrong: where and how the first is, and what each is here and there.
+struct WrongNumbers {
+    first: String,
+    pairs: Vec<(f64, f64)>,
+}
 /// How one call compares.
 #[derive(Clone, Debug)]
 pub enum CallVerdict {
@@ -208,8 +223,8 @@ pub enum CallVerdict {
     Skipped,
     /// PyTorch has no such function, or this suite no longer
     Unknown,
-    /// another answer, which is ours on purpose: the name of the difference
-    Named(&'static str),
+    /// another answer, which is ours on purpose: the name of the difference, and how it shows
+    Named(&'static str, ProgramDifference, String),
     /// another answer
     Differs(ProgramDifference, String),
 }
@@ -256,27 +271,27 @@ fn one(call: &ProgramCall, function: &TorchFunction, args: &[ResolvedArg], answe
             return None;
         }
         *gradients += 1;
-        gradient(function, args, wanted).map(|why| (ProgramDifference::Gradient, why))
+        gradient(function, args, wanted)
     });
     match found {
         None if matches!(answered, Answered::Refused(_)) => CallVerdict::BothRefused,
         None => CallVerdict::Same,
-        Some((difference, why)) => match differences::name(&Case { call, args, difference, outcome: &outcome, answered }) {
-            Some(name) => CallVerdict::Named(name),
+        Some(FoundDifference { difference, why, wrong }) => match differences::name(&Case { call, args, difference, outcome: &outcome, answered, wrong }) {
+            Some(name) => CallVerdict::Named(name, difference, why),
             None => CallVerdict::Differs(difference, why),
         },
     }
 }
-fn judge(outcome: &Outcome, answered: &Answered) -> Option<(ProgramDifference, String)> {
+fn judge(outcome: &Outcome, answered: &Answered) -> Option<FoundDifference> {
     match (outcome, answered) {
-        (Outcome::Panicked, _) => Some((ProgramDifference::Broken, "it panicked".into())),
+        (Outcome::Panicked, _) => found(ProgramDifference::Broken, "it panicked".into()),
         (Outcome::Refused(word @ ("unsupported" | "internal" | "panic" | "backward" | "graph"), why), _) => {
-            Some((ProgramDifference::Broken, format!("{word}: {why}")))
+            found(ProgramDifference::Broken, format!("{word}: {why}"))
         }
         (Outcome::Refused(..), Answered::Refused(_)) => None,
-        (Outcome::Refused(word, why), _) => Some((ProgramDifference::RefusedHere, format!("{word}: {why}"))),
+        (Outcome::Refused(word, why), _) => found(ProgramDifference::RefusedHere, format!("{word}: {why}")),
         (Outcome::Given(arrays), Answered::Refused(why)) => {
-            Some((ProgramDifference::RefusedThere, format!("{}; there {why}", arrays.iter().map(typed).collect::<Vec<_>>().join(", "))))
+            found(ProgramDifference::RefusedThere, format!("{}; there {why}", arrays.iter().map(typed).collect::<Vec<_>>().join(", ")))
         }
         (Outcome::Given(arrays), Answered::Given { outputs, .. }) => results(arrays, outputs),
         _ => None,
@@ -285,20 +300,25 @@ fn judge(outcome: &Outcome, answered: &Answered) -> Option<(ProgramDifference, S
 fn typed(a: &HostArray) -> String {
     format!("{} {}", a.dtype, a.shape)
 }
-fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<(ProgramDifference, String)> {
+fn results(got: &[HostArray], want: &[TorchOutput]) -> Option<FoundDifference> {
     if got.len() != want.len() {
-        return Some((ProgramDifference::Count, format!("{} results for {}", got.len(), want.len())));
+        return found(ProgramDifference::Count, format!("{} results for {}", got.len(), want.len()));
     }
-    got.iter().zip(want).enumerate().find_map(|(k, (got, want))| {
+    let (mut first, mut pairs) = (None, Vec::new());
+    for (k, (got, want)) in got.iter().zip(want).enumerate() {
         if got.shape[..] != want.value.shape[..] {
-            return Some((ProgramDifference::Shape, format!("result {k}: {} for {:?}", got.shape, want.value.shape)));
+            return found(ProgramDifference::Shape, format!("result {k}: {} for {:?}", got.shape, want.value.shape));
         }
         if got.dtype.name() != want.value.dtype {
-            return Some((ProgramDifference::Dtype, format!("result {k}: {} for {}", got.dtype, want.value.dtype)));
+            return found(ProgramDifference::Dtype, format!("result {k}: {} for {}", got.dtype, want.value.dtype));
         }
-        let array = want.value.array().ok()?;
-        elements(got, &array, want.spread().as_deref(), 1.0).map(|why| (ProgramDifference::Values, format!("result {k}: {why}")))
-    })
+        let Ok(array) = want.value.array() else { continue };
+        if let Some(wrong) = elements(got, &array, want.spread().as_deref(), 1.0) {
+            first.get_or_insert(format!("result {k}: {}", wrong.first));
+            pairs.extend(wrong.pairs);
+        }
+    }
+    Some(FoundDifference { difference: ProgramDifference::Values, why: first?, wrong: pairs })
 }
 /// The table of the goldens: rtol and atol.
 pub fn tolerance(dtype: DType) -> (f64, f64) {
@@ -312,10 +332,11 @@ pub fn tolerance(dtype: DType) -> (f64, f64) {
 /// How often PyTorch's own distance from the same call in f64 a result may differ from PyTorch's.
 const SPREADS: f64 = 4.0;
 /// Where and how two arrays of one type differ.
-fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f64) -> Option<String> {
+fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f64) -> Option<WrongNumbers> {
     let (HostData::Float(gs), HostData::Float(ws)) = (&got.data, &want.data) else {
         let at = (0..got.len()).find(|&k| got.int(k) != want.int(k))?;
-        return Some(format!("{} for {} at {at}", got.int(at), want.int(at)));
+        let pairs = (at..got.len()).filter(|&k| got.int(k) != want.int(k)).map(|k| (got.int(k) as f64, want.int(k) as f64)).collect();
+        return Some(WrongNumbers { first: format!("{} for {} at {at}", got.int(at), want.int(at)), pairs });
     };
     let (rtol, atol) = tolerance(want.dtype);
     let wrong = |k: usize| {
@@ -332,38 +353,47 @@ fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f6
         !near
     };
     let at = (0..gs.len()).find(|&k| wrong(k))?;
-    Some(format!("{:e} for {:e} at {at} of {} {}", gs[at], ws[at], want.dtype, want.shape))
+    let pairs = (at..gs.len()).filter(|&k| wrong(k)).map(|k| (gs[k], ws[k])).collect();
+    Some(WrongNumbers { first: format!("{:e} for {:e} at {at} of {} {}", gs[at], ws[at], want.dtype, want.shape), pairs })
 }
 /// How much more a gradient may differ than a value, as in the goldens.
 const GRADIENT: f64 = 10.0;
-fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<TorchOutput>]) -> Option<String> {
+fn gradient(function: &TorchFunction, args: &[ResolvedArg], wanted: &[Option<TorchOutput>]) -> Option<FoundDifference> {
     // A gradient goes back through steps in the operands' own dtypes: it is as exact as the narrowest.
     let narrowest = tensors(args).iter().map(|a| a.dtype).filter(|d| d.is_float()).max_by(|a, b| tolerance(*a).0.total_cmp(&tolerance(*b).0));
     let got = match differentiated(function, args) {
         Ok(got) => got,
-        Err(why) => return Some(why),
+        Err(why) => return found(ProgramDifference::Gradient, why),
     };
-    got.iter()
-        .zip(wanted)
-        .enumerate()
-        .find_map(|(k, (got, want))| by_one(got.as_ref(), want.as_ref(), narrowest).map(|why| format!("by float argument {k}: {why}")))
+    let (mut first, mut pairs) = (None, Vec::new());
+    for (k, (got, want)) in got.iter().zip(wanted).enumerate() {
+        if let Some(wrong) = by_one(got.as_ref(), want.as_ref(), narrowest) {
+            first.get_or_insert(format!("by float argument {k}: {}", wrong.first));
+            pairs.extend(wrong.pairs);
+        }
+    }
+    Some(FoundDifference { difference: ProgramDifference::Gradient, why: first?, wrong: pairs })
 }
 /// Nothing is as good as zeros.
-fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option<DType>) -> Option<String> {
+fn by_one(got: Option<&HostArray>, want: Option<&TorchOutput>, narrowest: Option<DType>) -> Option<WrongNumbers> {
+    let wrong = |first: String| Some(WrongNumbers { first, pairs: Vec::new() });
+    let one_sided = |a: &HostArray, here: bool| -> Vec<(f64, f64)> {
+        let all = (0..a.len()).map(|k| a.float(k)).filter(|&v| v != 0.0);
+        all.map(|v| if here { (v, 0.0) } else { (0.0, v) }).collect()
+    };
     let array = match want {
         Some(output) => output.value.array().ok()?,
         None => {
-            let got = got?;
-            let zero = (0..got.len()).all(|k| got.float(k) == 0.0);
-            return (!zero).then(|| "there is one, and there is none there".into());
+            let pairs = one_sided(got?, true);
+            return (!pairs.is_empty()).then(|| WrongNumbers { first: "there is one, and there is none there".into(), pairs });
         }
     };
     let Some(got) = got else {
-        let zero = (0..array.len()).all(|k| array.float(k) == 0.0);
-        return (!zero).then(|| "there is none".into());
+        let pairs = one_sided(&array, false);
+        return (!pairs.is_empty()).then(|| WrongNumbers { first: "there is none".into(), pairs });
     };
     if got.shape != array.shape || got.dtype != array.dtype {
-        return Some(format!("{} for {}", typed(got), typed(&array)));
+        return wrong(format!("{} for {}", typed(got), typed(&array)));
     }
     let scale = narrowest.map_or(1.0, |d| tolerance(d).0 / tolerance(array.dtype).0).max(1.0);
     elements(got, &array, want.and_then(TorchOutput::spread).as_deref(), GRADIENT * scale)
@@ -387,7 +417,7 @@ const GROWTH: f64 = 4.0;
 ///
 /// The gradient of a program of which a call differs by name is not compared: what differs flows on.
 pub fn flow(program: &TorchProgram, answer: &TorchAnswer, known: &Known<'_>, compared: &ComparedProgram) -> Flowed {
-    let sound = compared.verdicts.iter().all(|v| !matches!(v, CallVerdict::Named(_) | CallVerdict::Differs(..)));
+    let sound = compared.verdicts.iter().all(|v| !matches!(v, CallVerdict::Named(..) | CallVerdict::Differs(..)));
     catch_unwind(AssertUnwindSafe(|| flowing(program, answer, known, sound))).unwrap_or_default()
 }
 /// A value on its way: the tensor, how many calls it went through, and whether it is still PyTorch's.

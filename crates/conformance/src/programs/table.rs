@@ -11,10 +11,13 @@ use adamant_core::{
     scalar::{Binary, Unary},
 };
 
+mod algebra;
+mod creation;
 mod indexing;
 mod layers;
 mod reductions;
 mod shaping;
+mod spatial;
 
 /// What a call has chosen so far.
 pub struct Seen<'a> {
@@ -144,5 +147,8 @@ pub fn rows() -> Vec<TorchFunction> {
     all.extend(reductions::rows());
     all.extend(indexing::rows());
     all.extend(layers::rows());
+    all.extend(spatial::rows());
+    all.extend(algebra::rows());
+    all.extend(creation::rows());
     all
 }

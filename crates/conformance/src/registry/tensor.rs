@@ -106,7 +106,7 @@ fn shaping() -> Vec<Entry> {
         "Tensor::full" 0 WIDE [] |_x| Tensor::full([2, 3], 2, DType::I32); "dtype" => Tensor::full([2], 1.5, DType::I32),
         "Tensor::arange" 0 WIDE [] |_x| Tensor::arange(1, 10, 2, DType::I64); "argument" => Tensor::arange(1, 10, 0, DType::I64),
         "Tensor::linspace" 0 WIDE [] |_x| Tensor::linspace(-1.0, 2.0, 7, DType::F64),
-        "Tensor::fftfreq" 0 WIDE [] |_x| Tensor::fftfreq(5, 0.5); "argument" => Tensor::fftfreq(0, 0.5),
+        "Tensor::fftfreq" 0 WIDE [] |_x| Tensor::fftfreq(5, 0.5); "argument" => Tensor::fftfreq(5, 0.0),
         "Tensor::rfftfreq" 0 WIDE [] |_x| Tensor::rfftfreq(5, 0.5); "argument" => Tensor::rfftfreq(5, 0.0),
         "Tensor::hann_window" 0 WIDE [] |_x| Tensor::hann_window(5, true, DType::F64); "dtype" => Tensor::hann_window(5, true, DType::I64),
         "Tensor::hamming_window" 0 WIDE [] |_x| Tensor::hamming_window(5, true, DType::F64); "dtype" => Tensor::hamming_window(5, true, DType::I64),

@@ -1,7 +1,7 @@
 //! Activation functions that are made of rows of the scalar table. Each computes in f32 for 16-bit floats and rounds
 //! once, has PyTorch's gradient at its kinks, and never multiplies an infinite branch that was not taken by zero.
 use crate::{
-    AxisSet, ErrorKind, Tensor,
+    AxisSet, DType, ErrorKind, Tensor,
     composite::wide::{floats, same_dtype},
     shape::Axis,
     tensor::compose::{Built, compose, refuse},
@@ -14,6 +14,12 @@ fn float_function(op: &'static str, x: &Tensor, f: impl FnOnce(&Tensor) -> Built
         let dtype = x.meta().dtype.to_float();
         Ok(f(&x.cast(dtype).widened())?.cast(dtype))
     })
+}
+/// The number as one of an integer dtype, if it is one of it.
+fn whole(dtype: DType, number: f64) -> Option<i64> {
+    let (low, high) = dtype.int_range()?;
+    let n = number as i64;
+    (n as f64 == number && n < i64::MAX && (low..=high).contains(&n.into())).then_some(n)
 }
 
 impl Tensor {
@@ -73,10 +79,21 @@ impl Tensor {
             Ok(scaled.gt(threshold).where_(x, scaled.softplus() / beta))
         })
     }
-    /// x between two bounds; the gradient is 0 at the bounds themselves.
+    /// x between two bounds; the gradient is 0 at the bounds themselves. Integers stay integers where the bounds are whole numbers.
     #[track_caller]
     #[must_use]
     pub fn hardtanh(&self, min: f64, max: f64) -> Tensor {
+        if self.error().is_none()
+            && let dtype = self.meta().dtype
+            && let Some((low, high)) = dtype.int_range()
+            // A bound beyond the dtype's own bounds nothing.
+            && let (Some(least), Some(most)) = (whole(dtype, min.max(low as f64)), whole(dtype, max.min(high as f64)))
+            && min.fract() == 0.0
+            && max.fract() == 0.0
+            && min <= max
+        {
+            return self.clamp(least, most);
+        }
         float_function("hardtanh", self, |x| {
             if min > max { refuse(format!("the lower bound {min} is above the upper {max}")) } else { Ok(between(x, min, max, x)) }
         })
@@ -123,10 +140,16 @@ impl Tensor {
             Ok(x.gt(lambda).where_(x - lambda, x.lt(-lambda).where_(x + lambda, x * 0.0)))
         })
     }
-    /// x where it is above the threshold, else `value`.
+    /// x where it is above the threshold, else `value`. Integers stay integers where both are whole numbers that their dtype holds.
     #[track_caller]
     #[must_use]
     pub fn threshold(&self, threshold: f64, value: f64) -> Tensor {
+        if self.error().is_none()
+            && let dtype = self.meta().dtype
+            && let (Some(threshold), Some(value)) = (whole(dtype, threshold), whole(dtype, value))
+        {
+            return compose("threshold", &[self], || Ok(self.le(threshold).where_(value, self)));
+        }
         float_function("threshold", self, |x| Ok(x.le(threshold).where_(value, x)))
     }
     /// The first half along an axis times the sigmoid of the second (Dauphin et al., 2017).

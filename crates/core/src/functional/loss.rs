@@ -7,7 +7,7 @@ use crate::{
         Attrs, Composite, RuleArgs, Saves, StackedInput,
         loss::Reduction,
         of_stacks,
-        wide::{floats, same_dtype, wide},
+        wide::{floats, same_dtype},
     },
     op::broadcast,
     promotion::alike,
@@ -27,6 +27,12 @@ pub(super) fn reduce(each: Tensor, reduction: Reduction, dtype: DType) -> Tensor
         Reduction::BatchMean => each.sum(..) / count(shape.first().copied().unwrap_or(1)),
     }
     .cast(dtype)
+}
+/// Tensors in the dtype in which they meet, which is of floats, with shapes that broadcast.
+fn meeting<const N: usize>(inputs: [&Tensor; N]) -> Built<([Tensor; N], DType)> {
+    let all = alike(inputs)?;
+    let dtype = check(&all.each_ref())?;
+    Ok((all, dtype))
 }
 /// Float tensors of one dtype whose shapes broadcast.
 fn check(inputs: &[&Tensor]) -> Built<DType> {
@@ -58,29 +64,35 @@ fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f
         Ok(reduce(f(x.widened(), target.widened())?, reduction, dtype))
     })
 }
-/// As [`of_two`], of a float x whose dtype the loss has, as in PyTorch.
+/// As [`of_two`], of which one without axes is first repeated to the other's: beside 16 bits its dtype counts, as in PyTorch.
+#[track_caller]
+fn of_repeated(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
+    let one = |t: &Tensor, other: &Tensor| if t.error().is_none() && t.rank() == 0 && other.rank() > 0 { t.unsqueeze(0) } else { t.clone() };
+    of_two(op, &one(x, target), &one(target, x), reduction, f)
+}
+/// As [`of_repeated`], of a float x whose dtype the loss has, as in PyTorch.
 #[track_caller]
 fn of_prediction(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
     compose(op, &[x, target], || {
         let dtype = floats(&x.meta())?.dtype;
-        Ok(of_two(op, x, target, reduction, f).cast(dtype))
+        Ok(of_repeated(op, x, target, reduction, f).cast(dtype))
     })
 }
 
 /// `(x - target)²`.
 #[track_caller]
 pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
-    of_two("mse_loss", x, target, reduction, |x, t| Ok((x - t).square()))
+    of_repeated("mse_loss", x, target, reduction, |x, t| Ok((x - t).square()))
 }
 /// `|x - target|`.
 #[track_caller]
 pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
-    of_two("l1_loss", x, target, reduction, |x, t| Ok((x - t).abs()))
+    of_repeated("l1_loss", x, target, reduction, |x, t| Ok((x - t).abs()))
 }
 /// `d² / (2 beta)` where `d = |x - target|` is below beta, else `d - beta / 2` (Girshick, "Fast R-CNN", 2015).
 #[track_caller]
 pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, beta: f64, reduction: Reduction) -> Tensor {
-    of_two("smooth_l1_loss", x, target, reduction, |x, t| {
+    of_repeated("smooth_l1_loss", x, target, reduction, |x, t| {
         let d = (x - t).abs();
         if beta < 0.0 {
             return refuse(format!("beta is at least 0, not {beta}"));
@@ -208,12 +220,17 @@ pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reductio
 fn at_least_zero(x: &Tensor) -> Tensor {
     x.lt(0.0).where_(0.0, x)
 }
+/// Labels of 1 and -1 in a dtype that has both.
+fn signed(target: &Tensor) -> Tensor {
+    if target.meta().dtype.is_float() { target.clone() } else { target.cast(DType::I64) }
+}
 /// For pairs of vectors x1, x2 `[batch, features]` with labels `[batch]`: `1 - cos` where the label is 1,
 /// `max(0, cos - margin)` where it is -1.
 #[track_caller]
 pub fn cosine_embedding_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("cosine_embedding_loss", &[x1, x2, target], || {
-        let dtype = check(&[x1, x2])?;
+        let ([x1, x2], dtype) = meeting([x1, x2])?;
+        let target = signed(target);
         let (a, b, t) = (x1.meta().shape, x2.meta().shape, target.meta().shape);
         if a != b || a.rank() != t.rank() + 1 || t.rank() > 1 || a[..t.rank()] != t[..] {
             return Err(
@@ -233,9 +250,8 @@ pub fn cosine_embedding_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: 
 #[track_caller]
 pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("margin_ranking_loss", &[x1, x2, target], || {
-        let dtype = check(&[x1, x2])?;
-        let wide = wide(dtype);
-        let t = target.cast(wide);
+        let ([x1, x2, target], dtype) = meeting([x1, x2, target])?;
+        let t = target.widened();
         one_repeats(&x1.meta().shape, &x2.meta().shape)?;
         one_repeats(&broadcast(&x1.meta().shape, &x2.meta().shape)?, &t.meta().shape)?;
         Ok(reduce(at_least_zero(&((x2.widened() - x1.widened()) * t + margin)), reduction, dtype))
@@ -246,6 +262,7 @@ pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f6
 pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("hinge_embedding_loss", &[x, target], || {
         let dtype = check(&[x])?;
+        let target = signed(target);
         one_repeats(&x.meta().shape, &target.meta().shape)?;
         let x = x.widened();
         let apart = at_least_zero(&(margin - &x));
@@ -280,8 +297,8 @@ impl Default for TripletMarginOptions {
 #[track_caller]
 pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor, options: &TripletMarginOptions) -> Tensor {
     compose("triplet_margin_loss", &[anchor, positive, negative], || {
-        let dtype = check(&[anchor, positive, negative])?;
-        let [anchor, positive, negative] = [anchor, positive, negative].map(Tensor::widened);
+        let (triplet, dtype) = meeting([anchor, positive, negative])?;
+        let [anchor, positive, negative] = triplet.each_ref().map(Tensor::widened);
         let distance = |x: &Tensor, y: &Tensor| (x - y + options.eps).vector_norm(options.p, -1);
         let each = triplet_margins([&anchor, &positive, &negative], distance, options.margin, options.swap)?;
         Ok(reduce(each, options.reduction, dtype))
@@ -309,8 +326,8 @@ pub fn triplet_margin_with_distance_loss(
     reduction: Reduction,
 ) -> Tensor {
     compose("triplet_margin_with_distance_loss", &[anchor, positive, negative], || {
-        let dtype = check(&[anchor, positive, negative])?;
-        Ok(reduce(triplet_margins([anchor, positive, negative], distance, margin, swap)?, reduction, dtype))
+        let (triplet, dtype) = meeting([anchor, positive, negative])?;
+        Ok(reduce(triplet_margins(triplet.each_ref(), distance, margin, swap)?, reduction, dtype))
     })
 }
 /// The margin of each triplet of anchor, positive and negative. `swap`: the nearer of the two distances to the negative
@@ -342,7 +359,12 @@ fn triplet_margins(triplet: [&Tensor; 3], distance: impl Fn(&Tensor, &Tensor) ->
 pub fn multilabel_soft_margin_loss(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Tensor {
     let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(weight).collect();
     compose("multilabel_soft_margin_loss", &inputs, || {
-        let dtype = check(&inputs)?;
+        floats(&x.meta())?;
+        let (weighted, dtype) = match weight {
+            Some(w) => meeting([x, target, w]).map(|([x, target, w], dtype)| ((x, target, Some(w)), dtype))?,
+            None => meeting([x, target]).map(|([x, target], dtype)| ((x, target, None), dtype))?,
+        };
+        let (x, target, weight) = weighted;
         let shape = x.meta().shape;
         if shape.rank() == 0 || shape != target.meta().shape {
             return Err(ErrorKind::ShapeMismatch {
@@ -400,8 +422,9 @@ pub fn poisson_nll_loss(x: &Tensor, target: &Tensor, options: &PoissonNllOptions
 #[track_caller]
 pub fn gaussian_nll_loss(x: &Tensor, target: &Tensor, var: &Tensor, full: bool, eps: f64, reduction: Reduction) -> Tensor {
     compose("gaussian_nll_loss", &[x, target, var], || {
-        let dtype = check(&[x, target])?;
-        same_dtype(&x.meta(), &var.meta())?;
+        floats(&var.meta())?;
+        let [x, target, var] = alike([x, target, var])?;
+        let dtype = check(&[&x, &target])?;
         one_repeats(&x.meta().shape, &target.meta().shape)?;
         let (shape, vs) = (x.meta().shape, var.meta().shape);
         let mut v = var.widened();

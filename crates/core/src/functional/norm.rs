@@ -3,6 +3,7 @@ use crate::{
     Arg, Cell, ErrorKind, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
+    promotion::alike,
     scope::call,
     shape::ToShape,
     tensor::{Outputs, compose::compose},
@@ -59,7 +60,15 @@ pub fn rms_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tens
                 crate::DType::BF16 => 2f64.powi(-7),
                 _ => f32::EPSILON as f64,
             });
-            first(norm(Over::Rms { axes }, eps, x, weight, None), "rms_norm")
+            let dtype = x.meta().dtype;
+            // A weight of another dtype: both meet, and the result has that of x.
+            match weight.filter(|w| w.error().is_none() && dtype.is_float() && w.meta().dtype != dtype) {
+                Some(w) => match alike([x, w]) {
+                    Ok([x, w]) => first(norm(Over::Rms { axes }, eps, &x, Some(&w), None), "rms_norm").cast(dtype),
+                    Err(kind) => x.refused("rms_norm", kind),
+                },
+                None => first(norm(Over::Rms { axes }, eps, x, weight, None), "rms_norm"),
+            }
         }
         Err(failed) => failed,
     }
@@ -94,6 +103,7 @@ pub fn instance_norm_statistics(x: &Tensor, weight: Option<&Tensor>, bias: Optio
     flat[1] = samples * channels;
     let (y, mean, var) = batch_norm_training(&x.reshape(flat), None, None, eps);
     let mut y = y.reshape(shape);
+    let dtype = y.dtype().unwrap_or(x.meta().dtype);
     let dims = Shape::along(0, channels, shape.rank() - 1);
     if let Some(w) = weight {
         y = y * w.reshape(&dims);
@@ -101,7 +111,7 @@ pub fn instance_norm_statistics(x: &Tensor, weight: Option<&Tensor>, bias: Optio
     if let Some(b) = bias {
         y = y + b.reshape(&dims);
     }
-    (y, mean.reshape([samples, channels]), var.reshape([samples, channels]))
+    (y.cast(dtype), mean.reshape([samples, channels]), var.reshape([samples, channels]))
 }
 #[track_caller]
 fn instances(x: &Tensor) -> Result<(usize, usize), Tensor> {

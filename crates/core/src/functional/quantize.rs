@@ -58,6 +58,9 @@ pub fn dequantize(steps: &Tensor, scale: f64, zero_point: i64) -> Tensor {
 pub fn clip_grad_norm(gradients: &[&Tensor], max_norm: f64, norm_type: f64) -> (Vec<Tensor>, Tensor) {
     let total = compose("clip_grad_norm", gradients, || {
         let Some(first) = gradients.first() else { return Ok(Tensor::full((), 0.0, DType::F32)) };
+        for gradient in gradients {
+            floats(&gradient.meta())?;
+        }
         let wide = wide(floats(&first.meta())?.dtype);
         let norms: Vec<Tensor> = gradients.iter().map(|g| g.cast(wide).vector_norm(norm_type, ..)).collect();
         Ok(Tensor::stack(&norms, 0).vector_norm(norm_type, ..))

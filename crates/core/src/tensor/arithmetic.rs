@@ -106,8 +106,9 @@ impl Tensor {
             Ok(match decimals {
                 _ if !x.meta().dtype.is_float() => x.clone(),
                 0 => x.round(),
-                d if d > 0 => (x * scale).round() / scale,
-                _ => (x / scale).round() * scale,
+                // What is scaled may be beyond 16 bits where the result is not.
+                d if d > 0 => ((x.widened() * scale).round() / scale).cast(x.meta().dtype),
+                _ => ((x.widened() / scale).round() * scale).cast(x.meta().dtype),
             })
         })
     }

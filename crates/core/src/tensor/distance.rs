@@ -5,7 +5,7 @@ use super::{
     reduce::count,
 };
 use crate::{
-    AxisSet, DType, ErrorKind,
+    AxisSet, DType, ErrorKind, Shape,
     composite::wide::{floats, same_dtype},
     op::ReduceOp,
     promotion::alike,
@@ -52,11 +52,17 @@ impl Tensor {
             let (rows, columns) = (AxisSet::one(rank - 2), AxisSet::one(rank - 1));
             let both = AxisSet(rows.0 | columns.0);
             let sums_then = |first: AxisSet, second: AxisSet, largest: bool| {
+                // The largest of no sums is 0: no norm is below it.
+                let none = largest && second.iter().any(|axis| x.meta().shape[axis] == 0);
+                if none {
+                    return x.abs().sum_keepdim(both);
+                }
                 x.abs().sum_keepdim(first).reduce(if largest { ReduceOp::Max } else { ReduceOp::Min }, second, true)
             };
             let singular = |op| -> Built<Tensor> {
                 let s = x.svdvals();
-                Ok(if op == ReduceOp::Sum { s.sum_keepdim(-1) } else { s.reduce(op, -1, true) }.unsqueeze(-1))
+                let none = op == ReduceOp::Max && s.meta().shape.last() == Some(&0);
+                Ok(if op == ReduceOp::Sum || none { s.sum_keepdim(-1) } else { s.reduce(op, -1, true) }.unsqueeze(-1))
             };
             let kept = match ord {
                 MatrixNorm::Fro => x.vector_norm_keepdim(2.0, both),
@@ -101,6 +107,9 @@ impl Tensor {
         compose("cosine_similarity", &[self, other], || {
             let (a, b) = (self.meta(), other.meta());
             let shape = crate::op::broadcast(&a.shape, &b.shape)?;
+            // A number beside a number is a vector of one.
+            let scalar = shape.rank() == 0;
+            let shape = if scalar { Shape::new(&[1])? } else { shape };
             let axis = shape.axis(axis.to_axis())?;
             let [x, y] = alike([self, other])?;
             let dtype = floats(&x.meta())?.dtype;

@@ -174,13 +174,13 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn ldl_factor(&self) -> (Tensor, Tensor) {
-        compose1("ldl_factor", self, |a| outputs::<3>(PackedFactor::Ldl { checked: true }, &[a]).map(|[both, pivots, _]| (both, pivots)))
+        compose1("ldl_factor", self, |a| outputs::<3>(PackedFactor::Ldl { checked: true }, &[a]).map(|[both, pivots, _]| (both.tril(0), pivots)))
     }
     /// As [`Tensor::ldl_factor`], with the number (from 1, i32) of the first block of D that is zero, or 0, instead of an error.
     #[track_caller]
     #[must_use]
     pub fn ldl_factor_ex(&self) -> (Tensor, Tensor, Tensor) {
-        compose1("ldl_factor_ex", self, |a| outputs::<3>(PackedFactor::Ldl { checked: false }, &[a]).map(|[both, pivots, info]| (both, pivots, info)))
+        compose1("ldl_factor_ex", self, |a| outputs::<3>(PackedFactor::Ldl { checked: false }, &[a]).map(|[both, pivots, info]| (both.tril(0), pivots, info)))
     }
     /// x with `A x = b`, b `[.., n, k]` of the same leading sizes, where this tensor and `pivots` are what [`Tensor::ldl_factor`]
     /// returns of A. The gradient goes to b (PyTorch has none).

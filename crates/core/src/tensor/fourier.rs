@@ -6,6 +6,7 @@ use super::{
 use crate::{
     DType, ErrorKind, Shape,
     composite::fourier::{Fourier, FourierKind},
+    promotion::alike,
     shape::Axis,
 };
 
@@ -147,6 +148,7 @@ impl Tensor {
     #[track_caller]
     pub fn istft(&self, n_fft: usize, hop: usize, window: &Tensor, length: Option<usize>, norm: FftNorm) -> Tensor {
         compose("istft", &[self, window], || {
+            let [spectrum, window] = alike([self, window])?;
             let (shape, w) = (self.meta().shape, window.meta().shape);
             if shape.rank() < 3 || shape[shape.rank() - 1] != 2 || shape[shape.rank() - 3] != n_fft / 2 + 1 {
                 return Err(ErrorKind::Shape { shape, expected: format!("[.., {}, frames, 2]", n_fft / 2 + 1) }.into());
@@ -157,7 +159,7 @@ impl Tensor {
             let count = shape[shape.rank() - 2];
             let left = (n_fft - w[0]) / 2;
             let shaped = window.pad_constant([left as isize, (n_fft - w[0] - left) as isize], 0);
-            let frames = self.movedim(-3isize, -2isize).irfft(Some(n_fft), -1, norm) * &shaped;
+            let frames = spectrum.movedim(-3isize, -2isize).irfft(Some(n_fft), -1, norm) * &shaped;
             let meta = frames.try_meta()?;
             let (total, lead): (usize, usize) = (n_fft + hop * count.saturating_sub(1), meta.shape[..meta.shape.rank() - 2].iter().product());
             let grid = Tensor::zeros_on([count, n_fft], DType::I64, meta.device);
@@ -167,7 +169,8 @@ impl Tensor {
             let weight = add(shaped.square().expand([count, n_fft]).reshape([1, count * n_fft]), 1);
             let half = n_fft / 2;
             let wanted = length.unwrap_or(total.saturating_sub(2 * half)).min(total - half);
-            let signal = (sum / weight).narrow(1, half, wanted);
+            // Divided is what is kept: at the ends, which are cut off, no window may reach.
+            let signal = sum.narrow(1, half, wanted) / weight.narrow(1, half, wanted);
             let out = Shape::new(&meta.shape[..meta.shape.rank() - 2].iter().copied().chain([wanted]).collect::<Vec<_>>())?;
             Ok(signal.reshape(out))
         })

@@ -94,7 +94,10 @@ impl Tensor {
             let axis = shape.axis(axis.to_axis())?;
             let at = spread(index, &shape, axis)?;
             let out = x.gather(axis, &at);
-            Ok(if scalar && index.rank() == 0 { out.reshape(()) } else { out })
+            if scalar && index.meta().shape.elements() != 1 {
+                return Err(ErrorKind::Shape { shape: index.meta().shape, expected: "one place in a tensor without axes".into() }.into());
+            }
+            Ok(if scalar { out.reshape(()) } else { out })
         })
     }
     /// `alpha * source` added to the parts at the given indices of an axis.

@@ -528,7 +528,7 @@ impl Tensor {
     #[track_caller]
     pub fn unfold(&self, axis: impl Axis, size: usize, step: usize) -> Tensor {
         compose1("unfold", self, |x| {
-            let (x, _) = on_an_axis(x);
+            let (x, scalar) = on_an_axis(x);
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if step == 0 {
@@ -536,6 +536,9 @@ impl Tensor {
             }
             if size > shape[axis] {
                 return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} to hold a window of {size}") }.into());
+            }
+            if scalar {
+                return Ok(x.narrow(0, 0, size));
             }
             let count = (shape[axis] - size) / step + 1;
             let ty = TensorType { shape: Shape::new(&[count, size])?, dtype: DType::I64 };

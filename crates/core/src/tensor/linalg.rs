@@ -132,7 +132,8 @@ impl Tensor {
         let (beta, alpha) = (beta.into(), alpha.into());
         compose("baddbmm", &[self, a, b], || plus_product(self, &a.bmm(b), beta, alpha))
     }
-    /// The product of several matrices, in the order that needs the fewest multiplications (dynamic programming).
+    /// The product of several matrices, in the order that needs the fewest multiplications (dynamic programming). The first and the
+    /// last may be vectors: a row and a column, whose axis the result has not.
     #[track_caller]
     pub fn multi_dot<T: Borrow<Tensor>>(matrices: &[T]) -> Tensor {
         let all: Vec<&Tensor> = matrices.iter().map(|t| t.borrow()).collect();
@@ -140,10 +141,25 @@ impl Tensor {
             if all.len() < 2 {
                 return refuse("at least two matrices are needed");
             }
+            let n = all.len();
+            let (row, column) = (all[0].rank() == 1, all[n - 1].rank() == 1);
+            let ends = [if row { all[0].unsqueeze(0) } else { all[0].clone() }, if column { all[n - 1].unsqueeze(1) } else { all[n - 1].clone() }];
+            let all: Vec<&Tensor> = all
+                .iter()
+                .enumerate()
+                .map(|(k, m)| {
+                    if k == 0 {
+                        &ends[0]
+                    } else if k == n - 1 {
+                        &ends[1]
+                    } else {
+                        *m
+                    }
+                })
+                .collect();
             if let Some(m) = all.iter().find(|m| m.rank() != 2) {
                 return Err(ErrorKind::Shape { shape: m.meta().shape, expected: "a matrix".into() }.into());
             }
-            let n = all.len();
             let sizes: Vec<u128> = all.iter().map(|m| m.meta().shape[0] as u128).chain([all[n - 1].meta().shape[1] as u128]).collect();
             let (mut cost, mut cut) = (vec![vec![0u128; n]; n], vec![vec![0usize; n]; n]);
             for len in 1..n {
@@ -152,7 +168,9 @@ impl Tensor {
                     (cost[i][j], cut[i][j]) = (i..j).map(|k| (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)).min().unwrap_or((0, i));
                 }
             }
-            Ok(chain(&all, &cut, 0, n - 1))
+            let product = chain(&all, &cut, 0, n - 1);
+            let product = if column { product.squeeze(1) } else { product };
+            Ok(if row { product.squeeze(0) } else { product })
         })
     }
     /// `out[.., o] = sum_ij self[.., i] weight[o, i, j] other[.., j] + bias[o]`.
@@ -170,6 +188,9 @@ impl Tensor {
             }
             if w.rank() != 3 || w[1] != i || w[2] != j {
                 return Err(ErrorKind::Shape { shape: w, expected: format!("a weight [out, {i}, {j}]") }.into());
+            }
+            if let Some(bias) = bias.map(|b| b.meta().shape).filter(|shape| **shape != [w[0]]) {
+                return Err(ErrorKind::Shape { shape: bias, expected: format!("a bias [{}]", w[0]) }.into());
             }
             let n: usize = a[..a.rank() - 1].iter().product();
             // [n, i] x [i, out * j], then each row's [out, j] times its [j].

@@ -118,7 +118,7 @@ impl Tensor {
         let kept = if of_one && self.meta().dtype.is_float() { self.clone() } else { Tensor::apply_at(Op::Reduce { op, axes }, Arg::None, &[self], origin) };
         if keep || axes.0 == 0 || kept.error().is_some() { kept } else { kept.reshape(drop_axes(&shape, axes)) }
     }
-    /// Summed to a shape that broadcasts to this tensor's: what a gradient of a broadcast value is.
+    /// Summed to a shape that broadcasts to this tensor's: what a gradient of a broadcast value is. Sums of bool and integers are i64.
     ///
     /// ```
     /// # use adamant_core::{Device, Tensor};
@@ -141,7 +141,7 @@ impl Tensor {
             }
             let more = own.rank() - shape.rank();
             let over: Vec<isize> = (0..own.rank()).filter(|&k| k < more || (shape[k - more] == 1 && own[k] != 1)).map(|k| k as isize).collect();
-            Ok(if over.is_empty() { self.clone() } else { self.sum_keepdim(&over[..]).cast(self.meta().dtype) }.reshape(shape))
+            Ok(if over.is_empty() { self.clone() } else { self.sum_keepdim(&over[..]) }.reshape(shape))
         })
     }
     /// The sum over the axes (`..` for all). Of bool and integers: i64.
@@ -239,6 +239,10 @@ impl Tensor {
     fn deviation(&self, axes: AxisSet, correction: f64, keep: bool) -> (Tensor, Tensor) {
         let n = count(&self.meta().shape, axes) as f64;
         let mean = self.reduce(ReduceOp::Sum, axes, true) / n;
+        if n == 1.0 && correction >= 1.0 {
+            // Of one element there is none, and no gradient either.
+            return ((&mean * f64::NAN).drop(axes, keep), mean.drop(axes, keep));
+        }
         let scale = if n == 0.0 { mean.full_like(1.0) } else { super::distance::power_of_two_near(&self.detach().abs().reduce(ReduceOp::Max, axes, true)) };
         let scaled = self / &scale;
         let apart = &scaled - scaled.reduce(ReduceOp::Sum, axes, true) / n;

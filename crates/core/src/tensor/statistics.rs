@@ -153,7 +153,11 @@ impl Tensor {
             let below = rank.floor();
             let (low, high) = (values.gather(axis, &below.cast(DType::I64)), values.gather(axis, &rank.ceil().cast(DType::I64)));
             let weight = if interpolation == Interpolation::Midpoint { rank.ne(&below).cast(dtype) * 0.5 } else { &rank - &below };
-            let out = &low + (high - &low) * weight;
+            // From the end that is nearer, so that of an infinite one and another the nearer is left; one alone is as it is.
+            let out = match interpolation {
+                Interpolation::Lower | Interpolation::Higher | Interpolation::Nearest => low,
+                _ => low.lerp(&high, &weight),
+            };
             Ok(if scalar { out.reshape(()) } else { out.drop(AxisSet::one(axis), keepdim) })
         })
     }
@@ -188,7 +192,7 @@ impl Tensor {
             Ok(Tensor::zeros_on([bins + 1], DType::I64, meta.device).scatter_add(0, &at, &ones).narrow(0, 0, bins).cast(meta.dtype))
         })
     }
-    /// The covariance of variables (rows) over observations (columns), `[n, n]`; of a vector: its variance. `correction` is
+    /// The covariance of variables (rows) over observations (columns), `[n, n]`; of one alone: its variance, without axes. `correction` is
     /// taken from the number of observations; `frequencies` (integers) repeat observations, `weights` weigh them.
     #[track_caller]
     pub fn cov(&self, correction: f64, frequencies: Option<&Tensor>, weights: Option<&Tensor>) -> Tensor {
@@ -199,8 +203,8 @@ impl Tensor {
                 return Err(ErrorKind::Shape { shape, expected: "a vector, or a matrix of variables and observations".into() }.into());
             }
             // Weights that are floats are promoted with; frequencies only count.
-            let own = self.meta().dtype.to_float();
-            let dtype = weights.map(|w| w.meta().dtype).filter(|d| d.is_float()).and_then(|d| own.promote(d)).unwrap_or(own);
+            let own = self.meta().dtype;
+            let dtype = weights.map(|w| w.meta().dtype).filter(|d| d.is_float()).and_then(|d| own.promote(d)).unwrap_or(own.to_float());
             let x = self.cast(dtype).wide().reshape([if shape.rank() == 2 { shape[0] } else { 1 }, shape.last().copied().unwrap_or(1)]);
             let n = x.meta().shape[1];
             for w in inputs[1..].iter().map(|w| w.meta().shape) {
@@ -221,10 +225,10 @@ impl Tensor {
             };
             let centred = &x - (&x * &each).sum_keepdim(1) / &total;
             let cov = (&centred * &each).matmul(centred.t()) / (total - taken).clamp_min(0.0);
-            Ok(if shape.rank() < 2 { cov.reshape(()) } else { cov }.cast(dtype))
+            Ok(if shape.rank() < 2 || shape[0] == 1 { cov.reshape(()) } else { cov }.cast(dtype))
         })
     }
-    /// Pearson's correlation of variables (rows) over observations (columns), `[n, n]`; of a vector: 1.
+    /// Pearson's correlation of variables (rows) over observations (columns), `[n, n]`; of one alone: 1, without axes.
     #[track_caller]
     #[must_use]
     pub fn corrcoef(&self) -> Tensor {

@@ -1,10 +1,16 @@
 //! Reading and writing places: index expressions, gathers, scatters, masks.
 use super::{
-    ArgKind::{Any, Axis, Fits, Flag, Index, Indices, Int, Mask, Number, Shaped, Word, Written},
+    ArgKind::{Any, Axis, Fits, Flag, Index, Indices, Int, Mask, Number, Sample, Shaped, Word, Written},
     Seen, TorchFunction, functions,
 };
-use crate::random::Random;
-use adamant_core::tensor::ScatterReduce;
+use crate::{
+    random::Random,
+    registry::{index, v, whole},
+};
+use adamant_core::{
+    SegmentReduce, Segments,
+    tensor::{BagMode, ScatterReduce},
+};
 
 /// A tensor of numbers along the axis that argument 1 names, for gathers: other axes no larger than argument 0's.
 fn along(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
@@ -48,6 +54,31 @@ fn reduce(word: &str) -> ScatterReduce {
         _ => ScatterReduce::Sum,
     }
 }
+/// Places along the first axis, each once: which of two writes is the last is nobody's promise.
+fn leading(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
+    (vec![random.between(0, 1)], seen.shape(0).first().copied().unwrap_or(1))
+}
+/// What an index along the first axis reads.
+fn rows_at(seen: &Seen, _: &mut Random) -> Vec<usize> {
+    seen.shape(1).iter().chain(seen.shape(0).iter().skip(1)).copied().collect()
+}
+fn segment_reduce(word: &str) -> SegmentReduce {
+    match word {
+        "mean" => SegmentReduce::Mean,
+        "max" => SegmentReduce::Max,
+        "min" => SegmentReduce::Min,
+        _ => SegmentReduce::Sum,
+    }
+}
+fn bag(word: &str) -> BagMode {
+    match word {
+        "mean" => BagMode::Mean,
+        "max" => BagMode::Max,
+        _ => BagMode::Sum,
+    }
+}
+const SEGMENTS: super::ArgKind = Word(&["sum", "mean", "max", "min"]);
+const BAGS: super::ArgKind = Word(&["sum", "mean", "max"]);
 const WAYS: super::ArgKind = Word(&["sum", "prod", "mean", "amax", "amin"]);
 
 pub(super) fn rows() -> Vec<TorchFunction> {
@@ -68,8 +99,16 @@ pub(super) fn rows() -> Vec<TorchFunction> {
         "Tensor::nonzero" "torch.nonzero(x[0])" [Any] |a| a.t(0).nonzero(),
         "Tensor::masked_select" "torch.masked_select(x[0], x[1])" [Any, Mask] |a| a.t(0).masked_select(&a.t(1)),
         "Tensor::masked_scatter" "torch.masked_scatter(x[0], x[1], x[2])" [Any, Mask, Any] |a| a.t(0).masked_scatter(&a.t(1), &a.t(2)),
+        "Tensor::index_put" "x[0].index_put((x[1],), x[2], accumulate=x[3])" [Any, Indices(leading), Shaped(rows_at), Flag] |a| a.t(0).index_put(&[Some(&a.t(1))], &a.t(2), a.flag(3)),
+        "Tensor::index_reduce" "torch.index_reduce(x[0], x[1], x[2], x[3], x[4], include_self=x[5])" [Any, Axis, Indices(line), Shaped(as_line), Word(&["prod", "mean", "amax", "amin"]), Flag] |a| a.t(0).index_reduce(a.int(1), &a.t(2), &a.t(3), reduce(a.word(4)), a.flag(5)),
+        "Tensor::segment_reduce" "torch.segment_reduce(x[0], x[2], lengths=x[1], axis=0)" [Sample(v(&[7, 2])), Sample(whole(&[4], &[2.0, 0.0, 4.0, 1.0])), SEGMENTS] |a| a.t(0).segment_reduce(segment_reduce(a.word(2)), Segments::Lengths(&a.t(1)), 0, None),
+        "Tensor::segment_reduce" "torch.segment_reduce(x[0], x[2], offsets=x[1], axis=0, initial=0.5)" [Sample(v(&[6, 2])), Sample(whole(&[4], &[0.0, 2.0, 2.0, 6.0])), SEGMENTS] |a| a.t(0).segment_reduce(segment_reduce(a.word(2)), Segments::Offsets(&a.t(1)), 0, Some(0.5)),
+        "Tensor::embedding_bag" "F.embedding_bag(x[0], x[1], mode=x[2])" [Indices(|_, random| (vec![random.between(1, 3), random.between(1, 3)], 1)), Shaped(rows_of), BAGS] |a| a.t(1).embedding_bag(&a.t(0), None, bag(a.word(2))),
+        "Tensor::embedding_bag" "F.embedding_bag(x[0], x[1], x[2], mode=x[3])" [Sample(index(&[6], 5)), Sample(v(&[5, 2])), Sample(whole(&[2], &[0.0, 2.0])), BAGS] |a| a.t(1).embedding_bag(&a.t(0), Some(&a.t(2)), bag(a.word(3))),
+        "Tensor::nonzero_static" "torch.nonzero_static(x[0], size=x[1], fill_value=-1)" [Any, Int(0, 6)] |a| a.t(0).nonzero_static(a.size(1), -1).0,
+        "Tensor::fill_diagonal" "x[0].clone().fill_diagonal_(x[1], x[2])" [Any, Number, Flag] |a| a.t(0).fill_diagonal(a.number(1), a.flag(2)),
         "Tensor::one_hot" "F.one_hot(x[0], x[1])" [Indices(words), Int(4, 6)] |a| a.t(0).one_hot(a.size(1)),
         "Tensor::select_scatter" "torch.select_scatter(x[0], x[1], x[2], x[3])" [Any, Fits, Axis, Int(-2, 2)] |a| a.t(0).select_scatter(&a.t(1), a.int(2), a.int(3)),
-        "functional::embedding" "F.embedding(x[0], x[1])" [Indices(words), Shaped(rows_of)] |a| adamant_core::functional::embedding(&a.t(1), &a.t(0), None),
+        "functional::embedding" "F.embedding(x[0], x[1])" [Indices(words), Shaped(rows_of)] |a| adamant_core::functional::embedding(&a.t(0), &a.t(1), None),
     }
 }

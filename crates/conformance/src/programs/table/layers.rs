@@ -57,14 +57,14 @@ fn weight(seen: &Seen, random: &mut Random) -> Vec<usize> {
 fn bias(seen: &Seen, _: &mut Random) -> Vec<usize> {
     vec![seen.shape(1).first().copied().unwrap_or(1)]
 }
-fn signal(_: &Seen, random: &mut Random) -> Vec<usize> {
+pub(super) fn signal(_: &Seen, random: &mut Random) -> Vec<usize> {
     let mut shape = vec![random.between(1, 2), random.between(1, 4), random.between(1, 7)];
     if random.one_in(5) {
         shape.remove(0);
     }
     shape
 }
-fn picture(_: &Seen, random: &mut Random) -> Vec<usize> {
+pub(super) fn picture(_: &Seen, random: &mut Random) -> Vec<usize> {
     vec![random.between(1, 2), random.between(1, 2), random.between(1, 5), random.between(1, 5)]
 }
 fn filter1(seen: &Seen, random: &mut Random) -> Vec<usize> {
@@ -81,7 +81,7 @@ fn classes(seen: &Seen, _: &mut Random) -> (Vec<usize>, usize) {
     let shape = seen.shape(0);
     (shape.iter().take(1).copied().collect(), shape.get(1).copied().unwrap_or(1))
 }
-fn reduction(word: &str) -> Reduction {
+pub(super) fn reduction(word: &str) -> Reduction {
     match word {
         "sum" => Reduction::Sum,
         "none" => Reduction::None,

@@ -1,9 +1,12 @@
 //! Reductions, scans, sorting and statistics.
 use super::{
-    ArgKind::{Any, Axes, Axis, Dtype, Flag, Float, Int, IntOf, Real, Shaped},
+    ArgKind::{Any, Axes, Axis, Dtype, Flag, Float, Int, IntOf, Real, Sample, Shaped},
     Seen, TorchFunction, functions,
 };
-use crate::random::Random;
+use crate::{
+    random::Random,
+    registry::{given, v},
+};
 use adamant_core::tensor::Interpolation;
 
 /// A number of elements there are, now and then one more.
@@ -68,6 +71,12 @@ fn sums() -> Vec<TorchFunction> {
         "Tensor::log_softmax" "torch.log_softmax(x[0], x[1])" [Float, Axis] |a| a.t(0).log_softmax(a.int(1)),
         "Tensor::softmin" "F.softmin(x[0], x[1])" [Float, Axis] |a| a.t(0).softmin(a.int(1)),
         "Tensor::glu" "F.glu(x[0], x[1])" [Float, Axis] |a| a.t(0).glu(a.int(1)),
+        "Tensor::var_mean_keepdim" "torch.var_mean(x[0], x[1], correction=x[2], keepdim=True)" [Float, Axes, Int(0, 1)] |a| a.t(0).var_mean_keepdim(a.axes(1), a.real(2)),
+        "Tensor::std_mean_keepdim" "torch.std_mean(x[0], x[1], correction=x[2], keepdim=True)" [Float, Axes, Int(0, 1)] |a| a.t(0).std_mean_keepdim(a.axes(1), a.real(2)),
+        "Tensor::pairwise_distance_keepdim" "F.pairwise_distance(x[0], x[1], x[2], 1e-6, True)" [Float, super::ArgKind::Fits, Real(&[1.0, 2.0, 3.0])] |a| a.t(0).pairwise_distance_keepdim(&a.t(1), a.real(2), 1e-6),
+        "Tensor::histogramdd" "torch.histogramdd(x[0], [x[1], x[1]]).hist" [Sample(v(&[9, 2])), Sample(given(&[4], &[-1.0, 0.0, 0.5, 1.5]))] |a| a.t(0).histogramdd(&[&a.t(1), &a.t(1)], None, false),
+        "Tensor::aminmax_keepdim" "torch.aminmax(x[0], dim=x[1], keepdim=True)" [Any, Axis] |a| a.t(0).aminmax_keepdim(a.axes(1)),
+        "Tensor::vector_norm_keepdim" "torch.linalg.vector_norm(x[0], x[1], x[2], True)" [Float, Real(&[0.0, 1.0, 2.0, 3.0, -1.0]), Axes] |a| a.t(0).vector_norm_keepdim(a.real(1), a.axes(2)),
         "Tensor::trace" "torch.trace(x[0])" [Any] |a| a.t(0).trace(),
     }
 }
@@ -92,6 +101,12 @@ fn orders() -> Vec<TorchFunction> {
         "Tensor::argmin" "torch.argmin(x[0])" [Any] |a| a.t(0).argmin(..),
         "Tensor::max_dim" "torch.max(x[0], x[1], x[2])" [Any, Axis, Flag] |a| if a.flag(2) { a.t(0).max_dim_keepdim(a.int(1)) } else { a.t(0).max_dim(a.int(1)) },
         "Tensor::min_dim" "torch.min(x[0], x[1], x[2])" [Any, Axis, Flag] |a| if a.flag(2) { a.t(0).min_dim_keepdim(a.int(1)) } else { a.t(0).min_dim(a.int(1)) },
+        "Tensor::max_dim_keepdim" "torch.max(x[0], x[1], True)" [Any, Axis] |a| a.t(0).max_dim_keepdim(a.int(1)),
+        "Tensor::min_dim_keepdim" "torch.min(x[0], x[1], True)" [Any, Axis] |a| a.t(0).min_dim_keepdim(a.int(1)),
+        "Tensor::kthvalue_keepdim" "torch.kthvalue(x[0], x[2], x[1], True).values" [Any, Axis, IntOf(rank_of_one)] |a| a.t(0).kthvalue_keepdim(a.size(2), a.int(1)).0,
+        "Tensor::median_dim_keepdim" "torch.median(x[0], x[1], True).values" [Any, Axis] |a| a.t(0).median_dim_keepdim(a.int(1)).0,
+        "Tensor::nanmedian_dim_keepdim" "torch.nanmedian(x[0], x[1], True).values" [Any, Axis] |a| a.t(0).nanmedian_dim_keepdim(a.int(1)).0,
+        "Tensor::mode_keepdim" "torch.mode(x[0], x[1], True).values" [Any, Axis] |a| a.t(0).mode_keepdim(a.int(1)).0,
         "Tensor::sort" "torch.sort(x[0], dim=x[1], descending=x[2], stable=True)" [Any, Axis, Flag] |a| a.t(0).sort(a.int(1), a.flag(2)),
         "Tensor::argsort" "torch.argsort(x[0], dim=x[1], descending=x[2], stable=True)" [Any, Axis, Flag] |a| a.t(0).argsort(a.int(1), a.flag(2)),
         // Which of equal elements is named is nobody's promise there, so the places are left out.
@@ -103,6 +118,10 @@ fn orders() -> Vec<TorchFunction> {
         "Tensor::mode" "torch.mode(x[0], x[1], x[2]).values" [Any, Axis, Flag] |a| if a.flag(2) { a.t(0).mode_keepdim(a.int(1)).0 } else { a.t(0).mode(a.int(1)).0 },
         "Tensor::quantile" "torch.quantile(x[0], x[2], x[1], x[3], interpolation=x[4])" [Float, Axis, Real(&[0.0, 0.3, 0.5, 1.0]), Flag, WAYS] |a| if a.flag(3) { a.t(0).quantile_keepdim(a.real(2), a.int(1), interpolation(a.word(4))) } else { a.t(0).quantile(a.real(2), a.int(1), interpolation(a.word(4))) },
         "Tensor::nanquantile" "torch.nanquantile(x[0], x[2], x[1], x[3], interpolation=x[4])" [Float, Axis, Real(&[0.0, 0.3, 0.5, 1.0]), Flag, WAYS] |a| if a.flag(3) { a.t(0).nanquantile_keepdim(a.real(2), a.int(1), interpolation(a.word(4))) } else { a.t(0).nanquantile(a.real(2), a.int(1), interpolation(a.word(4))) },
+        "Tensor::quantile_keepdim" "torch.quantile(x[0], x[2], x[1], True, interpolation=x[3])" [Float, Axis, Real(&[0.0, 0.3, 0.5, 1.0]), WAYS] |a| a.t(0).quantile_keepdim(a.real(2), a.int(1), interpolation(a.word(3))),
+        "Tensor::nanquantile_keepdim" "torch.nanquantile(x[0], x[2], x[1], True, interpolation=x[3])" [Float, Axis, Real(&[0.0, 0.3, 0.5, 1.0]), WAYS] |a| a.t(0).nanquantile_keepdim(a.real(2), a.int(1), interpolation(a.word(3))),
+        "Tensor::quantiles" "torch.quantile(x[0], torch.tensor([0.1, 0.9], dtype=x[0].dtype), x[1], interpolation=x[2])" [Float, Axis, WAYS] |a| a.t(0).quantiles(&[0.1, 0.9], a.int(1), interpolation(a.word(2))),
+        "Tensor::quantiles_keepdim" "torch.quantile(x[0], torch.tensor([0.1, 0.9], dtype=x[0].dtype), x[1], True, interpolation=x[2])" [Float, Axis, WAYS] |a| a.t(0).quantiles_keepdim(&[0.1, 0.9], a.int(1), interpolation(a.word(2))),
         "Tensor::unique" "torch.unique(x[0], return_inverse=True, return_counts=True)" [Any] |a| a.t(0).unique(),
         "Tensor::unique_consecutive" "torch.unique_consecutive(x[0], return_inverse=True, return_counts=True)" [Any] |a| a.t(0).unique_consecutive(),
         "Tensor::isin" "torch.isin(x[0], x[1])" [Any, Any] |a| a.t(0).isin(&a.t(1)),
