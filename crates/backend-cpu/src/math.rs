@@ -4,6 +4,7 @@
 //! fma is used freely; user arithmetic never comes here.
 //! Must not know tensors or threads.
 
+mod circular;
 mod coefficients;
 pub(crate) mod elementary;
 #[cfg(test)]
@@ -11,7 +12,6 @@ mod tests;
 
 use crate::isa::Isa;
 use crate::simd::{Arithmetic, Float, Simd, SimdKernel, dispatch, twice::Twice};
-use elementary::TRIGONOMETRIC_LIMIT;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $meaning:ident,)*) => {
@@ -106,9 +106,9 @@ functions! {
     Relu = relu,
 }
 
+use circular::{TRIGONOMETRIC_LIMIT, acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan};
 use elementary::{
-    acos, acosh, asin, asinh, atan, atanh, cos, cosh, erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid,
-    silu, sin, sinh, softplus, tan, tanh,
+    erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh,
 };
 
 #[inline(always)]

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 /// An element that has a place in an order.
 pub(crate) trait Ordered: Number {
     /// Integers of the element's size.
-    type Key: Key;
+    type Key: OrderKey;
     /// Larger where the element is larger.
     fn key(self) -> Self::Key;
     /// The key by which the extreme that is looked for is the largest: of maxima the key itself; of minima the other way round,
@@ -23,7 +23,7 @@ pub(crate) trait Ordered: Number {
     const HAS_NAN: bool;
 }
 /// An integer to compare by.
-pub(crate) trait Key: KeptElement + Ord + Send + Sync {
+pub(crate) trait OrderKey: KeptElement + Ord + Send + Sync {
     const LARGEST: Self;
     const SMALLEST: Self;
     /// The other way round.
@@ -32,7 +32,7 @@ pub(crate) trait Key: KeptElement + Ord + Send + Sync {
     fn unsigned(self) -> u64;
 }
 macro_rules! key {
-    ($($t:ty, $flip:expr;)*) => { $(impl Key for $t {
+    ($($t:ty, $flip:expr;)*) => { $(impl OrderKey for $t {
         const LARGEST: $t = <$t>::MAX;
         const SMALLEST: $t = <$t>::MIN;
         #[inline(always)]

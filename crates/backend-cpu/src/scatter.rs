@@ -116,7 +116,7 @@ impl Job<'_> {
         let (outer, inner) = (lines.outer.len(), lines.inner.len());
         let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
         let work = lines.n * inner;
-        let to = Target { rows: 0..self.bound, outers: 0..outer, base: self.base };
+        let to = DestinationPart { rows: 0..self.bound, outers: 0..outer, base: self.base };
         let whole = self.dense && self.base >= 0 && lines.inner.is_dense(0) && lines.steps[0] == inner as isize;
         let mut worst = parking_lot::Mutex::new(None);
         let every = self.bound * inner;
@@ -128,7 +128,7 @@ impl Job<'_> {
             threads.for_chunks_mut(all, several * every, |task, out| {
                 let first = task * several;
                 let base = -lines.outer.offset(0, first);
-                let to = Target { rows: 0..self.bound, outers: first..(first + several).min(outer), base };
+                let to = DestinationPart { rows: 0..self.bound, outers: first..(first + several).min(outer), base };
                 self.some(&to, &places, &read, source, out, &f, &wide, &worst);
             });
         } else {
@@ -138,7 +138,7 @@ impl Job<'_> {
                 threads.for_chunks_mut(out, rows * inner, |task, out| {
                     let first = task * rows;
                     let base = -lines.outer.offset(0, o) - (first * inner) as isize;
-                    let to = Target { rows: first..(first + rows).min(self.bound), outers: o..o + 1, base };
+                    let to = DestinationPart { rows: first..(first + rows).min(self.bound), outers: o..o + 1, base };
                     self.some(&to, &places, &read, source, out, &f, &wide, &worst);
                 });
             }
@@ -151,7 +151,7 @@ impl Job<'_> {
     /// Combines what falls into a part of the destination.
     fn some<S: Copy, T: Copy>(
         &self,
-        part: &Target,
+        part: &DestinationPart,
         places: &[ScratchVec<isize>; 3],
         read: &impl Fn(usize) -> i64,
         source: &[S],
@@ -199,7 +199,7 @@ impl Job<'_> {
     }
 }
 /// A part of the destination.
-struct Target {
+struct DestinationPart {
     /// places along the axis
     rows: Range<usize>,
     outers: Range<usize>,

@@ -21,21 +21,21 @@ use plan::Plan;
 use std::sync::Arc;
 
 /// What is transformed.
-pub(super) trait Transformed: Summed + KeptElement + bytemuck::Pod + Send + Sync {
+pub(super) trait FourierElement: Summed + KeptElement + bytemuck::Pod + Send + Sync {
     fn plans(of: &FourierKernel) -> &Plans<Self>;
 }
-impl Transformed for f32 {
+impl FourierElement for f32 {
     fn plans(of: &FourierKernel) -> &Plans<f32> {
         &of.single
     }
 }
-impl Transformed for f64 {
+impl FourierElement for f64 {
     fn plans(of: &FourierKernel) -> &Plans<f64> {
         &of.double
     }
 }
 /// What transforms of one length take.
-pub(super) struct Ready<T: Transformed> {
+pub(super) struct Ready<T: FourierElement> {
     plan: Plan<T>,
     /// of real rows: `exp(-2 pi i k / n)` up to half of n, in pairs
     roots: ScratchVec<T>,
@@ -54,7 +54,7 @@ pub(super) struct FourierKernel {
     double: Plans<f64>,
 }
 impl FourierKernel {
-    fn ready<T: Transformed>(&self, n: usize, rows: usize, real: bool) -> Result<Arc<Ready<T>>, ErrorKind> {
+    fn ready<T: FourierElement>(&self, n: usize, rows: usize, real: bool) -> Result<Arc<Ready<T>>, ErrorKind> {
         let (plans, which) = (T::plans(self), (n, rows >= plan::ABREAST, real));
         let mut kept = plans.lock();
         if let Some(at) = kept.iter().position(|(key, _)| *key == which) {
@@ -88,8 +88,8 @@ impl CpuKernel for FourierKernel {
         }
     }
 }
-/// Rows of one width into rows of another, each by a transform of pairs.
-struct RealRows<'a, T: Transformed> {
+/// RowPass of one width into rows of another, each by a transform of pairs.
+struct RealRows<'a, T: FourierElement> {
     isa: Isa,
     plan: &'a Plan<T>,
     inverse: bool,
@@ -97,7 +97,7 @@ struct RealRows<'a, T: Transformed> {
     /// elements of a row of the input, of the transform, of the output
     widths: [usize; 3],
 }
-impl<T: Transformed> RealRows<'_, T> {
+impl<T: FourierElement> RealRows<'_, T> {
     fn run(
         &self,
         threads: &Threads,
@@ -125,7 +125,7 @@ impl<T: Transformed> RealRows<'_, T> {
     }
 }
 impl FourierKernel {
-    fn transform<T: Transformed>(&self, fourier: &Fourier, x: &[T], out: &mut [T], runtime: &Runtime) -> Result<(), ErrorKind> {
+    fn transform<T: FourierElement>(&self, fourier: &Fourier, x: &[T], out: &mut [T], runtime: &Runtime) -> Result<(), ErrorKind> {
         let Fourier { n, inverse, scale, .. } = *fourier;
         if out.is_empty() || n == 0 {
             return Ok(());
@@ -173,7 +173,7 @@ impl FourierKernel {
 }
 /// The first half of a real row's transform from that of its elements in pairs: even elements' and odd elements' transforms are
 /// taken out of it and put together.
-fn unpacked<T: Transformed>(z: &[T], roots: &[T], inverse: bool, out: &mut [T]) {
+fn unpacked<T: FourierElement>(z: &[T], roots: &[T], inverse: bool, out: &mut [T]) {
     let half = z.len() / 2;
     let share = T::nearest(0.5);
     for k in 0..=half {
@@ -186,7 +186,7 @@ fn unpacked<T: Transformed>(z: &[T], roots: &[T], inverse: bool, out: &mut [T]) 
 }
 /// The other way round: half a transform as that of a row's elements in pairs. The imaginary parts of the first point and the middle
 /// one are not read.
-fn packed<T: Transformed>(x: &[T], roots: &[T], inverse: bool, z: &mut [T]) {
+fn packed<T: FourierElement>(x: &[T], roots: &[T], inverse: bool, z: &mut [T]) {
     let half = z.len() / 2;
     let imaginary = |k: usize| if k == 0 || k == half { T::ZERO } else { x[2 * k + 1] };
     for k in 0..half {
@@ -194,8 +194,8 @@ fn packed<T: Transformed>(x: &[T], roots: &[T], inverse: bool, z: &mut [T]) {
         let (sum, difference) = ([x[2 * a] + x[2 * b], imaginary(a) - imaginary(b)], [x[2 * a] - x[2 * b], imaginary(a) + imaginary(b)]);
         // Times i and the conjugate root.
         let (c, s) = (roots[2 * k], if inverse { -roots[2 * k + 1] } else { roots[2 * k + 1] });
-        let turned = [difference[0] * c - difference[1] * s, difference[0] * s + difference[1] * c];
-        z[2 * k] = sum[0] - turned[1];
-        z[2 * k + 1] = sum[1] + turned[0];
+        let rotated = [difference[0] * c - difference[1] * s, difference[0] * s + difference[1] * c];
+        z[2 * k] = sum[0] - rotated[1];
+        z[2 * k + 1] = sum[1] + rotated[0];
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     isa::Isa,
     lines::AxisLines,
     operand::internal,
-    order::{Key, Ordered, Placed, is_short, placed},
+    order::{OrderKey, Ordered, Placed, is_short, placed},
     scratch::list,
     simd::{Simd, SimdKernel, dispatch},
 };

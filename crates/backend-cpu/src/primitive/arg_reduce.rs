@@ -10,7 +10,7 @@ use crate::{
     element::with_number,
     lines::AxisLines,
     operand::{In, Out, internal},
-    order::{Key, Ordered},
+    order::{OrderKey, Ordered},
     scratch::filled,
     simd::{Simd, SimdKernel, dispatch},
 };
@@ -67,7 +67,7 @@ fn find<T: Ordered, const MAX: bool>(runtime: &Runtime, lines: &AxisLines, x: &[
                 now[0] = dispatch(runtime.isa, Line::<T, MAX>(&x[from as usize..][..n])).1 as i64;
             } else if together {
                 let (best, at) = (&mut best[..now.len()], &mut at[..now.len()]);
-                dispatch(runtime.isa, Beside::<T, MAX> { x: &x[from as usize..], step: step as usize, n, best, at, out: now });
+                dispatch(runtime.isa, BesideLines::<T, MAX> { x: &x[from as usize..], step: step as usize, n, best, at, out: now });
             } else {
                 now.iter_mut().zip(&places[j..]).for_each(|(out, p)| *out = apart::<T, MAX>(x, start(o) + p, step, n) as i64);
             }
@@ -121,7 +121,7 @@ impl<T: Ordered, const MAX: bool> SimdKernel for Line<'_, T, MAX> {
     }
 }
 /// The places of the extremes of lines beside each other.
-struct Beside<'a, T: Ordered, const MAX: bool> {
+struct BesideLines<'a, T: Ordered, const MAX: bool> {
     /// from the first element of the first line on
     x: &'a [T],
     step: usize,
@@ -130,11 +130,11 @@ struct Beside<'a, T: Ordered, const MAX: bool> {
     at: &'a mut [i32],
     out: &'a mut [i64],
 }
-impl<T: Ordered, const MAX: bool> SimdKernel for Beside<'_, T, MAX> {
+impl<T: Ordered, const MAX: bool> SimdKernel for BesideLines<'_, T, MAX> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Beside { x, step, n, best, at, out } = self;
+        let BesideLines { x, step, n, best, at, out } = self;
         let count = out.len();
         let (best, at) = (&mut best[..count], &mut at[..count]);
         best.fill(T::Key::SMALLEST);
@@ -169,8 +169,8 @@ mod tests {
                         x[at] = extreme;
                         x[len - 1] = extreme;
                         assert_eq!(dispatch(isa, Line::<f32, true>(&x)).1, at, "{extreme} at {at} of {len}");
-                        let turned: Vec<f32> = x.iter().map(|v| -v).collect();
-                        assert_eq!(dispatch(isa, Line::<f32, false>(&turned)).1, at, "{extreme} at {at} of {len}");
+                        let negated: Vec<f32> = x.iter().map(|v| -v).collect();
+                        assert_eq!(dispatch(isa, Line::<f32, false>(&negated)).1, at, "{extreme} at {at} of {len}");
                     }
                 }
             }

@@ -63,7 +63,7 @@ impl Job<'_> {
         let out: &mut [T] = out.dense()?;
         let inner = lines.inner.len();
         // The first bad index in row-major order is reported, whichever task meets one first.
-        let worst = Worst::default();
+        let worst = WorstIndex::default();
         if inner == 1 {
             runtime.threads.for_chunks_mut(out, TASK, |task, out| self.along(elements, &read, task * TASK, out, &worst));
         } else if lines.inner.is_uniform(1) {
@@ -100,7 +100,7 @@ impl Job<'_> {
         (self.x.layout.offset as isize + lines.outer.offset(0, o), at)
     }
     #[inline(always)]
-    fn in_range(&self, i: i64, position: usize, worst: &Worst) -> Option<usize> {
+    fn in_range(&self, i: i64, position: usize, worst: &WorstIndex) -> Option<usize> {
         let inside = usize::try_from(i).ok().filter(|&i| i < self.bound);
         if inside.is_none() {
             worst.add(position, i);
@@ -108,7 +108,7 @@ impl Job<'_> {
         inside
     }
     /// Elements of lines along the axis, from number `first` of the output on: no axis lies behind it.
-    fn along<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, mut first: usize, mut out: &mut [T], worst: &Worst) {
+    fn along<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, mut first: usize, mut out: &mut [T], worst: &WorstIndex) {
         let lines = &self.lines;
         while !out.is_empty() {
             let (now, rest) = std::mem::take(&mut out).split_at_mut((lines.n - first % lines.n).min(out.len()));
@@ -124,7 +124,7 @@ impl Job<'_> {
         }
     }
     /// Whole rows, from number `first` on, each picked by one index. Without `places` they lie side by side.
-    fn rows<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, places: &[isize], streamed: bool, first: usize, out: &mut [T], worst: &Worst) {
+    fn rows<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, places: &[isize], streamed: bool, first: usize, out: &mut [T], worst: &WorstIndex) {
         let (inner, along) = (self.lines.inner.len(), self.lines.steps[0]);
         let contiguous = places.is_empty();
         let ahead = contiguous && inner * size_of::<T>() >= 256;
@@ -167,8 +167,8 @@ trait Moved: bytemuck::Pod + Send + Sync {}
 impl<T: bytemuck::Pod + Send + Sync> Moved for T {}
 /// The bad index at the lowest position.
 #[derive(Default)]
-struct Worst(parking_lot::Mutex<Option<(usize, i64)>>);
-impl Worst {
+struct WorstIndex(parking_lot::Mutex<Option<(usize, i64)>>);
+impl WorstIndex {
     #[cold]
     fn add(&self, position: usize, index: i64) {
         let mut worst = self.0.lock();

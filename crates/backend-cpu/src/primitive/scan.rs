@@ -56,7 +56,7 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
     reverse: bool,
     out: &mut [O],
 ) -> Result<(), ErrorKind> {
-    let run = Run { runtime, lines, x, bases, reverse };
+    let run = ScanLines { runtime, lines, x, bases, reverse };
     let first = |v: [T::Wide; 2]| v[0];
     match op {
         ScanOp::Sum => run.all(first, |acc, [v, _]| acc.plus(v), out),
@@ -72,21 +72,21 @@ const TOGETHER: usize = 8;
 /// How many elements make a task.
 const TASK: usize = 64 * 1024;
 
-struct Run<'a, T> {
+struct ScanLines<'a, T> {
     runtime: &'a Runtime,
     lines: &'a AxisLines,
     x: [&'a [T]; 2],
     bases: [isize; 2],
     reverse: bool,
 }
-impl<T: Number> Run<'_, T> {
+impl<T: Number> ScanLines<'_, T> {
     fn all<O: Number<Wide = T::Wide>>(
         &self,
         first: impl Fn([T::Wide; 2]) -> T::Wide + Sync,
         next: impl Fn(T::Wide, [T::Wide; 2]) -> T::Wide + Sync,
         out: &mut [O],
     ) -> Result<(), ErrorKind> {
-        let Run { runtime, lines, x, bases, reverse } = *self;
+        let ScanLines { runtime, lines, x, bases, reverse } = *self;
         let (inner, n) = (lines.inner.len(), lines.n);
         let start = |outer: usize| [0, 1].map(|k| bases[k] + lines.outer.offset(k, outer));
         let groups = (TASK / (inner * n)).max(1);

@@ -5,7 +5,7 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
-    order::{Key, Ordered},
+    order::{OrderKey, Ordered},
     scratch::filled,
     simd::{Simd, SimdKernel, dispatch},
 };

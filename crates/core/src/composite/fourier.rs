@@ -12,31 +12,31 @@ const DIRECT: usize = 64;
 
 /// Real and imaginary parts.
 #[derive(Clone)]
-struct Parts {
+struct ComplexParts {
     re: Tensor,
     im: Tensor,
 }
-impl Parts {
-    fn of(x: &Tensor) -> Parts {
-        Parts { re: x.select(-1, 0), im: x.select(-1, 1) }
+impl ComplexParts {
+    fn of(x: &Tensor) -> ComplexParts {
+        ComplexParts { re: x.select(-1, 0), im: x.select(-1, 1) }
     }
     fn joined(self) -> Tensor {
         Tensor::stack(&[self.re, self.im], -1)
     }
-    fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> Parts {
-        Parts { re: f(&self.re), im: f(&self.im) }
+    fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> ComplexParts {
+        ComplexParts { re: f(&self.re), im: f(&self.im) }
     }
-    fn times(&self, other: &Parts) -> Parts {
-        Parts { re: &self.re * &other.re - &self.im * &other.im, im: &self.re * &other.im + &self.im * &other.re }
+    fn times(&self, other: &ComplexParts) -> ComplexParts {
+        ComplexParts { re: &self.re * &other.re - &self.im * &other.im, im: &self.re * &other.im + &self.im * &other.re }
     }
     /// The product of rows with a matrix.
-    fn matmul(&self, m: &Parts) -> Parts {
-        Parts { re: self.re.matmul(&m.re) - self.im.matmul(&m.im), im: self.re.matmul(&m.im) + self.im.matmul(&m.re) }
+    fn matmul(&self, m: &ComplexParts) -> ComplexParts {
+        ComplexParts { re: self.re.matmul(&m.re) - self.im.matmul(&m.im), im: self.re.matmul(&m.im) + self.im.matmul(&m.re) }
     }
 }
 
 /// `exp(±2πi j k / n)` for all j < rows, k < columns.
-fn roots(rows: usize, columns: usize, n: usize, inverse: bool, dtype: DType, device: Device) -> Parts {
+fn roots(rows: usize, columns: usize, n: usize, inverse: bool, dtype: DType, device: Device) -> ComplexParts {
     let sign = if inverse { 1.0 } else { -1.0 };
     // The exponent is reduced modulo n in integers, so that large ones lose nothing.
     let angle = |j: usize, k: usize| sign * std::f64::consts::TAU * ((j * k) % n) as f64 / n as f64;
@@ -44,7 +44,7 @@ fn roots(rows: usize, columns: usize, n: usize, inverse: bool, dtype: DType, dev
         let all: Vec<f64> = (0..rows).flat_map(|j| (0..columns).map(move |k| f(angle(j, k)))).collect();
         numbers(all, &[rows, columns], dtype, device)
     };
-    Parts { re: table(f64::cos), im: table(f64::sin) }
+    ComplexParts { re: table(f64::cos), im: table(f64::sin) }
 }
 fn numbers(all: Vec<f64>, shape: &[usize], dtype: DType, device: Device) -> Tensor {
     match dtype {
@@ -57,7 +57,7 @@ fn divisor(n: usize) -> usize {
     if n <= DIRECT { n } else { (2..=DIRECT).rev().find(|d| n % d == 0).unwrap_or(n) }
 }
 /// The transform of the rows of `[rows, n]`.
-fn transform(x: &Parts, rows: usize, n: usize, inverse: bool) -> Parts {
+fn transform(x: &ComplexParts, rows: usize, n: usize, inverse: bool) -> ComplexParts {
     let meta = x.re.meta();
     let p = divisor(n);
     if p == n {
@@ -87,17 +87,17 @@ impl Compound for Fourier {
         let points = |t: &Tensor| -> usize { t.meta().shape.elements() / n };
         let flat = |t: &Tensor| t.reshape([points(t), n]);
         let parts = match self.kind {
-            FourierKind::Complex => Parts::of(x).map(flat),
-            FourierKind::RealToHalf => Parts { re: flat(x), im: flat(&x.detach().zeros_like()) },
+            FourierKind::Complex => ComplexParts::of(x).map(flat),
+            FourierKind::RealToHalf => ComplexParts { re: flat(x), im: flat(&x.detach().zeros_like()) },
             FourierKind::HalfToReal => {
-                let half = Parts::of(x);
+                let half = ComplexParts::of(x);
                 let mirror = (n - 1) / 2;
                 let back = |t: &Tensor| t.narrow(-1, 1, mirror).flip(-1);
                 let own = |t: &Tensor| {
                     let inner = t.narrow(-1, 1, mirror).pad_constant([1, (n / 2 - mirror) as isize], 0);
                     Tensor::cat(&[inner, back(t).neg()], -1)
                 };
-                Parts { re: flat(&Tensor::cat(&[half.re.clone(), back(&half.re)], -1)), im: flat(&own(&half.im)) }
+                ComplexParts { re: flat(&Tensor::cat(&[half.re.clone(), back(&half.re)], -1)), im: flat(&own(&half.im)) }
             }
         };
         let rows = parts.re.meta().shape[0];

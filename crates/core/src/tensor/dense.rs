@@ -90,7 +90,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     let rest: f64 = x[whole..].iter().zip(&y[whole..]).map(|(x, y)| x * y).sum();
     ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) + rest
 }
-/// `(x, y)` turned: `(c x - s y, s x + c y)`.
+/// `(x, y)` rotated: `(c x - s y, s x + c y)`.
 fn rotate(x: &mut [f64], y: &mut [f64], c: f64, s: f64) {
     for (x, y) in x.iter_mut().zip(y) {
         (*x, *y) = (c * *x - s * *y, s * *x + c * *y);

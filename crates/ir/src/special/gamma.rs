@@ -71,7 +71,7 @@ pub fn digamma(x: f64) -> f64 {
         let d = (x - ROOT.0) - ROOT.1;
         return AT_ROOT.iter().rev().fold(0.0, |p, c| p * d + c) * d;
     }
-    if x < 0.75 {
+    if x < 0.8 {
         // Here the pole is most of it: a sum of all steps would be rounded in its units.
         return if x < 1e-17 { -1.0 / x - EULER } else { digamma(x + 1.0) - 1.0 / x };
     }

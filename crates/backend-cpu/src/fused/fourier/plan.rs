@@ -1,43 +1,43 @@
 //! How a transform of some length is done, and the roots of unity that it takes: by stages where the length has small divisors
 //! only, by two transforms of about its root where it is long, as a convolution (Bluestein, 1970) where it has a large prime.
-use super::Transformed;
+use super::FourierElement;
 use crate::scratch::{ScratchVec, filled};
 use adamant_runtime::ErrorKind;
 
 /// Real and imaginary parts.
-pub(super) type Parts<T> = [ScratchVec<T>; 2];
+pub(super) type ComplexParts<T> = [ScratchVec<T>; 2];
 
 /// A transform of one length.
-pub(super) struct Plan<T: Transformed> {
+pub(super) struct Plan<T: FourierElement> {
     pub n: usize,
-    pub way: Way<T>,
+    pub method: Method<T>,
 }
-pub(super) enum Way<T: Transformed> {
-    Stages(Vec<Stage<T>>),
+pub(super) enum Method<T: FourierElement> {
+    Stages(Vec<Butterfly<T>>),
     /// As a matrix `[n1, n2]`: its columns, a twist, its rows.
     Halves {
         columns: Box<Plan<T>>,
         rows: Box<Plan<T>>,
         /// `w^(j2 k1)`, in blocks of [`ABREAST`] columns
-        twist: Parts<T>,
+        twist: ComplexParts<T>,
     },
     Convolution {
-        chirp: Parts<T>,
+        chirp: ComplexParts<T>,
         /// the transform of the other factor, over its length
-        spectrum: Parts<T>,
+        spectrum: ComplexParts<T>,
         long: Box<Plan<T>>,
     },
 }
 /// One step of Stockham's algorithm: `radix` transforms apart from each other by `m`.
-pub(super) struct Stage<T: Transformed> {
+pub(super) struct Butterfly<T: FourierElement> {
     pub radix: usize,
     pub m: usize,
     /// how far neighbours lie apart
     pub step: usize,
     /// `w^(p k)` for k = 1 .. radix, for every p < m
-    pub twist: Parts<T>,
+    pub twist: ComplexParts<T>,
     /// cosines and sines of all multiples of a turn's `radix`-th part
-    pub turns: Parts<T>,
+    pub turns: ComplexParts<T>,
 }
 /// How many transforms are done at once, each in a lane.
 pub(super) const ABREAST: usize = 16;
@@ -65,7 +65,7 @@ fn root(k: usize, n: usize) -> (f64, f64) {
     };
     (cos, -sin)
 }
-fn roots<T: Transformed>(n: usize, exponents: impl ExactSizeIterator<Item = usize>) -> Result<Parts<T>, ErrorKind> {
+fn roots<T: FourierElement>(n: usize, exponents: impl ExactSizeIterator<Item = usize>) -> Result<ComplexParts<T>, ErrorKind> {
     let len = exponents.len();
     let (mut re, mut im) = (filled(T::ZERO, len)?, filled(T::ZERO, len)?);
     for (k, e) in exponents.enumerate() {
@@ -78,7 +78,7 @@ fn roots<T: Transformed>(n: usize, exponents: impl ExactSizeIterator<Item = usiz
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn half_turn<T: Transformed>(n: usize) -> Result<ScratchVec<T>, ErrorKind> {
+pub(super) fn half_turn<T: FourierElement>(n: usize) -> Result<ScratchVec<T>, ErrorKind> {
     let mut pairs = filled(T::ZERO, 2 * (n / 2 + 1))?;
     for (k, pair) in pairs.chunks_exact_mut(2).enumerate() {
         let (c, s) = root(k, n);
@@ -102,7 +102,7 @@ fn half(n: usize) -> Option<usize> {
     (2..).take_while(|d| d * d <= n).filter(|d| n % d == 0).last()
 }
 
-impl<T: Transformed> Plan<T> {
+impl<T: FourierElement> Plan<T> {
     /// A plan for rows of `n`, of which there are many or few.
     ///
     /// # Errors
@@ -110,22 +110,22 @@ impl<T: Transformed> Plan<T> {
     pub fn new(n: usize, many: bool) -> Result<Plan<T>, ErrorKind> {
         let Some(radices) = radices(n) else { return Plan::convolution(n, many) };
         let least = if many { LONG } else { ABREAST * ABREAST };
-        let way = match half(n).filter(|&d| n >= least && d >= ABREAST) {
+        let method = match half(n).filter(|&d| n >= least && d >= ABREAST) {
             Some(d) => {
                 let (columns, rows) = (Plan::stages(d)?, Plan::stages(n / d)?);
                 let n2 = n / d;
                 let blocks = (0..n2).step_by(ABREAST);
                 let places: Vec<usize> =
                     blocks.flat_map(|first| (0..d).flat_map(move |k1| (first..(first + ABREAST).min(n2)).map(move |j2| (j2 * k1) % n))).collect();
-                Way::Halves { columns: Box::new(columns), rows: Box::new(rows), twist: roots(n, places.into_iter())? }
+                Method::Halves { columns: Box::new(columns), rows: Box::new(rows), twist: roots(n, places.into_iter())? }
             }
-            None => Way::Stages(stages(n, &radices)?),
+            None => Method::Stages(stages(n, &radices)?),
         };
-        Ok(Plan { n, way })
+        Ok(Plan { n, method })
     }
     fn stages(n: usize) -> Result<Plan<T>, ErrorKind> {
         let radices = radices(n).unwrap_or_default();
-        Ok(Plan { n, way: Way::Stages(stages(n, &radices)?) })
+        Ok(Plan { n, method: Method::Stages(stages(n, &radices)?) })
     }
     fn convolution(n: usize, many: bool) -> Result<Plan<T>, ErrorKind> {
         let m = (2 * n - 1).next_power_of_two();
@@ -145,17 +145,17 @@ impl<T: Transformed> Plan<T> {
         for k in 0..m {
             (re[k], im[k]) = (out[2 * k], out[2 * k + 1]);
         }
-        Ok(Plan { n, way: Way::Convolution { chirp, spectrum: [re, im], long: Box::new(long) } })
+        Ok(Plan { n, method: Method::Convolution { chirp, spectrum: [re, im], long: Box::new(long) } })
     }
 }
-fn stages<T: Transformed>(n: usize, radices: &[usize]) -> Result<Vec<Stage<T>>, ErrorKind> {
+fn stages<T: FourierElement>(n: usize, radices: &[usize]) -> Result<Vec<Butterfly<T>>, ErrorKind> {
     let (mut length, mut step) = (n, 1);
     radices
         .iter()
         .map(|&radix| {
             let m = length / radix;
             let exponents: Vec<usize> = (0..m).flat_map(|p| (1..radix).map(move |k| p * k)).collect();
-            let stage = Stage { radix, m, step, twist: roots(length, exponents.into_iter())?, turns: roots(radix, 0..radix)? };
+            let stage = Butterfly { radix, m, step, twist: roots(length, exponents.into_iter())?, turns: roots(radix, 0..radix)? };
             (length, step) = (m, step * radix);
             Ok(stage)
         })
@@ -179,10 +179,10 @@ mod tests {
     }
     #[test]
     fn every_way_is_taken_by_some_length() {
-        let way = |n, many| match Plan::<f32>::new(n, many).unwrap().way {
-            Way::Stages(s) => s.iter().map(|s| s.radix).collect::<Vec<_>>(),
-            Way::Halves { columns, .. } => vec![columns.n],
-            Way::Convolution { .. } => vec![],
+        let way = |n, many| match Plan::<f32>::new(n, many).unwrap().method {
+            Method::Stages(s) => s.iter().map(|s| s.radix).collect::<Vec<_>>(),
+            Method::Halves { columns, .. } => vec![columns.n],
+            Method::Convolution { .. } => vec![],
         };
         assert_eq!(
             [way(1, true), way(1000, true), way(1000, false), way(8192, true), way(37, true)],

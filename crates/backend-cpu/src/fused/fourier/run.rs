@@ -1,8 +1,8 @@
 //! Runs transforms of rows of pairs (real, imaginary). Every transform is computed by the same operations in the same order,
 //! whoever lies in the lanes beside it.
 use super::{
-    Transformed,
-    plan::{ABREAST, Parts, Plan, RADIX, Stage, Way},
+    FourierElement,
+    plan::{ABREAST, ComplexParts, Plan, RADIX, Butterfly, Method},
 };
 use crate::{
     isa::Isa,
@@ -19,23 +19,23 @@ const TASK: usize = 16 * 1024;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn rows<T: Transformed>(isa: Isa, threads: &Threads, plan: &Plan<T>, inverse: bool, scale: T, x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
+pub(super) fn rows<T: FourierElement>(isa: Isa, threads: &Threads, plan: &Plan<T>, inverse: bool, scale: T, x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let width = 2 * plan.n;
     let count = x.len() / width;
-    if let Way::Stages(stages) = &plan.way {
+    if let Method::Stages(stages) = &plan.method {
         let some = (TASK / plan.n).max(1).min(count.div_ceil(threads.count())).next_multiple_of(ABREAST);
         return threads.try_for_parts(x.chunks(some * width).zip(out.chunks_mut(some * width)), |_, (x, out)| {
-            let mut scratch = Scratch::new(plan.n * ABREAST)?;
+            let mut scratch = StageBuffers::new(plan.n * ABREAST)?;
             for (x, out) in x.chunks(ABREAST * width).zip(out.chunks_mut(ABREAST * width)) {
                 dispatch(isa, Abreast { stages, scratch: &mut scratch, inverse, scale, x, out, n: plan.n });
             }
             Ok(())
         });
     }
-    let row = |threads: &Threads, x: &[T], out: &mut [T]| match &plan.way {
-        Way::Halves { columns, rows, twist } => halves(isa, threads, [columns, rows], twist, inverse, scale, x, out),
-        Way::Convolution { chirp, spectrum, long } => convolution(isa, threads, chirp, spectrum, long, inverse, scale, x, out),
-        Way::Stages(_) => Ok(()),
+    let row = |threads: &Threads, x: &[T], out: &mut [T]| match &plan.method {
+        Method::Halves { columns, rows, twist } => halves(isa, threads, [columns, rows], twist, inverse, scale, x, out),
+        Method::Convolution { chirp, spectrum, long } => convolution(isa, threads, chirp, spectrum, long, inverse, scale, x, out),
+        Method::Stages(_) => Ok(()),
     };
     if count < threads.count() {
         return x.chunks(width).zip(out.chunks_mut(width)).try_for_each(|(x, out)| row(threads, x, out));
@@ -44,33 +44,33 @@ pub(super) fn rows<T: Transformed>(isa: Isa, threads: &Threads, plan: &Plan<T>, 
 }
 
 /// Two sides of real and imaginary parts, from one to the other and back.
-struct Scratch<T: Transformed> {
-    from: Parts<T>,
-    to: Parts<T>,
+struct StageBuffers<T: FourierElement> {
+    from: ComplexParts<T>,
+    to: ComplexParts<T>,
 }
-impl<T: Transformed> Scratch<T> {
-    fn new(len: usize) -> Result<Scratch<T>, ErrorKind> {
-        let side = || -> Result<Parts<T>, ErrorKind> { Ok([filled(T::ZERO, len)?, filled(T::ZERO, len)?]) };
-        Ok(Scratch { from: side()?, to: side()? })
+impl<T: FourierElement> StageBuffers<T> {
+    fn new(len: usize) -> Result<StageBuffers<T>, ErrorKind> {
+        let side = || -> Result<ComplexParts<T>, ErrorKind> { Ok([filled(T::ZERO, len)?, filled(T::ZERO, len)?]) };
+        Ok(StageBuffers { from: side()?, to: side()? })
     }
 }
 /// Up to [`ABREAST`] rows at once: element j of row l at `j * rows + l`.
-struct Abreast<'a, T: Transformed> {
-    stages: &'a [Stage<T>],
-    scratch: &'a mut Scratch<T>,
+struct Abreast<'a, T: FourierElement> {
+    stages: &'a [Butterfly<T>],
+    scratch: &'a mut StageBuffers<T>,
     inverse: bool,
     scale: T,
     x: &'a [T],
     out: &'a mut [T],
     n: usize,
 }
-impl<T: Transformed> SimdKernel for Abreast<'_, T> {
+impl<T: FourierElement> SimdKernel for Abreast<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
         let Abreast { stages, scratch, inverse, scale, x, out, n } = self;
         let rows = x.len() / (2 * n);
-        // The inverse is the transform of pairs turned round, turned round.
+        // The inverse is the transform with real and imaginary parts swapped, before and after.
         let (first, second) = if inverse { (1, 0) } else { (0, 1) };
         for (l, x) in x.chunks_exact(2 * n).enumerate() {
             for (j, pair) in x.chunks_exact(2).enumerate() {
@@ -89,12 +89,12 @@ impl<T: Transformed> SimdKernel for Abreast<'_, T> {
 }
 /// All stages over `lanes` transforms; the result is where the numbers were.
 #[inline(always)]
-fn run_stages<S: Simd, T: Transformed>(stages: &[Stage<T>], lanes: usize, n: usize, scratch: &mut Scratch<T>) {
+fn run_stages<S: Simd, T: FourierElement>(stages: &[Butterfly<T>], lanes: usize, n: usize, scratch: &mut StageBuffers<T>) {
     for stage in stages {
         let s = stage.step * lanes;
         let len = n * lanes;
         let ([re, im], [to_re, to_im]) = (&scratch.from, &mut scratch.to);
-        let sides = Sides { re: &re[..len], im: &im[..len], to_re: &mut to_re[..len], to_im: &mut to_im[..len] };
+        let sides = StageSides { re: &re[..len], im: &im[..len], to_re: &mut to_re[..len], to_im: &mut to_im[..len] };
         match stage.radix {
             4 => stage_of_four::<S, T>(stage, s, sides),
             2 => stage_of_two::<S, T>(stage, s, sides),
@@ -103,7 +103,7 @@ fn run_stages<S: Simd, T: Transformed>(stages: &[Stage<T>], lanes: usize, n: usi
         std::mem::swap(&mut scratch.from, &mut scratch.to);
     }
 }
-struct Sides<'a, T> {
+struct StageSides<'a, T> {
     re: &'a [T],
     im: &'a [T],
     to_re: &'a mut [T],
@@ -130,11 +130,11 @@ impl<V: Float> Complex<V> {
     }
     /// Times -i.
     #[inline(always)]
-    fn turned(self) -> Self {
+    fn rotated(self) -> Self {
         Complex { re: self.im, im: self.re.neg() }
     }
 }
-impl<T: Transformed> Sides<'_, T> {
+impl<T: FourierElement> StageSides<'_, T> {
     #[inline(always)]
     fn load<S: Simd>(&self, at: usize, count: usize) -> Complex<T::V<S>> {
         if count == T::V::<S>::LANES {
@@ -156,12 +156,12 @@ impl<T: Transformed> Sides<'_, T> {
 }
 /// The twist of output k of the transforms from `p` on; k = 0 has none.
 #[inline(always)]
-fn twist<S: Simd, T: Transformed>(stage: &Stage<T>, p: usize, k: usize) -> Complex<T::V<S>> {
+fn twist<S: Simd, T: FourierElement>(stage: &Butterfly<T>, p: usize, k: usize) -> Complex<T::V<S>> {
     let at = p * (stage.radix - 1) + k - 1;
     Complex { re: T::V::<S>::splat(stage.twist[0][at]), im: T::V::<S>::splat(stage.twist[1][at]) }
 }
 #[inline(always)]
-fn stage_of_four<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides: Sides<'_, T>) {
+fn stage_of_four<S: Simd, T: FourierElement>(stage: &Butterfly<T>, s: usize, mut sides: StageSides<'_, T>) {
     let m = stage.m;
     for p in 0..m {
         let w = [twist::<S, T>(stage, p, 1), twist::<S, T>(stage, p, 2), twist::<S, T>(stage, p, 3)];
@@ -173,18 +173,18 @@ fn stage_of_four<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides:
             let c = sides.load::<S>(s * (p + 2 * m) + q, count);
             let d = sides.load::<S>(s * (p + 3 * m) + q, count);
             let (sum, difference) = (a.add(c), a.sub(c));
-            let (other, turned) = (b.add(d), b.sub(d).turned());
+            let (other, rotated) = (b.add(d), b.sub(d).rotated());
             let to = 4 * s * p + q;
             sides.store::<S>(to, count, sum.add(other));
-            sides.store::<S>(to + s, count, difference.add(turned).mul(w[0]));
+            sides.store::<S>(to + s, count, difference.add(rotated).mul(w[0]));
             sides.store::<S>(to + 2 * s, count, sum.sub(other).mul(w[1]));
-            sides.store::<S>(to + 3 * s, count, difference.sub(turned).mul(w[2]));
+            sides.store::<S>(to + 3 * s, count, difference.sub(rotated).mul(w[2]));
             q += count;
         }
     }
 }
 #[inline(always)]
-fn stage_of_two<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides: Sides<'_, T>) {
+fn stage_of_two<S: Simd, T: FourierElement>(stage: &Butterfly<T>, s: usize, mut sides: StageSides<'_, T>) {
     let m = stage.m;
     for p in 0..m {
         let w = twist::<S, T>(stage, p, 1);
@@ -200,7 +200,7 @@ fn stage_of_two<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides: 
 }
 /// Of an odd radix: elements that lie opposite each other share cosines, and sines but for the sign.
 #[inline(always)]
-fn odd_stage<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides: Sides<'_, T>) {
+fn odd_stage<S: Simd, T: FourierElement>(stage: &Butterfly<T>, s: usize, mut sides: StageSides<'_, T>) {
     const PAIRS: usize = RADIX / 2;
     let (m, radix) = (stage.m, stage.radix);
     let pairs = radix / 2;
@@ -239,10 +239,10 @@ fn odd_stage<S: Simd, T: Transformed>(stage: &Stage<T>, s: usize, mut sides: Sid
     }
 }
 
-/// Columns of a long row as a matrix `[n1, n2]`, a block of them abreast: loaded, transformed, twisted.
-struct Columns<'a, T: Transformed> {
-    stages: &'a [Stage<T>],
-    scratch: &'a mut Scratch<T>,
+/// ColumnPass of a long row as a matrix `[n1, n2]`, a block of them abreast: loaded, transformed, twisted.
+struct ColumnPass<'a, T: FourierElement> {
+    stages: &'a [Butterfly<T>],
+    scratch: &'a mut StageBuffers<T>,
     inverse: bool,
     x: &'a [T],
     first: usize,
@@ -251,11 +251,11 @@ struct Columns<'a, T: Transformed> {
     /// real parts `[n1, block]`, then imaginary ones
     out: &'a mut [T],
 }
-impl<T: Transformed> SimdKernel for Columns<'_, T> {
+impl<T: FourierElement> SimdKernel for ColumnPass<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Columns { stages, scratch, inverse, x, first, n: [n1, n2], twist, out } = self;
+        let ColumnPass { stages, scratch, inverse, x, first, n: [n1, n2], twist, out } = self;
         let block = out.len() / (2 * n1);
         let (re, im) = if inverse { (1, 0) } else { (0, 1) };
         for j in 0..n1 {
@@ -275,10 +275,10 @@ impl<T: Transformed> SimdKernel for Columns<'_, T> {
         }
     }
 }
-/// Rows of the matrix that the columns left, a block of them abreast.
-struct Rows<'a, T: Transformed> {
-    stages: &'a [Stage<T>],
-    scratch: &'a mut Scratch<T>,
+/// RowPass of the matrix that the columns left, a block of them abreast.
+struct RowPass<'a, T: FourierElement> {
+    stages: &'a [Butterfly<T>],
+    scratch: &'a mut StageBuffers<T>,
     /// what the columns left
     x: &'a [T],
     first: usize,
@@ -286,11 +286,11 @@ struct Rows<'a, T: Transformed> {
     /// real parts `[n2, block]`, then imaginary ones
     out: &'a mut [T],
 }
-impl<T: Transformed> SimdKernel for Rows<'_, T> {
+impl<T: FourierElement> SimdKernel for RowPass<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Rows { stages, scratch, x, first, n: [n1, n2], out } = self;
+        let RowPass { stages, scratch, x, first, n: [n1, n2], out } = self;
         let block = out.len() / (2 * n2);
         for (b, x) in x.chunks(2 * n1 * ABREAST).enumerate() {
             let columns = x.len() / (2 * n1);
@@ -310,18 +310,18 @@ impl<T: Transformed> SimdKernel for Rows<'_, T> {
         out[len..].copy_from_slice(&scratch.from[1][..len]);
     }
 }
-fn stages_of<T: Transformed>(plan: &Plan<T>) -> &[Stage<T>] {
-    match &plan.way {
-        Way::Stages(stages) => stages,
+fn stages_of<T: FourierElement>(plan: &Plan<T>) -> &[Butterfly<T>] {
+    match &plan.method {
+        Method::Stages(stages) => stages,
         _ => &[],
     }
 }
 /// One long row by its halves: columns, rows, and the elements in their order.
-fn halves<T: Transformed>(
+fn halves<T: FourierElement>(
     isa: Isa,
     threads: &Threads,
     [columns, rows]: [&Plan<T>; 2],
-    twist: &Parts<T>,
+    twist: &ComplexParts<T>,
     inverse: bool,
     scale: T,
     x: &[T],
@@ -329,17 +329,17 @@ fn halves<T: Transformed>(
 ) -> Result<(), ErrorKind> {
     let n = [columns.n, rows.n];
     let [n1, n2] = n;
-    let (mut between, mut turned): (ScratchVec<T>, ScratchVec<T>) = (filled(T::ZERO, 2 * n1 * n2)?, filled(T::ZERO, 2 * n1 * n2)?);
+    let (mut between, mut ordered): (ScratchVec<T>, ScratchVec<T>) = (filled(T::ZERO, 2 * n1 * n2)?, filled(T::ZERO, 2 * n1 * n2)?);
     threads.try_for_parts(between.chunks_mut(2 * n1 * ABREAST), |block, out| {
-        let mut scratch = Scratch::new(n1 * ABREAST)?;
+        let mut scratch = StageBuffers::new(n1 * ABREAST)?;
         let at = block * ABREAST * n1..(block * ABREAST * n1 + out.len() / 2);
         let twist = [&twist[0][at.clone()], &twist[1][at]];
-        dispatch(isa, Columns { stages: stages_of(columns), scratch: &mut scratch, inverse, x, first: block * ABREAST, n, twist, out });
+        dispatch(isa, ColumnPass { stages: stages_of(columns), scratch: &mut scratch, inverse, x, first: block * ABREAST, n, twist, out });
         Ok::<(), ErrorKind>(())
     })?;
-    threads.try_for_parts(turned.chunks_mut(2 * n2 * ABREAST), |block, out| {
-        let mut scratch = Scratch::new(n2 * ABREAST)?;
-        dispatch(isa, Rows { stages: stages_of(rows), scratch: &mut scratch, x: &between, first: block * ABREAST, n, out });
+    threads.try_for_parts(ordered.chunks_mut(2 * n2 * ABREAST), |block, out| {
+        let mut scratch = StageBuffers::new(n2 * ABREAST)?;
+        dispatch(isa, RowPass { stages: stages_of(rows), scratch: &mut scratch, x: &between, first: block * ABREAST, n, out });
         Ok::<(), ErrorKind>(())
     })?;
     let (first, second) = if inverse { (1, 0) } else { (0, 1) };
@@ -347,9 +347,9 @@ fn halves<T: Transformed>(
     threads.for_chunks_mut(out, 2 * n1 * some, |task, out| {
         for (k, out) in out.chunks_exact_mut(2 * n1).enumerate() {
             let k2 = task * some + k;
-            for (out, turned) in out.chunks_mut(2 * ABREAST).zip(turned.chunks(2 * n2 * ABREAST)) {
+            for (out, ordered) in out.chunks_mut(2 * ABREAST).zip(ordered.chunks(2 * n2 * ABREAST)) {
                 let block = out.len() / 2;
-                let parts = [&turned[k2 * block..][..block], &turned[(n2 + k2) * block..][..block]];
+                let parts = [&ordered[k2 * block..][..block], &ordered[(n2 + k2) * block..][..block]];
                 for (l, pair) in out.chunks_exact_mut(2).enumerate() {
                     pair[0] = parts[first][l] * scale;
                     pair[1] = parts[second][l] * scale;
@@ -360,11 +360,11 @@ fn halves<T: Transformed>(
     Ok(())
 }
 /// One row whose length has a large prime: times a chirp, as a convolution with the chirp's other half.
-fn convolution<T: Transformed>(
+fn convolution<T: FourierElement>(
     isa: Isa,
     threads: &Threads,
-    chirp: &Parts<T>,
-    spectrum: &Parts<T>,
+    chirp: &ComplexParts<T>,
+    spectrum: &ComplexParts<T>,
     long: &Plan<T>,
     inverse: bool,
     scale: T,

@@ -63,7 +63,7 @@ fn tridiagonal(mut s: Matrix) -> (Vec<f64>, Vec<f64>, Matrix) {
         beside[n - 1] = s.get(n - 1, n - 2);
     }
     let diagonal = (0..n).map(|i| s.get(i, i)).collect();
-    // Q is the product of the reflections; its columns as rows are that product turned, from the last reflection on.
+    // Q is the product of the reflections; its columns as rows are that product transposed, from the last reflection on.
     let mut q = Matrix::identity(n);
     for (k, (v, tau)) in vectors.iter().enumerate().rev() {
         if v.is_empty() {
