@@ -107,9 +107,7 @@ functions! {
 }
 
 use circular::{TRIGONOMETRIC_LIMIT, acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan};
-use elementary::{
-    erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh,
-};
+use elementary::{erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh};
 
 #[inline(always)]
 fn sqrt<V: Arithmetic>(x: V) -> V {

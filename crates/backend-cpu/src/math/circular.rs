@@ -197,7 +197,8 @@ pub(super) fn acosh<V: Arithmetic>(x: V) -> V {
     let t = vast::<V>().min(x).sub(c(1.0));
     let small = log1p(t.add(t.mul_add(t, t.add(t)).sqrt()));
     let large = log(x).add(c(std::f64::consts::LN_2));
-    keep_nan(x, V::select(x.lt(vast()), small, large))
+    let result = V::select(x.lt(vast()), small, large);
+    keep_nan(x, V::select(x.lt(c(1.0)), c(f64::NAN), result))
 }
 
 #[inline(always)]

@@ -2,7 +2,7 @@
 //! whoever lies in the lanes beside it.
 use super::{
     FourierElement,
-    plan::{ABREAST, ComplexParts, Plan, RADIX, Butterfly, Method},
+    plan::{ABREAST, Butterfly, ComplexParts, Method, Plan, RADIX},
 };
 use crate::{
     isa::Isa,
