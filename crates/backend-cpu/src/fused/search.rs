@@ -33,12 +33,18 @@ impl CpuKernel for SearchSortedKernel {
                     let at = task * TASK + k;
                     let row = &rows[at / each * n..][..n];
                     let value = values[at].wide();
-                    *out = if search.right { place(row, |v| !(v.wide() > value)) } else { place(row, |v| !(v.wide() >= value)) } as i64;
+                    *out = place(row, |v| is_before(v.wide(), value, search.right)) as i64;
                 }
             });
             Ok(())
         })
     }
+}
+/// Does an element stand before a value, or before what follows the equal ones? What is NaN is neither larger nor equal: it does.
+#[inline(always)]
+#[allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool)]
+fn is_before<W: PartialOrd>(element: W, value: W, right: bool) -> bool {
+    if right { !(element > value) } else { !(element >= value) }
 }
 /// How many elements stand before a value.
 #[inline(always)]

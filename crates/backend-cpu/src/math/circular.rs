@@ -5,7 +5,7 @@ use super::{
     coefficients::{ASIN_F32, ASIN_F64, ATAN_F32, ATAN_F64},
     elementary::{by_width, c, exp_series, expm1, is_single, keep_nan, log, log1p, polynomial, reduce_exp, scale, to_int},
 };
-use crate::simd::{Arithmetic, Integer, Mask};
+use crate::simd::{Arithmetic, Integer};
 
 /// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.
 pub(super) const TRIGONOMETRIC_LIMIT: f64 = 1e5;

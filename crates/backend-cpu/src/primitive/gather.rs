@@ -111,7 +111,8 @@ impl Job<'_> {
     fn along<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, mut first: usize, mut out: &mut [T], worst: &WorstIndex) {
         let lines = &self.lines;
         while !out.is_empty() {
-            let (now, rest) = std::mem::take(&mut out).split_at_mut((lines.n - first % lines.n).min(out.len()));
+            let count = (lines.n - first % lines.n).min(out.len());
+            let (now, rest) = std::mem::take(&mut out).split_at_mut(count);
             let (from, at) = self.place(first);
             for (t, o) in now.iter_mut().enumerate() {
                 *o = match self.in_range(read((at + t as isize * lines.steps[1]) as usize), first + t, worst) {

@@ -122,9 +122,9 @@ pub fn say_names() {
 }
 /// Functions of the registry that are not drawn, and why.
 fn absent() -> Vec<(String, String)> {
-    let why = |text: &str| if text.is_empty() { "PyTorch has no such function".to_string() } else { format!("PyTorch's words for it are not known: {text}") };
+    let why = |reason: Option<&str>| reason.unwrap_or("PyTorch's words for it are not known").to_string();
     let known: BTreeSet<String> = spelled::functions().into_iter().map(|f| f.name).collect();
-    let unspelled = registered::untranslated().into_iter().filter(|(name, _)| !known.contains(name)).map(|(name, text)| (name, why(text)));
+    let unspelled = registered::untranslated().into_iter().filter(|(name, _)| !known.contains(name)).map(|(name, reason)| (name, why(reason)));
     spelled::LEFT_OUT.iter().map(|(name, why)| (name.to_string(), why.to_string())).chain(unspelled).collect()
 }
 /// A call on its way: inputs whose sizes may grow, and steps.
