@@ -61,7 +61,8 @@ fn find<T: Ordered, const MAX: bool>(runtime: &Runtime, lines: &AxisLines, x: &[
         let mut first = task * some;
         while !out.is_empty() {
             let (o, j) = (first / inner, first % inner);
-            let (now, rest) = std::mem::take(&mut out).split_at_mut((inner - j).min(out.len()));
+            let count = (inner - j).min(out.len());
+            let (now, rest) = std::mem::take(&mut out).split_at_mut(count);
             let from = start(o) + places[j];
             if rows {
                 now[0] = dispatch(runtime.isa, Line::<T, MAX>(&x[from as usize..][..n])).1 as i64;
