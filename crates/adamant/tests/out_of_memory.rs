@@ -108,8 +108,8 @@ const M: usize = 1 << 20;
 type Case = (&'static str, usize, fn() -> Result<Tensor>);
 /// Results for which there is memory, by kernels that need more of their own.
 const CASES: [Case; 21] = [
-    ("a line that is sorted", 56, || Ok(ones(&[2 * M], DType::F32)?.sort(0, false).0)),
-    ("a running sum of columns", 28, || Ok(ones(&[2, M], DType::U8)?.cumsum(0))),
+    ("a line that is sorted", 40, || Ok(ones(&[2 * M], DType::F32)?.sort(0, false).0)),
+    ("a running sum of columns", 20, || Ok(ones(&[2, M], DType::U8)?.cumsum(0))),
     ("the largest of columns", 32, || Ok(ones(&[2, 2 * M], DType::U8)?.argmax(0))),
     ("places of a gather", 44, || Ok(ones(&[2, 2 * M], DType::F32)?.gather(0, &ones(&[1, 2 * M], DType::I64)?))),
     ("classes of a loss", 40, || Ok(f::cross_entropy(&ones(&[2 * M, 1], DType::F32)?, &(ones(&[2 * M], DType::I64)? - 1i64), &Default::default()))),
