@@ -37,7 +37,15 @@ pub(super) fn run((axis, descending): Fields<'_>, call: &Call<'_>, inputs: &[In<
         }
     })
 }
-fn sort<T: Ordered, P: Placed>(runtime: &Runtime, lines: &AxisLines, x: &[T], base: isize, descending: bool, values: &mut [T], order: &mut [i64]) -> Result<(), ErrorKind> {
+fn sort<T: Ordered, P: Placed>(
+    runtime: &Runtime,
+    lines: &AxisLines,
+    x: &[T],
+    base: isize,
+    descending: bool,
+    values: &mut [T],
+    order: &mut [i64],
+) -> Result<(), ErrorKind> {
     let (inner, n) = (lines.inner.len(), lines.n);
     let places = lines.inner_offsets(0)?;
     let group = (16 * 1024 / (inner * n)).max(1);
