@@ -11,6 +11,7 @@ pub(crate) mod program;
 mod random;
 pub(crate) mod tile;
 pub(crate) mod tiles;
+mod widened;
 
 use crate::{
     device::Runtime,

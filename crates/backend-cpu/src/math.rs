@@ -6,7 +6,9 @@
 
 mod circular;
 mod coefficients;
+mod compound;
 pub(crate) mod elementary;
+pub(crate) mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -92,6 +94,16 @@ functions! {
     Ndtr = ndtr,
     /// The inverse of the error function.
     Erfinv = erfinv,
+    /// x tanh(ln(1 + e^x))
+    Mish = mish,
+    /// ln(x / (1 - x))
+    Logit = logit,
+    /// -x ln x
+    Entr = entr,
+    /// sin(πx) / (πx)
+    Sinc = sinc,
+    /// x / (1 + |x|)
+    Softsign = softsign,
     /// Square root.
     Sqrt = sqrt,
     /// 1 / √x, by a division.
@@ -107,6 +119,7 @@ functions! {
 }
 
 use circular::{TRIGONOMETRIC_LIMIT, acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan};
+use compound::{entr, logit, mish, sinc, softsign};
 use elementary::{erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh};
 
 #[inline(always)]

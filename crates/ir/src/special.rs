@@ -170,7 +170,8 @@ pub fn mish(x: f64) -> f64 {
     }
     let e = x.exp();
     let n = e * (e + 2.0);
-    x * (n / (n + 2.0))
+    // Below zero as x eˣ less a share of it, which has fewer roundings.
+    if x < 0.0 { x * e * (1.0 - e * (e + 1.0) / (n + 2.0)) } else { x * (n / (n + 2.0)) }
 }
 /// ln(x / (1 - x)); near one half as ln(1 + (2x - 1) / (1 - x)), where 2x - 1 is exact.
 pub fn logit(x: f64) -> f64 {

@@ -28,7 +28,7 @@ pub(super) fn fits(registers: &[Register], results: &[Reg]) -> bool {
         (DType::F32, Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::RealUnary(..) | Code::RealBinary(..) | Code::Select(..)) => true,
         (DType::F32, Code::Cast(x)) => of(x) == Some(DType::Bool),
         (DType::Bool, Code::Load(_) | Code::BoolUnary(..) | Code::BoolBinary(..)) => true,
-        (DType::Bool, Code::Compare(_, x, _)) => of(x) == Some(DType::F32),
+        (DType::Bool, Code::Compare(_, x, _) | Code::RealTest(_, x) | Code::RealPredicate(_, x, _)) => of(x) == Some(DType::F32),
         _ => false,
     };
     // The last instruction of a program with one result writes it, and nothing may be left to compute behind it.
@@ -227,6 +227,8 @@ impl<'s> MadeRegisters<'s> {
     fn truths(&self, code: Code, isa: Isa, out: &mut [u8]) -> Option<()> {
         match code {
             Code::Compare(f, x, y) => loops::compare(isa, f, self.number(x)?, self.number(y)?, out),
+            Code::RealTest(f, x) => loops::one(self.number(x)?, out, |x, out| loops::real_test(isa, f, x, out)),
+            Code::RealPredicate(f, x, y) => loops::real_predicate(isa, f, self.number(x)?, self.number(y)?, out),
             Code::BoolUnary(table, x) => loops::one(self.truth(x)?, out, |x, out| loops::bool_unary(table, x, out)),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, self.truth(x)?, self.truth(y)?, out),
             _ => return None,

@@ -1,8 +1,13 @@
 //! The loops under an instruction: one plain loop per function and operand form, compiled once per instruction set
 //! and vectorised by the compiler. Every operation rounds once and nothing is contracted, so all sets give the same
 //! bits. Must not know programs, tiles or layouts.
+use super::widened::{self, RemainderFn};
 use crate::isa::Isa;
-use crate::math::{MathFn, unary_f32, unary_f64};
+use crate::math::{
+    MathFn,
+    pairs::{PairFn, pair_f32, pair_f64},
+    unary_f32, unary_f64,
+};
 use crate::simd::{Float, Simd, SimdKernel, dispatch};
 use adamant_runtime::DType;
 
@@ -37,6 +42,7 @@ pub(super) fn one<T: Copy, O: Copy>(x: Src<'_, T>, out: &mut [O], f: impl Fn(&[T
 /// f32 and f64, as the loops see them.
 pub(crate) trait Real:
     Copy
+    + Default
     + PartialOrd
     + std::ops::Add<Output = Self>
     + std::ops::Sub<Output = Self>
@@ -54,50 +60,19 @@ pub(crate) trait Real:
     fn up(self) -> Self;
     fn cut(self) -> Self;
     fn even(self) -> Self;
+    fn signed_as(self, sign: Self) -> Self;
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
     /// `out = x^y`.
     fn pow(isa: Isa, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
-}
-/// `x^y`, element by element.
-fn exact_pow<T: Real>(x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
-    zip(x, y, out, |x, y| T::nearest(x.wide().powf(y.wide())));
-}
-/// `len` of the elements from `from` on.
-fn stretch<T: Copy>(of: Src<'_, T>, from: usize, len: usize) -> Src<'_, T> {
-    match of {
-        Src::Slice(all) => Src::Slice(&all[from..][..len]),
-        splat => splat,
-    }
-}
-/// As `2^(y log2 x)` in f64, where that has digits to spare; what has no logarithm is computed by itself.
-fn pow_by_logarithm(isa: Isa, x: Src<'_, f32>, y: Src<'_, f32>, out: &mut [f32]) {
-    const PIECE: usize = 256;
-    let (mut base, mut log) = ([0.0f64; PIECE], [0.0f64; PIECE]);
-    for (k, out) in out.chunks_mut(PIECE).enumerate() {
-        let (x, y) = (stretch(x, k * PIECE, out.len()), stretch(y, k * PIECE, out.len()));
-        let (base, log) = (&mut base[..out.len()], &mut log[..out.len()]);
-        zip(x, x, base, |x, _| x as f64);
-        f64::math(isa, MathFn::Log2, base, log);
-        match y {
-            Src::Slice(y) => log.iter_mut().zip(y).for_each(|(log, &y)| *log *= y as f64),
-            Src::Splat(y) => log.iter_mut().for_each(|log| *log *= y as f64),
-        }
-        f64::math(isa, MathFn::Exp2, log, base);
-        for (j, (out, power)) in out.iter_mut().zip(base.iter()).enumerate() {
-            let exponent = || match y {
-                Src::Slice(y) => y[j],
-                Src::Splat(y) => y,
-            };
-            let argument = match x {
-                Src::Slice(x) => x[j],
-                Src::Splat(x) => x,
-            };
-            *out = if argument > 0.0 && !power.is_nan() { *power } else { (argument as f64).powf(exponent() as f64) } as f32;
-        }
-    }
+    /// `out = f(x, y)`, of one length.
+    fn pair(isa: Isa, f: PairFn, x: &[Self], y: &[Self], out: &mut [Self]);
+    /// `out = f(x, y)`, where `exact` is its meaning.
+    fn remainder(isa: Isa, f: RemainderFn, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
+    /// `out = ln(e^x + e^y)`, where `exact` is its meaning.
+    fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
 }
 macro_rules! real {
-    ($t:ident, $vector:ident, $math:ident, $pow:expr) => {
+    ($t:ident, $vector:ident, $math:ident, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
         impl Real for $t {
             type V<S: Simd> = S::$vector;
             #[inline(always)]
@@ -128,17 +103,32 @@ macro_rules! real {
             fn even(self) -> $t {
                 self.round_ties_even()
             }
+            #[inline(always)]
+            fn signed_as(self, sign: $t) -> $t {
+                self.copysign(sign)
+            }
             fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
                 $math(isa, f, x, out);
             }
             fn pow(isa: Isa, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
                 ($pow)(isa, x, y, out);
             }
+            fn pair(isa: Isa, f: PairFn, x: &[$t], y: &[$t], out: &mut [$t]) {
+                $pair(isa, f, x, y, out);
+            }
+            fn remainder(isa: Isa, f: RemainderFn, exact: fn(f64, f64) -> f64, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
+                ($remainder)(isa, f, exact, x, y, out);
+            }
+            fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
+                ($log_add_exp)(isa, exact, x, y, out);
+            }
         }
     };
 }
-real!(f32, F32, unary_f32, pow_by_logarithm);
-real!(f64, F64, unary_f64, |_, x, y, out| exact_pow::<f64>(x, y, out));
+real!(f32, F32, unary_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
+real!(f64, F64, unary_f64, pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
+    x, y, out, exact
+));
 
 #[inline(always)]
 fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
@@ -147,7 +137,7 @@ fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
     }
 }
 #[inline(always)]
-fn zip<A: Copy, O: Copy>(x: Src<'_, A>, y: Src<'_, A>, out: &mut [O], f: impl Fn(A, A) -> O) {
+pub(super) fn zip<A: Copy, O: Copy>(x: Src<'_, A>, y: Src<'_, A>, out: &mut [O], f: impl Fn(A, A) -> O) {
     match (x, y) {
         (Src::Slice(x), Src::Slice(y)) => {
             for ((o, &x), &y) in out.iter_mut().zip(x).zip(y) {
@@ -172,6 +162,9 @@ pub(crate) enum RealUnary {
     Trunc,
     Round,
     Relu,
+    Frac,
+    /// times a number of f64
+    Times(f64),
     Math(MathFn),
     Exact(fn(f64) -> f64),
 }
@@ -200,6 +193,8 @@ impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
             RealUnary::Trunc => each(x, out, T::cut),
             RealUnary::Round => each(x, out, T::even),
             RealUnary::Relu => each(x, out, |x| if x <= zero { zero } else { x }),
+            RealUnary::Frac => each(x, out, |x| x - x.cut()),
+            RealUnary::Times(by) => each(x, out, |x| T::nearest(x.wide() * by)),
             RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
             RealUnary::Math(_) => {}
         }
@@ -223,7 +218,16 @@ pub(crate) enum RealBinary {
     Div,
     Max,
     Min,
+    /// NaN is no number
+    LargerNumber,
+    SmallerNumber,
+    CopySign,
+    Heaviside,
+    DivTrunc,
     Pow,
+    Pair(PairFn),
+    Remainder(RemainderFn, fn(f64, f64) -> f64),
+    LogAddExp(fn(f64, f64) -> f64),
     Exact(fn(f64, f64) -> f64),
 }
 /// The larger; NaN if either is.
@@ -251,7 +255,15 @@ impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
             RealBinary::Div => zip(x, y, out, |x, y| x / y),
             RealBinary::Max => zip(x, y, out, larger),
             RealBinary::Min => zip(x, y, out, smaller),
-            RealBinary::Pow | RealBinary::Exact(_) => {}
+            RealBinary::LargerNumber => zip(x, y, out, |x, y| if x > y || y.partial_cmp(&y).is_none() { x } else { y }),
+            RealBinary::SmallerNumber => zip(x, y, out, |x, y| if x < y || y.partial_cmp(&y).is_none() { x } else { y }),
+            RealBinary::CopySign => zip(x, y, out, T::signed_as),
+            RealBinary::Heaviside => {
+                let (zero, one) = (T::nearest(0.0), T::nearest(1.0));
+                zip(x, y, out, |x, y| if x == zero { y } else { [zero, one][(x > zero) as usize] })
+            }
+            RealBinary::DivTrunc => zip(x, y, out, |x, y| T::nearest((x.wide() / y.wide()).trunc())),
+            RealBinary::Pow | RealBinary::Pair(_) | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_) => {}
         }
     }
 }
@@ -259,6 +271,9 @@ impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
 pub(crate) fn real_binary<T: Real>(isa: Isa, f: RealBinary, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     match f {
         RealBinary::Exact(f) => zip(x, y, out, |x, y| T::nearest(f(x.wide(), y.wide()))),
+        RealBinary::Pair(f) => widened::by_stretches(x, y, out, |x, y, out| T::pair(isa, f, x, y, out)),
+        RealBinary::Remainder(f, exact) => T::remainder(isa, f, exact, x, y, out),
+        RealBinary::LogAddExp(exact) => T::log_add_exp(isa, exact, x, y, out),
         RealBinary::Pow => match y {
             Src::Splat(y) if y.wide() == 2.0 => zip(x, x, out, |x, _| x * x),
             Src::Splat(y) if y.wide() == 3.0 => zip(x, x, out, |x, _| x * x * x),
@@ -348,9 +363,32 @@ pub(crate) fn int_binary(isa: Isa, f: IntBinary, x: Src<'_, i64>, y: Src<'_, i64
     bad.get()
 }
 
+/// A test of two floats.
+#[derive(Clone, Copy)]
+pub(crate) enum RealPredicate {
+    And,
+    Or,
+    Xor,
+    Exact(fn(f64, f64) -> f64),
+}
+struct RealPredicateLoop<'a, T>(RealPredicate, Src<'a, T>, Src<'a, T>, &'a mut [u8]);
+impl<T: Real> SimdKernel for RealPredicateLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RealPredicateLoop(f, x, y, out) = self;
+        let zero = T::nearest(0.0);
+        match f {
+            RealPredicate::And => zip(x, y, out, |x, y| (x != zero) as u8 & (y != zero) as u8),
+            RealPredicate::Or => zip(x, y, out, |x, y| (x != zero) as u8 | (y != zero) as u8),
+            RealPredicate::Xor => zip(x, y, out, |x, y| (x != zero) as u8 ^ (y != zero) as u8),
+            RealPredicate::Exact(f) => zip(x, y, out, |x, y| (f(x.wide(), y.wide()) != 0.0) as u8),
+        }
+    }
+}
 /// `out = f(x, y)` as 0 or 1.
-pub(crate) fn real_predicate<T: Real>(f: fn(f64, f64) -> f64, x: Src<'_, T>, y: Src<'_, T>, out: &mut [u8]) {
-    zip(x, y, out, |x, y| (f(x.wide(), y.wide()) != 0.0) as u8);
+pub(crate) fn real_predicate<T: Real>(isa: Isa, f: RealPredicate, x: Src<'_, T>, y: Src<'_, T>, out: &mut [u8]) {
+    run(isa, out.len(), RealPredicateLoop(f, x, y, out));
 }
 /// `out = f(x, y)` as 0 or 1.
 pub(crate) fn int_predicate(f: fn(i64, i64) -> Option<i64>, x: Src<'_, i64>, y: Src<'_, i64>, out: &mut [u8]) {
@@ -369,9 +407,41 @@ pub(crate) fn bool_unary(table: u8, x: &[u8], out: &mut [u8]) {
 pub(crate) fn int_unary(f: fn(i64) -> i64, x: &[i64], out: &mut [i64]) {
     each(x, out, f);
 }
+/// A test of a float.
+#[derive(Clone, Copy)]
+pub(crate) enum RealTest {
+    Nan,
+    Infinite,
+    Finite,
+    /// to this number
+    Equal(f64),
+    /// by its sign: -0 is
+    Negative,
+    Exact(fn(f64) -> f64),
+}
+struct RealTestLoop<'a, T>(RealTest, &'a [T], &'a mut [u8]);
+impl<T: Real> SimdKernel for RealTestLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RealTestLoop(f, x, out) = self;
+        let (one, infinite) = (T::nearest(1.0), T::nearest(f64::INFINITY));
+        match f {
+            RealTest::Nan => each(x, out, |x| x.partial_cmp(&x).is_none() as u8),
+            RealTest::Infinite => each(x, out, |x| (x.magnitude() == infinite) as u8),
+            RealTest::Finite => each(x, out, |x| (x.magnitude() < infinite) as u8),
+            RealTest::Equal(v) => {
+                let v = T::nearest(v);
+                each(x, out, |x| (x == v) as u8)
+            }
+            RealTest::Negative => each(x, out, |x| (one.signed_as(x) != one) as u8),
+            RealTest::Exact(f) => each(x, out, |x| (f(x.wide()) != 0.0) as u8),
+        }
+    }
+}
 /// `out = test(x)` as 0 or 1.
-pub(crate) fn real_test<T: Real>(f: fn(f64) -> f64, x: &[T], out: &mut [u8]) {
-    each(x, out, |x| (f(x.wide()) != 0.0) as u8);
+pub(crate) fn real_test<T: Real>(isa: Isa, f: RealTest, x: &[T], out: &mut [u8]) {
+    run(isa, x.len(), RealTestLoop(f, x, out));
 }
 /// `out = test(x)` as 0 or 1.
 pub(crate) fn int_test(f: fn(i64) -> i64, x: &[i64], out: &mut [u8]) {

@@ -4,10 +4,14 @@ use super::{
     direct::Single,
     drawn::{Uniform, uniforms},
     few,
-    loops::{Compare, IntBinary, RealBinary, RealUnary},
+    loops::{Compare, IntBinary, RealBinary, RealPredicate, RealTest, RealUnary},
     prefused::{self, Loop},
+    widened::RemainderFn,
 };
-use crate::{isa::Isa, math::MathFn};
+use crate::{
+    isa::Isa,
+    math::{MathFn, pairs::PairFn},
+};
 use adamant_runtime::{
     DType, Scalar,
     expr::{Expr, Instr, Reg},
@@ -51,13 +55,13 @@ pub(crate) enum Code {
     },
     RealUnary(RealUnary, Reg),
     /// float to bool
-    RealTest(fn(f64) -> f64, Reg),
+    RealTest(RealTest, Reg),
     IntUnary(fn(i64) -> i64, Reg),
     IntTest(fn(i64) -> i64, Reg),
     /// truth table
     BoolUnary(u8, Reg),
     RealBinary(RealBinary, Reg, Reg),
-    RealPredicate(fn(f64, f64) -> f64, Reg, Reg),
+    RealPredicate(RealPredicate, Reg, Reg),
     Compare(Compare, Reg, Reg),
     IntBinary(IntBinary, Reg, Reg),
     IntPredicate(fn(i64, i64) -> Option<i64>, Reg, Reg),
@@ -191,10 +195,10 @@ impl Code {
         match self {
             Code::Load(_) | Code::Arg(_) | Code::Const(_) => 0,
             Code::RealUnary(RealUnary::Math(MathFn::Sqrt), _) | Code::RealBinary(RealBinary::Div, ..) => 2,
-            Code::RealUnary(RealUnary::Math(_), _) | Code::Random { .. } => 4,
-            Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_) | RealBinary::Pow, ..) => 64,
+            Code::RealUnary(RealUnary::Math(_), _) | Code::RealBinary(RealBinary::Pair(_) | RealBinary::Remainder(..), ..) | Code::Random { .. } => 4,
+            Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_) | RealBinary::Pow | RealBinary::LogAddExp(_), ..) => 64,
             Code::IntUnary(..) | Code::IntTest(..) | Code::IntPredicate(..) | Code::IntBinary(IntBinary::Exact(_), ..) => 8,
-            Code::RealTest(..) | Code::RealPredicate(..) => 8,
+            Code::RealTest(RealTest::Exact(_), _) | Code::RealPredicate(RealPredicate::Exact(_), ..) => 8,
             _ => 1,
         }
     }
@@ -204,7 +208,7 @@ fn unary(f: Unary, x: Reg, (kind, dtype): (TileKind, DType)) -> Code {
     let row = f.row();
     let test = row.class == Class::ToBool;
     match kind {
-        TileKind::F32 | TileKind::F64 if test => Code::RealTest(row.exact, x),
+        TileKind::F32 | TileKind::F64 if test => Code::RealTest(real_test(row.name, row.exact), x),
         TileKind::F32 | TileKind::F64 => Code::RealUnary(real_unary(f, dtype), x),
         TileKind::I64 => match row.int {
             Some(int) if test => Code::IntTest(int, x),
@@ -220,6 +224,18 @@ fn unary(f: Unary, x: Reg, (kind, dtype): (TileKind, DType)) -> Code {
         }
     }
 }
+fn real_test(name: &str, exact: fn(f64) -> f64) -> RealTest {
+    match name {
+        "isnan" => RealTest::Nan,
+        "isinf" => RealTest::Infinite,
+        "isfinite" => RealTest::Finite,
+        "isposinf" => RealTest::Equal(f64::INFINITY),
+        "isneginf" => RealTest::Equal(f64::NEG_INFINITY),
+        "logical_not" => RealTest::Equal(0.0),
+        "signbit" => RealTest::Negative,
+        _ => RealTest::Exact(exact),
+    }
+}
 fn real_unary(f: Unary, dtype: DType) -> RealUnary {
     let row = f.row();
     // By name, so that a function the table gains later is at once computed by its exact meaning.
@@ -233,6 +249,9 @@ fn real_unary(f: Unary, dtype: DType) -> RealUnary {
         "trunc" => RealUnary::Trunc,
         "round" => RealUnary::Round,
         "relu" => RealUnary::Relu,
+        "frac" => RealUnary::Frac,
+        "deg2rad" => RealUnary::Times(std::f64::consts::PI / 180.0),
+        "rad2deg" => RealUnary::Times(180.0 / std::f64::consts::PI),
         name => match math(name) {
             Some(m) => RealUnary::Math(m),
             None => RealUnary::Exact(row.exact_in(dtype)),
@@ -268,6 +287,12 @@ fn math(name: &str) -> Option<MathFn> {
         "atanh" => MathFn::Atanh,
         "ndtr" => MathFn::Ndtr,
         "erfinv" => MathFn::Erfinv,
+        "softplus" => MathFn::Softplus,
+        "mish" => MathFn::Mish,
+        "logit" => MathFn::Logit,
+        "entr" => MathFn::Entr,
+        "sinc" => MathFn::Sinc,
+        "softsign" => MathFn::Softsign,
         "sqrt" => MathFn::Sqrt,
         "rsqrt" => MathFn::Rsqrt,
         "reciprocal" => MathFn::Reciprocal,
@@ -292,7 +317,16 @@ fn binary(f: Binary, x: Reg, y: Reg, kind: TileKind) -> Code {
     match kind {
         TileKind::F32 | TileKind::F64 => match (comparison(row.name), test) {
             (Some(c), _) => Code::Compare(c, x, y),
-            (None, true) => Code::RealPredicate(row.exact, x, y),
+            (None, true) => Code::RealPredicate(
+                match row.name {
+                    "logical_and" => RealPredicate::And,
+                    "logical_or" => RealPredicate::Or,
+                    "logical_xor" => RealPredicate::Xor,
+                    _ => RealPredicate::Exact(row.exact),
+                },
+                x,
+                y,
+            ),
             (None, false) => Code::RealBinary(
                 match row.name {
                     "add" => RealBinary::Add,
@@ -302,6 +336,19 @@ fn binary(f: Binary, x: Reg, y: Reg, kind: TileKind) -> Code {
                     "maximum" => RealBinary::Max,
                     "minimum" => RealBinary::Min,
                     "pow" => RealBinary::Pow,
+                    "fmax" => RealBinary::LargerNumber,
+                    "fmin" => RealBinary::SmallerNumber,
+                    "copysign" => RealBinary::CopySign,
+                    "heaviside" => RealBinary::Heaviside,
+                    "div_trunc" => RealBinary::DivTrunc,
+                    "fmod" => RealBinary::Remainder(RemainderFn::Fmod, row.exact),
+                    "remainder" => RealBinary::Remainder(RemainderFn::Remainder, row.exact),
+                    "floor_divide" => RealBinary::Remainder(RemainderFn::FloorDivide, row.exact),
+                    "logaddexp" => RealBinary::LogAddExp(row.exact),
+                    "atan2" => RealBinary::Pair(PairFn::Atan2),
+                    "hypot" => RealBinary::Pair(PairFn::Hypot),
+                    "xlogy" => RealBinary::Pair(PairFn::Xlogy),
+                    "xlog1py" => RealBinary::Pair(PairFn::Xlog1py),
                     _ => RealBinary::Exact(row.exact),
                 },
                 x,

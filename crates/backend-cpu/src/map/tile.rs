@@ -492,8 +492,8 @@ impl Compute for u8 {
         match register.code {
             Code::Load(k) => return run.load(k as usize, at, n, outs, out),
             Code::RealTest(f, x) => match run.kind(x) {
-                TileKind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
-                _ => loops::one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+                TileKind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(run.isa, f, x, o)),
+                _ => loops::one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(run.isa, f, x, o)),
             },
             Code::IntTest(f, x) => loops::one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
             Code::BoolUnary(table, x) => loops::one(src(x), out, |x, o| loops::bool_unary(table, x, o)),
@@ -501,8 +501,8 @@ impl Compute for u8 {
                 with_kind!(run.kind(x), S => loops::compare(run.isa, f, run.src::<S>(x, at, n, scratch, outs), run.src::<S>(y, at, n, scratch, outs), out))
             }
             Code::RealPredicate(f, x, y) => match run.kind(x) {
-                TileKind::F64 => loops::real_predicate(f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
-                _ => loops::real_predicate(f, run.src::<f32>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+                TileKind::F64 => loops::real_predicate(run.isa, f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+                _ => loops::real_predicate(run.isa, f, run.src::<f32>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             },
             Code::IntPredicate(f, x, y) => loops::int_predicate(f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, src(x), src(y), out),

@@ -95,7 +95,7 @@ pub(super) fn tan<V: Arithmetic>(x: V) -> V {
 
 /// π/2 and π/4 less their roundings.
 #[inline(always)]
-fn half_pi_low<V: Arithmetic>() -> V {
+pub(super) fn half_pi_low<V: Arithmetic>() -> V {
     by_width(-4.371_138_828_673_793e-8, 6.123_233_995_736_766e-17)
 }
 

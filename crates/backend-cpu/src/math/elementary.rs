@@ -124,7 +124,7 @@ pub(super) fn exp_series<V: Arithmetic>(r: V) -> V {
 
 /// e^x as (p, n), p · 2^n, for x clamped to where the result is finite or zero.
 #[inline(always)]
-fn exp_parts<V: Arithmetic>(x: V) -> (V, V) {
+pub(super) fn exp_parts<V: Arithmetic>(x: V) -> (V, V) {
     let (n, r) = reduce_exp(bounded(x));
     (exp_series(r), n)
 }
@@ -170,7 +170,7 @@ pub(super) fn keep_nan<V: Arithmetic>(x: V, result: V) -> V {
 
 /// `result`, or NaN where x is NaN or -inf: -inf times a factor of 0 is no number, as in PyTorch.
 #[inline(always)]
-fn no_product<V: Arithmetic>(x: V, result: V) -> V {
+pub(super) fn no_product<V: Arithmetic>(x: V, result: V) -> V {
     V::select(x.is_nan().or(x.eq(c(f64::NEG_INFINITY))), c(f64::NAN), result)
 }
 

@@ -58,6 +58,11 @@ fn meaning(function: MathFn, x: f64) -> f64 {
         MathFn::Atanh => (Unary::Atanh.row().exact)(x),
         MathFn::Ndtr => adamant_runtime::special::ndtr(x),
         MathFn::Erfinv => adamant_runtime::special::erfinv(x),
+        MathFn::Mish => adamant_runtime::special::mish(x),
+        MathFn::Logit => adamant_runtime::special::logit(x),
+        MathFn::Entr => (Unary::Entr.row().exact)(x),
+        MathFn::Sinc => adamant_runtime::special::sinc(x),
+        MathFn::Softsign => x / (1.0 + x.abs()),
         MathFn::Sqrt => x.sqrt(),
         MathFn::Rsqrt => 1.0 / x.sqrt(),
         MathFn::Reciprocal => 1.0 / x,
@@ -86,8 +91,8 @@ fn bound_f32(function: MathFn) -> f64 {
         MathFn::Sqrt | MathFn::Reciprocal => 0.5001,
         MathFn::Relu => 0.0,
         MathFn::Tanh | MathFn::Sigmoid | MathFn::Tan | MathFn::Sinh => 2.5,
-        MathFn::Silu | MathFn::Gelu => 3.0,
-        MathFn::Erfc | MathFn::GeluTanh => 3.5,
+        MathFn::Silu | MathFn::Gelu | MathFn::Logit => 3.0,
+        MathFn::Erfc | MathFn::GeluTanh | MathFn::Mish | MathFn::Sinc => 3.5,
         MathFn::Ndtr => 4.0,
         _ => 2.0,
     }
@@ -104,7 +109,9 @@ fn f32_functions_stay_within_their_bounds() {
         for (&x, &y) in x.iter().zip(&out) {
             // Twice a large x is infinite in f32, and so is gelu of it, as in PyTorch.
             let overflows = function == MathFn::Gelu && (2.0 * x).is_infinite() && x > 0.0;
-            let error = if overflows && y == f32::INFINITY { 0.0 } else { ulps_f32(y, meaning(function, f64::from(x))) };
+            // π times a vast x likewise, of which there is no sine.
+            let no_sine = function == MathFn::Sinc && (x * std::f32::consts::PI).is_infinite() && y.is_nan();
+            let error = if no_sine || overflows && y == f32::INFINITY { 0.0 } else { ulps_f32(y, meaning(function, f64::from(x))) };
             // NaN errors count as the worst.
             if error > worst || error.is_nan() {
                 (worst, at) = (error, x);
@@ -130,7 +137,8 @@ fn f64_functions_stay_within_their_bounds() {
     let mut out = vec![0.0; x.len()];
     for &function in MathFn::ALL {
         use MathFn::*;
-        let by_others = matches!(function, Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh | Ndtr | Erfinv);
+        let by_others = matches!(function, Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh | Ndtr | Erfinv)
+            || matches!(function, Mish | Logit | Entr | Sinc | Softsign | Softplus | LogSigmoid);
         if !by_others && !matches!(function, Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Tanh | GeluTanh | Sin | Cos | Sqrt) {
             continue;
         }
@@ -234,6 +242,56 @@ fn bits_depend_neither_on_the_set_nor_on_the_place() {
 }
 
 #[test]
+fn functions_of_two_stay_within_their_bounds_and_have_the_same_bits_everywhere() {
+    use adamant_runtime::scalar::Binary;
+    let special = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45];
+    let mut x: Vec<f32> = arguments().into_iter().step_by(7).collect();
+    let mut y: Vec<f32> = x.iter().map(|v| v.abs().sqrt() * 0.7 - 0.2).collect();
+    y.rotate_left(12_345);
+    for (a, b) in special.iter().flat_map(|a| special.iter().map(move |b| (*a, *b))) {
+        x.push(a);
+        y.push(b);
+    }
+    let wide = |all: &[f32]| all.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
+    let (x64, y64) = (wide(&x), wide(&y));
+    for function in pairs::PairFn::ALL {
+        let exact = match function {
+            pairs::PairFn::Atan2 => Binary::Atan2,
+            pairs::PairFn::Hypot => Binary::Hypot,
+            pairs::PairFn::Xlogy => Binary::Xlogy,
+            pairs::PairFn::Xlog1py => Binary::Xlog1py,
+        };
+        let exact = exact.row().exact;
+        let (mut first, mut first64) = (vec![0.0f32; x.len()], vec![0.0f64; x.len()]);
+        pairs::pair_f32(Isa::Scalar, function, &x, &y, &mut first);
+        pairs::pair_f64(Isa::Scalar, function, &x64, &y64, &mut first64);
+        let (mut worst, mut worst64) = ((0.0, 0), (0.0, 0));
+        for k in 0..x.len() {
+            let want = exact(x64[k], y64[k]);
+            for (error, worst) in [(ulps_f32(first[k], want), &mut worst), (ulps_f64(first64[k], want), &mut worst64)] {
+                if error > worst.0 || error.is_nan() {
+                    *worst = (error, k);
+                }
+            }
+        }
+        for (what, (error, k), got) in [("f32", worst, f64::from(first[worst.1])), ("f64", worst64, first64[worst64.1])] {
+            println!("{function:?} {what}: {error:.3}");
+            assert!(error <= 3.0, "{function:?} {what}: {error} units at ({}, {}), got {got}", x[k], y[k]);
+        }
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            for start in [0, 3, 16] {
+                let (mut out, mut out64) = (vec![0.0f32; x.len() - start], vec![0.0f64; x.len() - start]);
+                pairs::pair_f32(isa, function, &x[start..], &y[start..], &mut out);
+                pairs::pair_f64(isa, function, &x64[start..], &y64[start..], &mut out64);
+                let same = |k: usize| out[k].to_bits() == first[start + k].to_bits() || out[k].is_nan() && first[start + k].is_nan();
+                let same64 = |k: usize| out64[k].to_bits() == first64[start + k].to_bits() || out64[k].is_nan() && first64[start + k].is_nan();
+                assert!((0..out.len()).all(|k| same(k) && same64(k)), "{isa:?} {function:?} from {start}");
+            }
+        }
+    }
+}
+
+#[test]
 fn special_values() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     use MathFn::*;
@@ -300,6 +358,22 @@ fn special_values() {
         (Atanh, -1.0, -inf),
         (Atanh, 1.5, nan),
         (Atanh, -inf, nan),
+        (Mish, -inf, nan),
+        (Mish, inf, inf),
+        (Mish, -0.0, -0.0),
+        (Logit, 0.0, -inf),
+        (Logit, 1.0, inf),
+        (Logit, 0.5, 0.0),
+        (Logit, 1.5, nan),
+        (Logit, -0.5, nan),
+        (Entr, 0.0, 0.0),
+        (Entr, -1.0, -inf),
+        (Entr, inf, -inf),
+        (Sinc, 0.0, 1.0),
+        (Sinc, -3.0, 0.0),
+        (Sinc, inf, nan),
+        (Softsign, -0.0, -0.0),
+        (Softsign, inf, nan),
         (Ndtr, -inf, 0.0),
         (Ndtr, inf, 1.0),
         (Ndtr, 0.0, 0.5),
