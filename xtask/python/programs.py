@@ -14,6 +14,7 @@ import warnings
 import numpy
 import torch
 import torch.nn.functional as F
+from functorch.dim import DimensionBindError
 from functorch.einops import rearrange
 
 warnings.simplefilter("ignore")
@@ -28,7 +29,7 @@ BITS = {torch.bfloat16: torch.int16}
 # rtol and atol of the goldens: a distance below is no news.
 TOLERANCE = {torch.float64: (1e-7, 1e-9), torch.float32: (1.3e-5, 1e-5), torch.float16: (2e-3, 1e-4), torch.bfloat16: (1.6e-2, 1e-3)}
 WEIGHTS = [0.25, -0.5, 1.0, 0.75, -1.25]
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError, ZeroDivisionError, AttributeError, AssertionError)
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError, ZeroDivisionError, AttributeError, AssertionError, DimensionBindError)
 SPACES = [torch.Tensor, torch, torch.linalg, torch.special, torch.fft, F]
 
 

@@ -182,12 +182,12 @@ fn transpose(x: &Meta, weight: &Tensor, options: &ConvTransposeOptions, n: usize
         }
         let full =
             xs[2 + k].saturating_sub(1).saturating_mul(stride[k]).saturating_add(dilation[k].saturating_mul(ws[2 + k].saturating_sub(1))).saturating_add(1);
-        let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|&size| xs[2 + k] > 0 && size > 0);
+        let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|_| xs[2 + k] > 0);
         let size = size.ok_or_else(|| ErrorKind::ShapeMismatch {
             left: xs,
             right: ws,
             axes: Some((2 + k, 2 + k)),
-            expected: "an output of at least one element along each axis",
+            expected: "an output whose sizes are not below 0",
         })?;
         if extra[k] < stride[k] {
             padding.push((pad[k], pad[k]));

@@ -24,7 +24,7 @@ use std::{
 
 /// What the command line says of calls.
 #[derive(clap::Args)]
-#[group(id = "calls")]
+#[group(id = "call_options")]
 pub struct Options {
     /// So many calls drawn from the registry of public functions, instead of the workloads
     #[arg(long, value_name = "N")]
