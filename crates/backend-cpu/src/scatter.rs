@@ -178,6 +178,18 @@ impl Job<'_> {
         };
         for o in part.outers.clone() {
             let [to, at, from] = [0, 1, 2].map(|k| lines.outer.offset(k, o));
+            if inner == 1 {
+                let steps = [lines.steps[0], lines.steps[1], lines.steps[2]];
+                let (to, mut at, mut from) = (part.base + to, i0 + at, s0 + from);
+                for k in 0..lines.n {
+                    if let Some(i) = place(read(at as usize), o * lines.n + k) {
+                        let place = &mut out[(to + i as isize * steps[0]) as usize];
+                        *place = f(*place, wide(source[from as usize]));
+                    }
+                    (at, from) = (at + steps[1], from + steps[2]);
+                }
+                continue;
+            }
             for k in 0..lines.n {
                 let at = i0 + at + k as isize * lines.steps[1];
                 let from = s0 + from + k as isize * lines.steps[2];

@@ -67,8 +67,9 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
         ScanOp::LinearRecurrence => run.all(|[_, b]| T::Wide::ZERO.plus(b), |acc, [a, b]| a.times(acc).plus(b), out),
     }
 }
-/// How many lines are walked together where each lies side by side: each waits for its own sums only.
-const TOGETHER: usize = 8;
+/// How many lines are walked together where each lies side by side: each waits for its own sums only. Of more, whose bytes are a power
+/// of two, the nearest cache would not hold a line of each.
+const TOGETHER: usize = 4;
 /// How many elements make a task.
 const TASK: usize = 64 * 1024;
 
