@@ -276,8 +276,7 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
 fn reduce_rows<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
     let count = out.len() / size;
-    if n >= BLOCK
-        && job.run.is_direct(job.value)
+    if job.run.is_direct(job.value)
         && let Some(x) = L::in_place(job.run.src::<L>(job.value, first * n, count * n, scratch, &[]))
     {
         // They lie in memory as the loops want them: no tiles.
@@ -315,17 +314,15 @@ fn tiles_of_rows<L: Into2<T>, T: ReducedElement, const CAPACITY: usize>(
 ) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
     let mut buffer = [T::default(); CAPACITY];
+    let mut totals = [loops.identity.widen(); CAPACITY];
     let rows = CAPACITY / n;
     for (k, o) in out.chunks_mut(rows * size).enumerate() {
         let count = o.len() / size;
         let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut buffer)?;
         let isa = job.run.isa;
-        let totals = x.chunks_exact(n).map(|row| {
-            let mut total = loops.none();
-            (loops.push_row)(isa, row, &mut total);
-            (loops.total)(total)
-        });
-        write::<T>(isa, totals, job.dtype, o);
+        let totals = &mut totals[..count];
+        (loops.rows)(isa, x, n, totals);
+        write::<T>(isa, totals.iter().copied(), job.dtype, o);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::loops::{Src, zip};
 use crate::{
     isa::Isa,
     math::{MathFn, unary_f64},
-    simd::{Simd, SimdKernel, dispatch},
+    simd::{Arithmetic, Float, Mask, Simd, SimdKernel, dispatch, twice::Twice},
 };
 
 /// Elements done at a time.
@@ -93,74 +93,80 @@ pub(crate) enum RemainderFn {
 /// The quotient of two f32 up to here, times the divisor, is a number of f64, and so is what it leaves.
 const QUOTIENT: f64 = 536_870_912.0;
 
-/// What x leaves, and whether that is exact.
+/// Is what x leaves exact?
 #[inline(always)]
-fn left(x: f64, y: f64) -> (f64, bool) {
-    let (a, b) = (x.abs(), y.abs());
-    let quotient = a / b;
-    let left = a - quotient.trunc() * b;
-    // A quotient just below a whole number may have been rounded up to it.
-    let left = if left < 0.0 { left + b } else { left };
-    (left.copysign(x), quotient < QUOTIENT && b < f64::INFINITY)
+fn is_exact(x: f64, y: f64) -> bool {
+    // A divisor of infinity gives a quotient of 0.
+    ((x / y).abs() < QUOTIENT) & (y.abs() < f64::INFINITY)
 }
 #[inline(always)]
-fn with_left(f: RemainderFn, x: f64, y: f64, left: f64) -> f64 {
-    let is_across = left != 0.0 && (left < 0.0) != (y < 0.0);
+fn left<V: Arithmetic>(x: V, y: V) -> V {
+    let (a, b) = (x.abs(), y.abs());
+    let left = a.sub(a.div(b).trunc().mul(b));
+    // A quotient just below a whole number may have been rounded up to it.
+    V::select(left.lt(V::constant(0.0)), left.add(b), left).copysign(x)
+}
+#[inline(always)]
+fn with_left<V: Arithmetic>(f: RemainderFn, x: V, y: V) -> V {
+    let (left, zero, one) = (left(x, y), V::constant(0.0), V::constant(1.0));
+    let (below, divisor_below) = (left.lt(zero), y.lt(zero));
+    let is_across = below.and(divisor_below.not()).or(zero.lt(left).and(divisor_below));
     match f {
         RemainderFn::Fmod => left,
-        RemainderFn::Remainder => {
-            if is_across {
-                left + y
-            } else {
-                left
-            }
-        }
+        RemainderFn::Remainder => V::select(is_across, left.add(y), left),
         RemainderFn::FloorDivide => {
-            let quotient = (x - left) / y - if is_across { 1.0 } else { 0.0 };
+            let quotient = x.sub(left).div(y).sub(V::select(is_across, one, zero));
             let down = quotient.floor();
-            let whole = if quotient - down > 0.5 { down + 1.0 } else { down };
-            if quotient == 0.0 { 0f64.copysign(x / y) } else { whole }
+            let whole = V::select(V::constant(0.5).lt(quotient.sub(down)), down.add(one), down);
+            V::select(quotient.eq(zero), zero.copysign(x.div(y)), whole)
         }
     }
 }
-struct RemainderLoop<'a>(RemainderFn, &'a [f32], &'a [f32], &'a mut [f32]);
+/// x and y, in whose place the result comes.
+struct RemainderLoop<'a>(RemainderFn, &'a mut [f64], &'a [f64]);
 impl SimdKernel for RemainderLoop<'_> {
-    /// Were all exact?
-    type Output = bool;
+    type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self) -> bool {
-        let RemainderLoop(f, x, y, out) = self;
+    fn run<S: Simd>(self) {
+        let RemainderLoop(f, x, y) = self;
         match f {
-            RemainderFn::Fmod => remainders(RemainderFn::Fmod, x, y, out),
-            RemainderFn::Remainder => remainders(RemainderFn::Remainder, x, y, out),
-            RemainderFn::FloorDivide => remainders(RemainderFn::FloorDivide, x, y, out),
+            RemainderFn::Fmod => remainders::<S::F64>(RemainderFn::Fmod, x, y),
+            RemainderFn::Remainder => remainders::<S::F64>(RemainderFn::Remainder, x, y),
+            RemainderFn::FloorDivide => remainders::<S::F64>(RemainderFn::FloorDivide, x, y),
         }
     }
 }
 #[inline(always)]
-fn remainders(f: RemainderFn, x: &[f32], y: &[f32], out: &mut [f32]) -> bool {
-    let mut all = 1u32;
-    for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
-        let (x, y) = (x as f64, y as f64);
-        let (left, is_exact) = left(x, y);
-        all &= is_exact as u32;
-        *out = with_left(f, x, y, left) as f32;
+fn remainders<V: Float<Elem = f64>>(f: RemainderFn, x: &mut [f64], y: &[f64]) {
+    let lanes = Twice::<V>::LANES;
+    for (x, y) in x.chunks_mut(lanes).zip(y.chunks(lanes)) {
+        if x.len() == lanes {
+            with_left(f, Twice::<V>::from_slice(x), Twice::from_slice(y)).write(x);
+        } else {
+            with_left(f, Twice::<V>::from_partial(x), Twice::from_partial(y)).write_partial(x);
+        }
     }
-    all != 0
 }
 /// `out = f(x, y)`, where `exact` is its meaning.
 pub(super) fn remainder(isa: Isa, f: RemainderFn, exact: fn(f64, f64) -> f64, x: Src<'_, f32>, y: Src<'_, f32>, out: &mut [f32]) {
-    by_stretches(x, y, out, |x, y, out| {
-        if dispatch(isa, RemainderLoop(f, x, y, out)) {
-            return;
-        }
-        for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
-            let (x, y) = (x as f64, y as f64);
-            if !left(x, y).1 {
-                *out = exact(x, y) as f32;
+    let mut buffers = [[0.0f64; PIECE]; 2];
+    for (k, out) in out.chunks_mut(PIECE).enumerate() {
+        let (x, y) = (stretch(x, k * PIECE, out.len()), stretch(y, k * PIECE, out.len()));
+        let [wide_x, wide_y] = buffers.each_mut().map(|b| &mut b[..out.len()]);
+        zip(x, x, wide_x, |x, _| x as f64);
+        zip(y, y, wide_y, |y, _| y as f64);
+        let all = wide_x.iter().zip(&*wide_y).fold(true, |all, (&x, &y)| all & is_exact(x, y));
+        dispatch(isa, RemainderLoop(f, wide_x, wide_y));
+        for (j, (out, wide)) in out.iter_mut().zip(&*wide_x).enumerate() {
+            *out = *wide as f32;
+            if !all {
+                let (x, y) = (at(x, j) as f64, at(y, j) as f64);
+                if !is_exact(x, y) {
+                    *out = exact(x, y) as f32;
+                }
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]

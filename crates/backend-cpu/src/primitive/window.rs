@@ -148,6 +148,7 @@ impl<T: Ordered> SimdKernel for WindowMaxima<'_, T> {
                 match w.stride {
                     1 => better::<T, 1>(keys, 1, first as i64, best, at),
                     2 => better::<T, 2>(keys, 2, first as i64, best, at),
+                    3 => better::<T, 3>(keys, 3, first as i64, best, at),
                     stride => better::<T, 0>(keys, stride, first as i64, best, at),
                 }
             });

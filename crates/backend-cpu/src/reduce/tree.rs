@@ -51,6 +51,15 @@ pub(crate) trait ReducedElement: Lane + KeptElement + Send + Sync {
         }
         out
     }
+    /// Four rows of one length, below a block's, each folded.
+    #[inline(always)]
+    fn short<S: Simd, C: CombineRule>(x: [&[Self]; 4]) -> [Self; 4] {
+        let mut out = [C::identity(); 4];
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = block::<Self, C>(x);
+        }
+        out
+    }
     /// Combines rows with `sum`, in their order: the first begins with `x`, and it is `stride` from one to the next. What
     /// lies `behind` each element is asked for.
     #[inline(always)]
@@ -87,6 +96,30 @@ fn quad<V: Float<Elem = T>, T: ReducedElement, C: CombineRule>(x: [&[T]; 4], beh
         }
     }
     fold_four::<V, T, C>([a, b, c, d])
+}
+/// As [`ReducedElement::short`], in vectors.
+#[inline(always)]
+fn short<V: Float<Elem = T>, T: ReducedElement, C: CombineRule>(x: [&[T]; 4]) -> [T; 4] {
+    let mut groups = [V::group(V::splat(C::identity())); 4];
+    for (group, x) in groups.iter_mut().zip(x) {
+        let (whole, rest) = x.as_chunks::<LANES>();
+        for x in whole {
+            for v in 0..LANES / V::LANES {
+                group.as_mut()[v] = C::vectors(group.as_mut()[v], V::from_slice(&x[v * V::LANES..]));
+            }
+        }
+        if !rest.is_empty() {
+            // What changes nothing stands for what is missing.
+            let mut last = [C::identity::<T>(); LANES];
+            for (l, &v) in last.iter_mut().zip(rest) {
+                *l = v;
+            }
+            for v in 0..LANES / V::LANES {
+                group.as_mut()[v] = C::vectors(group.as_mut()[v], V::from_slice(&last[v * V::LANES..]));
+            }
+        }
+    }
+    fold_four::<V, T, C>(groups)
 }
 /// Four groups of lanes, folded.
 #[inline(always)]
@@ -196,6 +229,10 @@ macro_rules! float_element {
             #[inline(always)]
             fn quad<S: Simd, C: CombineRule>(x: [&[$t]; 4], behind: usize) -> [$t; 4] {
                 quad::<S::$vector, $t, C>(x, behind)
+            }
+            #[inline(always)]
+            fn short<S: Simd, C: CombineRule>(x: [&[$t]; 4]) -> [$t; 4] {
+                short::<S::$vector, $t, C>(x)
             }
             #[inline(always)]
             fn add_rows<S: Simd, C: CombineRule>(x: &[$t], stride: usize, behind: usize, sum: &mut [$t]) {
@@ -421,11 +458,7 @@ impl<T: ReducedElement, C: CombineRule> SimdKernel for RowTotals<'_, T, C> {
                 of_rows.push::<C>(T::quad::<S, C>([&rows[0][at..], &rows[1][at..], &rows[2][at..], &rows[3][at..]], BLOCK));
             }
             if whole < n {
-                let mut last = [C::identity(); 4];
-                for (last, row) in last.iter_mut().zip(rows) {
-                    *last = block::<T, C>(&row[whole..]);
-                }
-                of_rows.push::<C>(last);
+                of_rows.push::<C>(T::short::<S, C>([&rows[0][whole..], &rows[1][whole..], &rows[2][whole..], &rows[3][whole..]]));
             }
             totals.copy_from_slice(&of_rows.values::<C>());
         }
@@ -438,7 +471,7 @@ impl<T: ReducedElement, C: CombineRule> SimdKernel for RowTotals<'_, T, C> {
 }
 /// The totals of as many rows of `n` elements, which lie one behind the other.
 pub(crate) fn rows<T: ReducedElement, C: CombineRule>(isa: Isa, x: &[T], n: usize, totals: &mut [T::Wide]) {
-    dispatch(isa, RowTotals::<T, C> { x, n, totals, how: std::marker::PhantomData });
+    dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, RowTotals::<T, C> { x, n, totals, how: std::marker::PhantomData });
 }
 pub(crate) fn push_row<T: ReducedElement, C: CombineRule>(isa: Isa, x: &[T], total: &mut Total<T>) {
     dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
