@@ -7,6 +7,7 @@
 //! at fixed groups of images.
 //! Must not know tensors or layers. Types other than f32 and f64 are widened by the caller.
 
+pub(crate) mod depthwise;
 mod lowering;
 #[cfg(test)]
 mod tests;
@@ -186,6 +187,9 @@ pub fn forward_with<T: Accumulator>(
     behind: Option<Behind<'_, T>>,
 ) -> Result<(), ErrorKind> {
     shape.check("forward", x, w, y)?;
+    if depthwise::is_depthwise(shape) {
+        return depthwise::forward(threads, isa, shape, x, w, y, behind);
+    }
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
     let lowering = Lowering::new(shape.forward_axes()?, shape.input);
@@ -217,6 +221,9 @@ pub fn forward_with<T: Accumulator>(
 /// A slice whose length is not that of the shape; memory for what is gathered.
 pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, g: &[T], w: &[T], dx: &mut [T]) -> Result<(), ErrorKind> {
     shape.check("input_grad", dx, w, g)?;
+    if depthwise::has_input_grad(shape) {
+        return depthwise::input_grad(threads, isa, shape, g, w, dx);
+    }
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
     let parts = [gradient_axes(shape, 0)?, gradient_axes(shape, 1)?, gradient_axes(shape, 2)?];

@@ -3,7 +3,7 @@
 //! Must not know the other roles; it shares their lowering only.
 
 use super::lowering::{Gather, Lowering};
-use super::{ConvShape, SERIAL_WORK};
+use super::{ConvShape, SERIAL_WORK, depthwise};
 use crate::gemm::Accumulator;
 use crate::gemm::context::GemmContext;
 use crate::gemm::driver::{PlainOutput, Size, multiply};
@@ -21,6 +21,9 @@ use adamant_runtime::ErrorKind;
 /// A slice whose length is not that of the shape; memory for what is gathered.
 pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], g: &[T], dw: &mut [T]) -> Result<(), ErrorKind> {
     shape.check("weight_grad", x, dw, g)?;
+    if depthwise::is_depthwise(shape) {
+        return depthwise::weight_grad(threads, isa, shape, x, g, dw);
+    }
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
     if shape.batch == 0 || dw.is_empty() {

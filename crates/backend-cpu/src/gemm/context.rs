@@ -12,6 +12,7 @@ use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
 use super::{Job, ProductPart, micro_scalar, run_by_chunks, run_plain, run_widened};
 #[cfg(target_arch = "x86_64")]
 use super::{micro_avx2, micro_avx512};
+use crate::conv::depthwise::FramedJob;
 use crate::isa::Isa;
 use crate::scratch::{KeptElement, reserve};
 use crate::threads::Threads;
@@ -80,6 +81,10 @@ pub trait Accumulator: GemmElement<Acc = Self> + KeptElement {
     fn context(isa: Isa) -> &'static GemmContext<Self>;
     #[doc(hidden)]
     fn add(self, other: Self) -> Self;
+    /// Of a depthwise convolution.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn framed(isa: Isa, job: FramedJob<'_, Self>);
     #[doc(hidden)]
     #[allow(private_bounds)]
     fn with_scratch<R>(f: impl FnOnce(&mut GemmScratch<Self>) -> R) -> R;
@@ -163,6 +168,9 @@ macro_rules! accumulator {
             }
             fn add(self, other: $float) -> $float {
                 self + other
+            }
+            fn framed(isa: Isa, job: FramedJob<'_, $float>) {
+                crate::simd::dispatch(isa, job);
             }
             fn with_scratch<R>(f: impl FnOnce(&mut GemmScratch<$float>) -> R) -> R {
                 thread_local! {
