@@ -169,6 +169,9 @@ pub(crate) fn execute(
         }
     }
     run.find_shared(results);
+    if run.nest.innermost() >= ahead::LINE {
+        run.find_lines()?;
+    }
     let run = &run;
     let task = TASK / program.weight;
     if n <= 2 * task || runtime.threads.count() == 1 {

@@ -17,6 +17,8 @@ pub(crate) enum Stretch {
     Elements(usize),
     /// to the end of a line of so many
     Lines(usize),
+    /// a tile, or to the end of a line of so many
+    TilesOf(usize),
 }
 impl Stretch {
     /// How many positions from `at` on.
@@ -24,11 +26,12 @@ impl Stretch {
         match self {
             Stretch::Elements(n) => n,
             Stretch::Lines(n) => n - at % n,
+            Stretch::TilesOf(n) => TILE.min(n - at % n),
         }
     }
 }
 /// Shorter lines are gathered into tiles.
-const LINE: usize = 512;
+pub(super) const LINE: usize = 512;
 /// A number of one operand, or its elements.
 enum LoadedOperand<'a> {
     Number(f32),
@@ -60,6 +63,8 @@ impl TileRun<'_> {
         }
         match self.nest.innermost() {
             line if line >= LINE && ahead && writes_memory() && needs_none(&is_line) => Stretch::Lines(line),
+            // What is one number along a line is computed once for each tile.
+            line if self.lines.contains(&true) => Stretch::TilesOf(line),
             _ => Stretch::Elements(TILE),
         }
     }

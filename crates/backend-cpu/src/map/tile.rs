@@ -49,7 +49,7 @@ pub(crate) struct TileRun<'a> {
     /// results are made in tiles and written by non-temporal stores
     pub streamed: bool,
     /// registers that are the same along a line of the nest, and are computed once where a tile lies within one
-    lines: ScratchVec<bool>,
+    pub(super) lines: ScratchVec<bool>,
     /// registers that nobody asks for
     pub(super) idle: ScratchVec<bool>,
     /// registers that are random numbers as a whole
