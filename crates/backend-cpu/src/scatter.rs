@@ -44,6 +44,7 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
         DType::F16 => job.widened::<half::f16>(out, mode, fault),
         DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, |a: f32, b| a + b, |v: f32| v),
         DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, float_combine(mode), |v: f32| v),
+        DType::I64 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, i64::wrapping_add, |v: i64| v),
         _ => with_number!(dtype, T => {
             let f = wide_combine::<<T as Number>::Wide>(mode);
             job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |a, b| T::narrow(f(a.wide(), b.wide())), |v| v)

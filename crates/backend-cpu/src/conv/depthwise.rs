@@ -60,11 +60,17 @@ impl Frame {
                 to[self.first[2]..][..count].copy_from_slice(&row[..count]);
                 continue;
             }
-            for (k, &v) in row.iter().enumerate() {
-                let at = self.first[2] + k * self.step[2];
-                if at < self.places[2] {
-                    to[at % self.phases * self.part + at / self.phases] = v;
-                }
+            let (first, step) = (self.first[2], self.step[2]);
+            let count = width.min((self.places[2] - first).div_ceil(step));
+            if self.phases == 1 {
+                to[first..].iter_mut().step_by(step).zip(&row[..count]).for_each(|(to, &v)| *to = v);
+                continue;
+            }
+            // A row that is split has no gaps.
+            for phase in 0..self.phases {
+                let begin = (phase + self.phases - first % self.phases) % self.phases;
+                let to = &mut to[phase * self.part + (first + begin) / self.phases..];
+                to.iter_mut().zip(row[..count].iter().skip(begin).step_by(self.phases)).for_each(|(to, &v)| *to = v);
             }
         }
     }
