@@ -19,7 +19,7 @@ const VECTORS: usize = 4;
 const SLACK: usize = VECTORS * LANES;
 
 /// How planes lie in a frame.
-struct Frame {
+struct PlaneFrame {
     /// sizes of a plane that is copied
     plane: [usize; 3],
     /// where its first element goes
@@ -32,9 +32,9 @@ struct Frame {
     phases: usize,
     part: usize,
 }
-impl Frame {
-    fn new(plane: [usize; 3], first: [usize; 3], step: [usize; 3], places: [usize; 3], phases: usize) -> Frame {
-        Frame { plane, first, step, places, phases, part: places[2].div_ceil(phases) + SLACK }
+impl PlaneFrame {
+    fn new(plane: [usize; 3], first: [usize; 3], step: [usize; 3], places: [usize; 3], phases: usize) -> PlaneFrame {
+        PlaneFrame { plane, first, step, places, phases, part: places[2].div_ceil(phases) + SLACK }
     }
     fn row(&self) -> usize {
         self.phases * self.part
@@ -198,11 +198,11 @@ pub(super) fn is_depthwise(shape: &ConvShape) -> bool {
     shape.groups > 1 && shape.in_channels == shape.groups && shape.batch > 0
 }
 /// The frame of x, and what y sees of it.
-fn of_input(shape: &ConvShape) -> Result<(Frame, ScratchVec<usize>, FramedRows), ErrorKind> {
+fn of_input(shape: &ConvShape) -> Result<(PlaneFrame, ScratchVec<usize>, FramedRows), ErrorKind> {
     let along = |axis: usize| (shape.output[axis] - 1) * shape.stride[axis] + (shape.kernel[axis] - 1) * shape.dilation[axis] + 1;
     let reach = |axis: usize| along(axis).max(shape.input[axis] + shape.padding[axis].0);
     let first = [0, 1, 2].map(|axis| shape.padding[axis].0);
-    let frame = Frame::new(shape.input, first, [1; 3], [reach(0), reach(1), reach(2)], shape.stride[2]);
+    let frame = PlaneFrame::new(shape.input, first, [1; 3], [reach(0), reach(1), reach(2)], shape.stride[2]);
     let taps = taps(shape, |t| frame.tap([0, 1, 2].map(|axis| t[axis] * shape.dilation[axis])))?;
     let rows = FramedRows { size: shape.output, steps: [shape.stride[0] * frame.places[1] * frame.row(), shape.stride[1] * frame.row()] };
     Ok((frame, taps, rows))
@@ -250,7 +250,7 @@ pub(super) fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &Co
     let [input, count, output] = shape.spatial();
     let span = [0, 1, 2].map(|axis| (shape.kernel[axis] - 1) * shape.dilation[axis]);
     let first = [0, 1, 2].map(|axis| span[axis] - shape.padding[axis].0);
-    let frame = Frame::new(shape.output, first, shape.stride, [0, 1, 2].map(|axis| shape.input[axis] + span[axis]), 1);
+    let frame = PlaneFrame::new(shape.output, first, shape.stride, [0, 1, 2].map(|axis| shape.input[axis] + span[axis]), 1);
     let places = taps(shape, |t| frame.tap([0, 1, 2].map(|axis| span[axis] - t[axis] * shape.dilation[axis])))?;
     let rows = FramedRows { size: shape.input, steps: [frame.places[1] * frame.row(), frame.row()] };
     let some = share(threads, shape.batch * shape.groups, count * input);
