@@ -266,7 +266,7 @@ pub(super) fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &Co
         Ok(())
     })
 }
-/// As [`super::weight_grad`].
+/// As [`super::weight_grad()`].
 pub(super) fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], g: &[T], dw: &mut [T]) -> Result<(), ErrorKind> {
     let [input, count, output] = shape.spatial();
     let (frame, taps, rows) = of_input(shape)?;

@@ -89,34 +89,10 @@ fn each<V: Float>(x: &[V::Elem], y: &[V::Elem], out: &mut [V::Elem], f: impl Fn(
 #[inline(always)]
 fn over<V: Float>(function: PairFn, x: &[V::Elem], y: &[V::Elem], out: &mut [V::Elem]) {
     match function {
-        PairFn::Atan2 => each::<V>(
-            x,
-            y,
-            out,
-            #[inline(always)]
-            |x, y| atan2(x, y),
-        ),
-        PairFn::Hypot => each::<V>(
-            x,
-            y,
-            out,
-            #[inline(always)]
-            |x, y| hypot(x, y),
-        ),
-        PairFn::Xlogy => each::<V>(
-            x,
-            y,
-            out,
-            #[inline(always)]
-            |x, y| xlogy(x, y),
-        ),
-        PairFn::Xlog1py => each::<V>(
-            x,
-            y,
-            out,
-            #[inline(always)]
-            |x, y| xlog1py(x, y),
-        ),
+        PairFn::Atan2 => each::<V>(x, y, out, atan2),
+        PairFn::Hypot => each::<V>(x, y, out, hypot),
+        PairFn::Xlogy => each::<V>(x, y, out, xlogy),
+        PairFn::Xlog1py => each::<V>(x, y, out, xlog1py),
     }
 }
 struct PairLoop<'a, T>(PairFn, &'a [T], &'a [T], &'a mut [T]);
