@@ -75,16 +75,9 @@ impl MultivariateNormal {
                 ErrorKind::Shape { shape: matrices.full(), expected: format!("{name} of {0} rows and {0} columns, as loc has", d[0]) },
             ));
         }
-        if vectors.dtype() != matrices.dtype() {
-            return Err(Error::new(NAME, ErrorKind::DtypeMismatch { left: vectors.dtype(), right: matrices.dtype() }));
-        }
-        let Some(batch) = vectors.batch().broadcast(&matrices.batch()) else {
-            let (left, right) = (vectors.batch(), matrices.batch());
-            return Err(Error::new(NAME, ErrorKind::ShapeMismatch { left, right, axes: None, expected: "parameters broadcast to one batch" }));
-        };
-        let own = Parameters::of_parts(NAME, vectors.dtype(), vectors.device(), batch, d);
+        let own = of_vectors(NAME, &vectors, &matrices)?;
         let ([loc], [matrix]) = (vectors.all(), matrices.all());
-        let tril = root(matrix)?.expand(joined(&[&batch, &square]));
+        let tril = root(matrix)?.expand(joined(&[&own.batch(), &square]));
         Ok(MultivariateNormal { loc: loc.expand(own.full()), tril, own })
     }
     /// The mean, `[batch.., D]`.
@@ -110,6 +103,17 @@ impl MultivariateNormal {
     fn mahalanobis(&self, x: &Tensor) -> Tensor {
         squared_lengths(&self.tril, &self.own.batch(), x)
     }
+}
+/// What distributions of vectors have of their parameters: the vectors' events, and the batch in which they and matrices meet.
+fn of_vectors(family: &'static str, vectors: &Parameters, matrices: &Parameters) -> Result<Parameters> {
+    if vectors.dtype() != matrices.dtype() {
+        return Err(Error::new(family, ErrorKind::DtypeMismatch { left: vectors.dtype(), right: matrices.dtype() }));
+    }
+    let Some(batch) = vectors.batch().broadcast(&matrices.batch()) else {
+        let (left, right) = (vectors.batch(), matrices.batch());
+        return Err(Error::new(family, ErrorKind::ShapeMismatch { left, right, axes: None, expected: "parameters broadcast to one batch" }));
+    };
+    Ok(Parameters::of_parts(family, vectors.dtype(), vectors.device(), batch, vectors.event()))
 }
 /// The squared lengths of `L⁻¹ x` for vectors x `[sample.., batch.., D]`: samples are columns, so L is not repeated.
 fn squared_lengths(tril: &Tensor, batch: &Shape, x: &Tensor) -> Tensor {
@@ -196,17 +200,10 @@ impl LowRankMultivariateNormal {
         if wide[0] != d[0] {
             return Err(Error::new(LOW_RANK, ErrorKind::Shape { shape: matrices.full(), expected: format!("cov_factor of {} rows, as loc has", d[0]) }));
         }
-        if vectors.dtype() != matrices.dtype() {
-            return Err(Error::new(LOW_RANK, ErrorKind::DtypeMismatch { left: vectors.dtype(), right: matrices.dtype() }));
-        }
-        let Some(batch) = vectors.batch().broadcast(&matrices.batch()) else {
-            let (left, right) = (vectors.batch(), matrices.batch());
-            return Err(Error::new(LOW_RANK, ErrorKind::ShapeMismatch { left, right, axes: None, expected: "parameters broadcast to one batch" }));
-        };
-        let own = Parameters::of_parts(LOW_RANK, vectors.dtype(), vectors.device(), batch, d);
+        let own = of_vectors(LOW_RANK, &vectors, &matrices)?;
         let ([loc, diagonal], [factor]) = (vectors.all(), matrices.all());
         let (loc, diagonal) = (loc.expand(own.full()), diagonal.expand(own.full()));
-        let factor = factor.expand(joined(&[&batch, &wide]));
+        let factor = factor.expand(joined(&[&own.batch(), &wide]));
         let scaled = &factor / diagonal.sqrt().unsqueeze(-1);
         let eye = Tensor::eye_on(wide[1], wide[1], own.wide(), own.device());
         let capacitance = definite(LOW_RANK, "cov_factor", (scaled.mt().matmul(&scaled) + eye).cholesky())?;
