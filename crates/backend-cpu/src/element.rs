@@ -1,6 +1,9 @@
 //! Elements as kernels that loop over them see them: the type in memory and the wider one it is computed in.
 use crate::scratch::KeptElement;
-use adamant_runtime::{DType, bf16_from_f64, f16_from_f64};
+use adamant_runtime::{
+    DType, bf16_from_f64, f16_from_f64,
+    kernel::{Fault, FaultWord},
+};
 use half::{bf16, f16};
 
 /// An element that arithmetic is defined for.
@@ -171,6 +174,24 @@ pub(crate) fn indices(bytes: &[u8], dtype: DType) -> impl Fn(usize) -> i64 + Syn
             DType::I32 => bytemuck::pod_read_unaligned::<i32>(b) as i64,
             DType::U32 => bytemuck::pod_read_unaligned::<u32>(b) as i64,
             _ => bytemuck::pod_read_unaligned::<i64>(b),
+        }
+    }
+}
+/// The index that is nowhere at the lowest position, whichever task meets one first.
+#[derive(Default)]
+pub(crate) struct WorstIndex(parking_lot::Mutex<Option<(usize, i64)>>);
+impl WorstIndex {
+    #[cold]
+    pub fn add(&self, position: usize, index: i64) {
+        let mut worst = self.0.lock();
+        if worst.is_none_or(|w| position < w.0) {
+            *worst = Some((position, index));
+        }
+    }
+    /// A fault, if there was one.
+    pub fn report(self, bound: usize, fault: &FaultWord) {
+        if let Some((position, index)) = self.0.into_inner() {
+            fault.set(Fault::Index { index, bound, position });
         }
     }
 }

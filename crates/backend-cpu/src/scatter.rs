@@ -1,16 +1,12 @@
 //! Scatter: elements of a source combined into places of the output that an index tensor names, in index order.
 use crate::{
     device::Runtime,
-    element::{Number, Wide, indices, with_number},
+    element::{Number, Wide, WorstIndex, indices, with_number},
     lines::AxisLines,
     operand::{In, Out, internal, whole_mut},
     scratch::ScratchVec,
 };
-use adamant_runtime::{
-    DType, ErrorKind,
-    kernel::{Fault, FaultWord},
-    op::ScatterMode,
-};
+use adamant_runtime::{DType, ErrorKind, kernel::FaultWord, op::ScatterMode};
 use std::ops::Range;
 
 /// Runs a Scatter step on an output that holds the destination. Bad indices write nothing and are a fault.
@@ -44,7 +40,9 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
         DType::F16 => job.widened::<half::f16>(out, mode, fault),
         DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, |a: f32, b| a + b, |v: f32| v),
         DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, float_combine(mode), |v: f32| v),
-        DType::I64 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, i64::wrapping_add, |v: i64| v),
+        _ if mode == ScatterMode::Add => with_number!(dtype, T => {
+            job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |a, b| T::narrow(a.wide().plus(b.wide())), |v| v)
+        }),
         _ => with_number!(dtype, T => {
             let f = wide_combine::<<T as Number>::Wide>(mode);
             job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |a, b| T::narrow(f(a.wide(), b.wide())), |v| v)
@@ -119,7 +117,7 @@ impl Job<'_> {
         let work = lines.n * inner;
         let to = DestinationPart { rows: 0..self.bound, outers: 0..outer, base: self.base };
         let whole = self.dense && self.base >= 0 && lines.inner.is_dense(0) && lines.steps[0] == inner as isize;
-        let mut worst = parking_lot::Mutex::new(None);
+        let worst = WorstIndex::default();
         let every = self.bound * inner;
         if !whole || threads.count() == 1 || outer * work < 2 * TASK || every == 0 {
             self.some(&to, &places, &read, source, out, &f, &wide, &worst);
@@ -144,9 +142,7 @@ impl Job<'_> {
                 });
             }
         }
-        if let Some((position, index)) = worst.get_mut().take() {
-            fault.set(Fault::Index { index, bound: self.bound, position });
-        }
+        worst.report(self.bound, fault);
         Ok(())
     }
     /// Combines what falls into a part of the destination.
@@ -159,7 +155,7 @@ impl Job<'_> {
         out: &mut [T],
         f: &impl Fn(T, T) -> T,
         wide: &impl Fn(S) -> T,
-        worst: &parking_lot::Mutex<Option<(usize, i64)>>,
+        worst: &WorstIndex,
     ) {
         let lines = &self.lines;
         let inner = lines.inner.len();
@@ -170,10 +166,7 @@ impl Job<'_> {
         let place = |i: i64, position: usize| {
             let inside = usize::try_from(i).ok().filter(|&i| i < self.bound);
             if inside.is_none() && part.rows.start == 0 {
-                let mut worst = worst.lock();
-                if worst.is_none_or(|w| position < w.0) {
-                    *worst = Some((position, i));
-                }
+                worst.add(position, i);
             }
             inside.filter(|i| part.rows.contains(i))
         };

@@ -26,6 +26,16 @@ pub(crate) enum Src<'a, T> {
     Splat(T),
 }
 
+/// An operand as a slice, spread out where it is one value.
+pub(super) fn spread<'a, T: Copy>(of: Src<'a, T>, buffer: &'a mut [T]) -> &'a [T] {
+    match of {
+        Src::Slice(all) => all,
+        Src::Splat(v) => {
+            buffer.fill(v);
+            buffer
+        }
+    }
+}
 /// A function of a slice, or of one value for all.
 #[inline]
 pub(super) fn one<T: Copy, O: Copy>(x: Src<'_, T>, out: &mut [O], f: impl Fn(&[T], &mut [O])) {

@@ -376,16 +376,6 @@ pub(crate) trait Compute: Lane {
     #[allow(clippy::too_many_arguments)]
     fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [Self]) -> Result<(), ErrorKind>;
 }
-/// An operand as a slice, spread out where it is one value.
-fn spread<'s, T: Lane>(src: Src<'s, T>, buffer: &'s mut [T]) -> &'s [T] {
-    match src {
-        Src::Slice(s) => s,
-        Src::Splat(v) => {
-            buffer.fill(v);
-            buffer
-        }
-    }
-}
 pub(super) fn unexpected() -> Result<(), ErrorKind> {
     Err(internal("an instruction of another kind than its register"))
 }
@@ -410,7 +400,7 @@ macro_rules! real_compute {
                             let mut buffer = [S::default(); 1];
                             let from = run.src::<S>(x, at, n, scratch, outs);
                             let splat = matches!(from, Src::Splat(_));
-                            let from = spread(from, &mut buffer);
+                            let from = loops::spread(from, &mut buffer);
                             let to = if splat { 1 } else { n };
                             load::cast_real(run.isa, from, &mut out[..to], narrow);
                             if splat {

@@ -1,6 +1,6 @@
 //! Functions of two f32 that are computed in f64, a stretch at a time: there they have digits to spare. What a formula does not
 //! cover is computed by its exact meaning, one by one.
-use super::loops::{Src, zip};
+use super::loops::{Src, spread, zip};
 use crate::{
     isa::Isa,
     math::{MathFn, unary_f64},
@@ -21,16 +21,6 @@ fn at(of: Src<'_, f32>, k: usize) -> f32 {
     match of {
         Src::Slice(all) => all[k],
         Src::Splat(v) => v,
-    }
-}
-/// The numbers of an operand in a buffer, or of one for all.
-pub(super) fn spread<'a, T: Copy>(of: Src<'a, T>, buffer: &'a mut [T]) -> &'a [T] {
-    match of {
-        Src::Slice(all) => all,
-        Src::Splat(v) => {
-            buffer.fill(v);
-            buffer
-        }
     }
 }
 /// Calls `f` with stretches of both operands, each a number for each element.

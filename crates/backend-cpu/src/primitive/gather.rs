@@ -3,15 +3,12 @@
 use super::Call;
 use crate::{
     device::Runtime,
-    element::{indices, with_bits},
+    element::{WorstIndex, indices, with_bits},
     lines::AxisLines,
     operand::{In, Out, internal},
     simd::stream::{self, ReadAhead, STREAMED},
 };
-use adamant_runtime::{
-    DType, ErrorKind,
-    kernel::{Fault, FaultWord},
-};
+use adamant_runtime::{DType, ErrorKind, kernel::FaultWord};
 
 /// An index may be of any integer dtype, and moved elements of any.
 pub(super) fn supports(_: &u8, _: &[DType]) -> bool {
@@ -62,7 +59,6 @@ impl Job<'_> {
         let elements = x.elements::<T>()?;
         let out: &mut [T] = out.dense()?;
         let inner = lines.inner.len();
-        // The first bad index in row-major order is reported, whichever task meets one first.
         let worst = WorstIndex::default();
         if inner == 1 {
             runtime.threads.for_chunks_mut(out, TASK, |task, out| self.along(elements, &read, task * TASK, out, &worst));
@@ -87,9 +83,7 @@ impl Job<'_> {
                 }
             });
         }
-        if let Some((position, index)) = worst.0.into_inner() {
-            self.fault.set(Fault::Index { index, bound: self.bound, position });
-        }
+        worst.report(self.bound, self.fault);
         Ok(())
     }
     /// Where what a row picks begins for index 0, and where its first index is.
@@ -166,15 +160,3 @@ impl Job<'_> {
 /// An element that is moved as its bits.
 trait Moved: bytemuck::Pod + Send + Sync {}
 impl<T: bytemuck::Pod + Send + Sync> Moved for T {}
-/// The bad index at the lowest position.
-#[derive(Default)]
-struct WorstIndex(parking_lot::Mutex<Option<(usize, i64)>>);
-impl WorstIndex {
-    #[cold]
-    fn add(&self, position: usize, index: i64) {
-        let mut worst = self.0.lock();
-        if worst.is_none_or(|w| position < w.0) {
-            *worst = Some((position, index));
-        }
-    }
-}
