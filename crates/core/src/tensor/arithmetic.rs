@@ -75,7 +75,14 @@ impl Tensor {
     #[track_caller]
     pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Tensor {
         let (min, max) = (min.operand(), max.operand());
-        clamped("clamp", self, [min, max], |x, [min, max]| at_most(&at_least(x, min), max))
+        clamped("clamp", self, [min, max], |x, [min, max]| match (min, max) {
+            // Where x is no number is looked up once.
+            (OperandRef::Scalar(min), OperandRef::Scalar(max)) => {
+                let least = x.gt(min).where_(x, min);
+                keep_nan(x, least.lt(max).where_(&least, max))
+            }
+            (min, max) => at_most(&at_least(x, min), max),
+        })
     }
     /// As [`Tensor::clamp`] with the upper side open.
     #[track_caller]

@@ -177,6 +177,11 @@ pub(super) fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
     if count(&x.meta().shape, axes) == 0 {
         return x.square().reduce(ReduceOp::Sum, axes, true);
     }
+    let meta = x.meta();
+    if meta.dtype == DType::F32 && meta.device.widest_float() == DType::F64 {
+        // Squares of f32 are numbers of f64, whatever they are.
+        return x.cast(DType::F64).square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero().cast(DType::F32);
+    }
     let scale = power_of_two_near(&x.detach().abs().reduce(ReduceOp::Max, axes, true));
     (x / &scale).square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero() * scale
 }

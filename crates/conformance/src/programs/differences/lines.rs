@@ -78,6 +78,8 @@ pub const LINES: &[NamedDifference] = lines! {
     "labels are integers of classes": "ctc_loss" |c| (c.here() && (c.refused_as("dtype") || c.refused_as("index"))) || (c.there() && c.said(&["Expected tensor to have size"])),
         "labels and lengths are integers below the number of classes, and as many as the lengths say or more; PyTorch takes floats, and looks at the number alone";
     "segments within the axis": "segment_reduce" |c| c.here() && c.refused_as("index"), "the offsets of segments end at the end of the axis; PyTorch leaves out what is behind them";
+    "norms are rounded once": "instance_norm instance_norm_statistics group_norm layer_norm rms_norm batch_norm batch_norm_training" |c| c.is(ProgramDifference::Values) && c.any(|d| d.is_float() && d.size() == 2) && c.nearly(), "a norm of 16 bits is computed in f32 and rounded once; PyTorch rounds on its way";
+    "modes for any number of axes": "interpolate" |c| c.there() && c.said(&["mode needs"]), "a mode is one for one, two and three axes; PyTorch has a word for each number of them";
     "integers beside 16 bits": "cosine_embedding_loss triplet_margin_loss triplet_margin_with_distance_loss gaussian_nll_loss" |c| c.is(ProgramDifference::Dtype) && c.any_int(), "an integer beside a float of 16 bits leaves its dtype; PyTorch's steps make f32 of the integer first";
     "orders below 0": "polygamma" |c| c.there() && c.said(&["negative n"]), "the order may be a tensor, so it is not looked up: of a negative one there is no value, NaN";
     "coordinates of each row": "gradient" |c| c.there() && c.said(&["to have one dimension"]), "coordinates may differ from row to row";
