@@ -3,6 +3,7 @@
 //! tree: the bits are the body's, for any number of threads and any instruction set. Must not know programs or layouts.
 mod attention;
 mod batch_norm;
+mod distances;
 mod entropy;
 mod finite;
 mod fourier;
@@ -20,7 +21,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 22] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 23] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -34,6 +35,7 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.fourier", Arc::new(fourier::FourierKernel::default())),
         ("adamant.taps", Arc::new(taps::TapsKernel)),
         ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
+        ("adamant.distances", Arc::new(distances::DistancesKernel)),
         ("adamant.search_sorted", Arc::new(search::SearchSortedKernel)),
         ("adamant.sorted_range", Arc::new(sorted_range::SortedRangeKernel)),
         ("adamant.batch_norm", Arc::new(norm::NormForwardKernel)),

@@ -19,6 +19,7 @@ use std::{
 pub mod activation;
 pub mod attention;
 pub mod conv;
+pub mod distances;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;

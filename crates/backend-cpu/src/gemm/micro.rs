@@ -246,63 +246,114 @@ pub(crate) unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, 
     }
 }
 
-/// Steps before the end of a block of columns in which the beginnings of the next are asked for.
+/// Steps before the end of columns in which the beginnings of the next are asked for.
 const HEAD_STEPS: usize = 8;
-/// Asks for the first lines of a column. A hint: it reads nothing and cannot fail, wherever it points.
+/// Asks for a line of memory. A hint: it reads nothing and cannot fail, wherever it points.
 #[inline(always)]
-fn prefetch_head<T>(column: *const T) {
+fn prefetch<T>(at: *const T) {
+    // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
     #[cfg(target_arch = "x86_64")]
-    for line in 0..4 {
-        // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(column.cast::<i8>().wrapping_add(64 * line)) };
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast::<i8>());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = column;
+    let _ = at;
 }
 
+/// Columns of B that are read side by side. Their sums are chains of which each waits for itself alone, so there must be more than
+/// one where vectors are short.
+const ABREAST: usize = 16;
+/// Elements of a column that are read one after another. Where columns are a power of two apart, their lines meet in the same
+/// places of the cache: each is read to its end before it goes.
+const LINE: usize = 16;
+
 /// `out = x · Bᵗ` over all chunks, B stored by columns (`b_stride` between two outputs, k contiguous): blocks of B are
-/// transposed in registers. As many outputs as a vector has lanes are done at a time: so few columns of B are read side by
-/// side that the processor fetches all of them ahead, once it has seen how each begins. Only their beginnings are asked
-/// for, while the block before comes to its end.
+/// transposed in registers, those of [`ABREAST`] outputs at a time.
 ///
 /// # Safety
 /// `x` holds `length` elements, `b` `columns` rows of `length` elements, `out` `columns`, and `out` is not shared.
 #[inline(always)]
 pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
-    let lanes = V::LANES;
-    for j in (0..columns).step_by(lanes) {
-        let high = (columns - j).min(lanes);
+    let mut j = 0;
+    while columns - j >= ABREAST {
+        // SAFETY: as many columns are left.
+        unsafe { columns_abreast::<V>(length, x, b.add(j * b_stride), b_stride, out.add(j), columns - j) };
+        j += ABREAST;
+    }
+    while j < columns {
+        let high = (columns - j).min(V::LANES);
         let mut total = V::splat(V::Elem::default());
         for first in (0..length).step_by(CHUNK) {
             let end = length.min(first + CHUNK);
-            let mut sum = V::splat(V::Elem::default());
-            for p in (first..end).step_by(lanes) {
-                let wide = (end - p).min(lanes);
-                let left = (length - p).div_ceil(lanes);
-                if left <= HEAD_STEPS {
-                    let share = lanes.div_ceil(HEAD_STEPS);
-                    let next = j + lanes + (HEAD_STEPS - left) * share;
-                    for column in next..(next + share).min(columns) {
-                        prefetch_head(b.wrapping_add(column * b_stride));
-                    }
-                }
-                // SAFETY: all offsets stay within what the caller vouches for.
-                unsafe {
-                    if wide == lanes && high == lanes {
-                        sum = V::dot_rows(x.add(p), b.add(j * b_stride + p), b_stride, sum);
-                    } else {
-                        let block = V::load_transposed(b.add(j * b_stride + p), b_stride, high, wide);
-                        for (i, vector) in block.iter().enumerate().take(wide) {
-                            sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
-                        }
-                    }
-                }
-            }
+            // SAFETY: all offsets stay within what the caller vouches for.
+            let sum = unsafe { last_columns(first, end, x, b.add(j * b_stride), b_stride, high, V::splat(V::Elem::default())) };
             total = if first == 0 { sum } else { total.add(sum) };
         }
         // SAFETY: `high` outputs are left.
         unsafe { total.store_first(out.add(j), high) };
+        j += V::LANES;
     }
+}
+/// The first [`ABREAST`] of `columns` outputs. What is read soon is asked for, and at their end the beginnings of the next.
+///
+/// # Safety
+/// As [`vector_by_columns`], of at least as many columns.
+#[inline(always)]
+unsafe fn columns_abreast<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
+    let lanes = V::LANES;
+    // More than there are blocks where vectors are long.
+    let zero = [V::splat(V::Elem::default()); ABREAST / 4];
+    let mut totals = zero;
+    for first in (0..length).step_by(CHUNK) {
+        let end = length.min(first + CHUNK);
+        let whole = first + (end - first) / LINE * LINE;
+        let mut sums = zero;
+        for p in (first..whole).step_by(LINE) {
+            let left = (length - p).div_ceil(LINE);
+            if left <= HEAD_STEPS {
+                let share = ABREAST / HEAD_STEPS;
+                let next = ABREAST + (HEAD_STEPS - left) * share;
+                for column in next..(next + share).min(columns) {
+                    for line in 0..4 {
+                        prefetch(b.wrapping_add(column * b_stride + line * LINE));
+                    }
+                }
+            }
+            for (block, sum) in sums.iter_mut().enumerate().take(ABREAST / lanes) {
+                for p in (p..p + LINE).step_by(lanes) {
+                    // SAFETY: a whole block of what the caller vouches for.
+                    *sum = unsafe { V::dot_rows(x.add(p), b.add(block * lanes * b_stride + p), b_stride, *sum) };
+                }
+            }
+        }
+        for (block, (total, sum)) in totals.iter_mut().zip(&sums).enumerate().take(ABREAST / lanes) {
+            // SAFETY: as above.
+            let sum = unsafe { last_columns(whole, end, x, b.add(block * lanes * b_stride), b_stride, lanes, *sum) };
+            *total = if first == 0 { sum } else { total.add(sum) };
+        }
+    }
+    for (block, total) in totals.iter().enumerate().take(ABREAST / lanes) {
+        // SAFETY: the caller vouches for as many outputs.
+        unsafe { total.store(out.add(block * lanes)) };
+    }
+}
+/// `sum + Σ x[p] · b[j][p]` for p from `first` to `end` and `high` columns, of which there may be fewer than lanes.
+///
+/// # Safety
+/// As [`vector_by_columns`], of `high` columns, as far as `end`.
+#[inline(always)]
+unsafe fn last_columns<V: Float>(first: usize, end: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, high: usize, mut sum: V) -> V {
+    for p in (first..end).step_by(V::LANES) {
+        let wide = (end - p).min(V::LANES);
+        // SAFETY: all offsets stay within what the caller vouches for.
+        unsafe {
+            let block = V::load_transposed(b.add(p), b_stride, high, wide);
+            for (i, vector) in block.iter().enumerate().take(wide) {
+                sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
+            }
+        }
+    }
+    sum
 }
 
 /// A rectangle of a row-major matrix, lent to one task. Rectangles cut from one matrix do not overlap, because the

@@ -4,6 +4,7 @@ use super::{
     Built, Compound, Given,
     attention::{Attention, AttentionBackward},
     conv::BiasedConv,
+    distances::Distances,
     dropout::Dropout,
     embedding::{Embedding, EmbeddingBackward},
     finite::AllFinite,
@@ -115,6 +116,7 @@ own! {
     "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
     "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
     "adamant.search_sorted" |g| some::<2, 2, _> => SearchSorted { right: g.bool("right")? };
+    "adamant.distances" |g| |d: &Distances| exactly(if d.among { 1 } else { 2 }) => Distances { ord: g.float("ord")?, among: g.bool("among")? };
     "adamant.linear" |_g| some::<2, 3, _> => Linear;
     "adamant.split" |g| some::<1, 1, _> => split(g)?;
     "adamant.dropout" |g| some::<2, 2, _> => Dropout { p: g.float("p")? };

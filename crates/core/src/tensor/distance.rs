@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     AxisSet, DType, ErrorKind, Shape,
-    composite::wide::{floats, same_dtype},
+    composite::{
+        distances::Distances,
+        wide::{floats, same_dtype},
+    },
     op::ReduceOp,
     promotion::alike,
     scope::call,
@@ -97,7 +100,13 @@ impl Tensor {
             if ord.is_nan() || ord < 0.0 {
                 return refuse(format!("distances of order {ord}: the order is not negative"));
             }
-            Ok((self.unsqueeze(-2) - other.unsqueeze(-3)).vector_norm(ord, -1))
+            let dtype = floats(&self.meta())?.dtype;
+            let lead = crate::op::broadcast(&Shape::new(&a[..a.rank() - 2])?, &Shape::new(&b[..b.rank() - 2])?)?;
+            let rows = |x: &Tensor, shape: &Shape| -> Built<Tensor> {
+                let dims: Vec<usize> = lead.iter().chain(&shape[shape.rank() - 2..]).copied().collect();
+                Ok(x.expand(Shape::new(&dims)?).wide())
+            };
+            Ok(Tensor::composite1(Distances { ord, among: false }, &[&rows(self, &a)?, &rows(other, &b)?]).cast(dtype))
         })
     }
     /// The cosine of the angle between the vectors along an axis; norms below `eps` count as `eps`. Floats, in the dtype in which

@@ -201,9 +201,10 @@ impl Tensor {
             if classes == 0 && meta.shape.elements() > 0 {
                 return refuse("there must be at least one class");
             }
-            let mut dims = meta.shape.to_vec();
-            dims.push(classes);
-            Ok(Tensor::zeros_on(dims, DType::I64, meta.device).scatter_value(-1, &x.unsqueeze(-1), 1i64))
+            // The gather is there for a number that is none: it has no other effect.
+            let numbers = Tensor::arange_on(0, classes as i64, 1, DType::I64, meta.device);
+            let own = numbers.index_select(0, &x.ravel()).reshape(meta.shape);
+            Ok(own.unsqueeze(-1).eq(&numbers).cast(DType::I64))
         })
     }
 

@@ -3,7 +3,14 @@ use super::{
     Operand, ScatterReduce, Tensor,
     compose::{compose, compose1, refuse},
 };
-use crate::{AxisSet, DType, ErrorKind, composite::wide::same_dtype, shape::Axis};
+use crate::{
+    AxisSet, DType, ErrorKind,
+    composite::{
+        distances::Distances,
+        wide::{floats, same_dtype},
+    },
+    shape::Axis,
+};
 
 impl Tensor {
     /// The tensor with `source` (without that axis) at one place of an axis; negative places count from the end.
@@ -104,10 +111,11 @@ impl Tensor {
             if shape.rank() != 2 {
                 return Err(ErrorKind::Shape { shape, expected: "a matrix of rows".into() }.into());
             }
-            let n = shape[0] as i64;
-            let (first, second): (Vec<i64>, Vec<i64>) = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).unzip();
-            let rows = |of: Vec<i64>| x.index_select(0, &Tensor::from_slice(&of, [of.len()]).to(x.meta().device));
-            Ok((rows(first) - rows(second)).vector_norm(ord, -1))
+            if ord.is_nan() || ord < 0.0 {
+                return refuse(format!("distances of order {ord}: the order is not negative"));
+            }
+            let dtype = floats(&x.meta())?.dtype;
+            Ok(Tensor::composite1(Distances { ord, among: true }, &[&x.wide()]).cast(dtype))
         })
     }
     /// The power, computed and returned in f64.
