@@ -1,7 +1,6 @@
 //! Copies between strided layouts: whole runs where both sides have them, square blocks where they are transposed.
 use crate::{
     device::Runtime,
-    element::with_bits,
     gemm::Accumulator,
     isa::Isa,
     nest::{Nest, Strides, runs},
@@ -32,12 +31,41 @@ pub(crate) fn run(runtime: &Runtime, space: &Shape, inputs: &[In<'_>], outputs: 
     // In the order of the output's memory.
     let mut axes: SmallVec<[usize; MAX_RANK]> = (0..space.rank()).filter(|&a| space[a] != 1).collect();
     axes.sort_by_key(|&a| std::cmp::Reverse(to.layout.strides[a].unsigned_abs()));
-    let nest = Nest::new(space, axes.into_iter(), &[&from.layout.strides, &to.layout.strides]);
-    let offsets = (from.layout.offset, to.layout.offset);
-    let dtype = from.dtype;
-    with_bits!(dtype, T => copy::<T>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets))
+    let mut nest = Nest::new(space, axes.into_iter(), &[&from.layout.strides, &to.layout.strides]);
+    let mut offsets = [from.layout.offset, to.layout.offset];
+    let size = from.dtype.size();
+    match size * together(&mut nest, &mut offsets, size, [from.bytes.as_ptr().addr(), to.bytes.as_ptr().addr()]) {
+        1 => copy::<u8>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets),
+        2 => copy::<u16>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets),
+        4 => copy::<u32>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets),
+        8 => copy::<u64>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets),
+        _ => copy::<u128>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets),
+    }
 }
-fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[T], to: &mut [T], (from_at, to_at): (usize, usize)) -> Result<(), ErrorKind> {
+/// The largest element that is moved at once, in bytes.
+const WORD: usize = size_of::<u128>();
+/// Elements that lie side by side on both sides and move together, as the two parts of a complex number do, are one element: the
+/// nest loses that axis. How many they are; 1 if they do not.
+fn together(nest: &mut Nest, offsets: &mut [usize; 2], size: usize, addresses: [usize; 2]) -> usize {
+    let last = nest.dims.len() - 1;
+    let count = nest.dims[last];
+    let bytes = count * size;
+    let outer = || nest.strides.iter().flat_map(|s| &s[..last]);
+    let fits = last > 0 && count > 1 && bytes <= WORD && bytes.is_power_of_two() && nest.strides.iter().all(|s| s[last] == 1);
+    let lies = addresses.iter().all(|at| at % bytes == 0) && offsets.iter().all(|at| at % count == 0);
+    if !(fits && lies && outer().all(|s| s % count as isize == 0)) {
+        return 1;
+    }
+    nest.dims.truncate(last);
+    for stride in nest.strides.iter_mut().flat_map(|s| &mut s[..last]) {
+        *stride /= count as isize;
+    }
+    for at in offsets {
+        *at /= count;
+    }
+    count
+}
+fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[T], to: &mut [T], [from_at, to_at]: [usize; 2]) -> Result<(), ErrorKind> {
     let n = nest.len();
     let how = TransposeHow { isa: runtime.isa, streamed: n * size_of::<T>() >= STREAMED };
     let (source, target) = (nest.strides[0], nest.strides[1]);

@@ -18,6 +18,7 @@ use adamant_runtime::{
 };
 use parking_lot::Mutex;
 use plan::Plan;
+use run::Ends;
 use std::sync::Arc;
 
 /// What is transformed.
@@ -141,6 +142,9 @@ impl FourierKernel {
             }
             FourierKind::RealToHalf if n % 2 == 0 => {
                 let ready = self.ready::<T>(n, x.len() / n, true)?;
+                if run::real_rows(isa, threads, &ready.plan, Ends::ToHalf(&ready.roots), inverse, scale, x, out)? {
+                    return Ok(());
+                }
                 let rows = RealRows { isa, plan: &ready.plan, inverse, scale, widths: [n, n, width] };
                 rows.run(threads, x, out, |x, z| z.copy_from_slice(x), |z, out| unpacked(z, &ready.roots, inverse, out))
             }
@@ -152,6 +156,9 @@ impl FourierKernel {
             }
             FourierKind::HalfToReal if n % 2 == 0 => {
                 let ready = self.ready::<T>(n, out.len() / n, true)?;
+                if run::real_rows(isa, threads, &ready.plan, Ends::FromHalf(&ready.roots), inverse, scale, x, out)? {
+                    return Ok(());
+                }
                 let rows = RealRows { isa, plan: &ready.plan, inverse, scale, widths: [width, n, n] };
                 rows.run(threads, x, out, |x, z| packed(x, &ready.roots, inverse, z), |z, out| out.copy_from_slice(z))
             }

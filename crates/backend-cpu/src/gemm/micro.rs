@@ -301,8 +301,8 @@ pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Ele
 #[inline(always)]
 unsafe fn columns_abreast<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     let lanes = V::LANES;
-    // More than there are blocks where vectors are long.
-    let zero = [V::splat(V::Elem::default()); ABREAST / 4];
+    // As many as there are blocks where a vector has one lane.
+    let zero = [V::splat(V::Elem::default()); ABREAST];
     let mut totals = zero;
     for first in (0..length).step_by(CHUNK) {
         let end = length.min(first + CHUNK);

@@ -24,13 +24,7 @@ pub(super) fn rows<T: FourierElement>(isa: Isa, threads: &Threads, plan: &Plan<T
     let count = x.len() / width;
     if let Method::Stages(stages) = &plan.method {
         let some = (TASK / plan.n).max(1).min(count.div_ceil(threads.count())).next_multiple_of(ABREAST);
-        return threads.try_for_parts(x.chunks(some * width).zip(out.chunks_mut(some * width)), |_, (x, out)| {
-            let mut scratch = StageBuffers::new(plan.n * ABREAST)?;
-            for (x, out) in x.chunks(ABREAST * width).zip(out.chunks_mut(ABREAST * width)) {
-                dispatch(isa, Abreast { stages, scratch: &mut scratch, inverse, scale, x, out, n: plan.n });
-            }
-            Ok(())
-        });
+        return staged(isa, threads, stages, Ends::Pairs, [plan.n; 3], inverse, scale, some, x, out);
     }
     let row = |threads: &Threads, x: &[T], out: &mut [T]| match &plan.method {
         Method::Halves { columns, rows, twist } => halves(isa, threads, [columns, rows], twist, inverse, scale, x, out),
@@ -40,9 +34,77 @@ pub(super) fn rows<T: FourierElement>(isa: Isa, threads: &Threads, plan: &Plan<T
     if count < threads.count() {
         return x.chunks(width).zip(out.chunks_mut(width)).try_for_each(|(x, out)| row(threads, x, out));
     }
-    threads.try_for_parts(x.chunks(width).zip(out.chunks_mut(width)), |_, (x, out)| row(Threads::alone(), x, out))
+    // A convolution's own transforms go abreast.
+    let some = if matches!(plan.method, Method::Convolution { .. }) { ABREAST.min(count.div_ceil(threads.count())) } else { 1 };
+    threads.try_for_parts(x.chunks(some * width).zip(out.chunks_mut(some * width)), |_, (x, out)| row(Threads::alone(), x, out))
 }
 
+/// Transforms rows by stages, [`ABREAST`] of them at once and `some` in a task. `sizes`: the pairs of a row of the input, of the
+/// transform, of the output.
+///
+/// # Errors
+/// `OutOfMemory`.
+#[allow(clippy::too_many_arguments)]
+fn staged<T: FourierElement>(
+    isa: Isa,
+    threads: &Threads,
+    stages: &[Butterfly<T>],
+    ends: Ends<'_, T>,
+    sizes: [usize; 3],
+    inverse: bool,
+    scale: T,
+    some: usize,
+    x: &[T],
+    out: &mut [T],
+) -> Result<(), ErrorKind> {
+    let (from, to) = (2 * sizes[0], 2 * sizes[2]);
+    threads.try_for_parts(x.chunks(some * from).zip(out.chunks_mut(some * to)), |_, (x, out)| {
+        // A half transform has one pair more than the transform that it is made of.
+        let mut scratch = StageBuffers::new((sizes[1] + 1) * ABREAST)?;
+        for (x, out) in x.chunks(ABREAST * from).zip(out.chunks_mut(ABREAST * to)) {
+            dispatch(isa, Abreast { stages, ends, scratch: &mut scratch, inverse, scale, x, out, sizes });
+        }
+        Ok(())
+    })
+}
+/// Transforms rows of real numbers to the halves of their transforms, or back, by a plan for half as many pairs. False: it has no
+/// stages, and nothing was done.
+///
+/// # Errors
+/// `OutOfMemory`.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn real_rows<T: FourierElement>(
+    isa: Isa,
+    threads: &Threads,
+    plan: &Plan<T>,
+    ends: Ends<'_, T>,
+    inverse: bool,
+    scale: T,
+    x: &[T],
+    out: &mut [T],
+) -> Result<bool, ErrorKind> {
+    let Method::Stages(stages) = &plan.method else { return Ok(false) };
+    let n = plan.n;
+    let sizes = match ends {
+        Ends::Pairs => [n; 3],
+        Ends::ToHalf(_) => [n, n, n + 1],
+        Ends::FromHalf(_) => [n + 1, n, n],
+    };
+    let count = x.len() / (2 * sizes[0]);
+    let some = (TASK / n).max(1).min(count.div_ceil(threads.count())).next_multiple_of(ABREAST);
+    staged(isa, threads, stages, ends, sizes, inverse, scale, some, x, out)?;
+    Ok(true)
+}
+/// What is before the stages, or behind them. Roots: `exp(-2 pi i k / n)` of a row's n numbers, in pairs, up to half of n.
+#[derive(Clone, Copy)]
+pub(super) enum Ends<'a, T> {
+    /// nothing: complex numbers on both sides
+    Pairs,
+    /// the transform of a row's numbers in pairs becomes the first half of that of the row
+    ToHalf(&'a [T]),
+    /// the other way round
+    FromHalf(&'a [T]),
+}
 /// Two sides of real and imaginary parts, from one to the other and back.
 struct StageBuffers<T: FourierElement> {
     from: ComplexParts<T>,
@@ -57,35 +119,141 @@ impl<T: FourierElement> StageBuffers<T> {
 /// Up to [`ABREAST`] rows at once: element j of row l at `j * rows + l`.
 struct Abreast<'a, T: FourierElement> {
     stages: &'a [Butterfly<T>],
+    ends: Ends<'a, T>,
     scratch: &'a mut StageBuffers<T>,
     inverse: bool,
     scale: T,
     x: &'a [T],
     out: &'a mut [T],
-    n: usize,
+    /// the pairs of a row of the input, of the transform, of the output
+    sizes: [usize; 3],
 }
 impl<T: FourierElement> SimdKernel for Abreast<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Abreast { stages, scratch, inverse, scale, x, out, n } = self;
-        let rows = x.len() / (2 * n);
+        let Abreast { stages, ends, scratch, inverse, scale, x, out, sizes: [from, n, to] } = self;
+        let rows = x.len() / (2 * from);
         // The inverse is the transform with real and imaginary parts swapped, before and after.
-        let (first, second) = if inverse { (1, 0) } else { (0, 1) };
-        for (l, x) in x.chunks_exact(2 * n).enumerate() {
-            for (j, pair) in x.chunks_exact(2).enumerate() {
-                scratch.from[first][j * rows + l] = pair[0];
-                scratch.from[second][j * rows + l] = pair[1];
-            }
+        let parts = if inverse { [1, 0] } else { [0, 1] };
+        let is_plain = matches!(ends, Ends::Pairs);
+        read_rows::<S, T>(x, from, rows, &mut scratch.from, if is_plain { parts } else { [0, 1] });
+        if let Ends::FromHalf(roots) = ends {
+            from_half::<S, T>(scratch, n, rows, roots, inverse);
+            std::mem::swap(&mut scratch.from, &mut scratch.to);
+        }
+        if inverse && !is_plain {
+            scratch.from.swap(0, 1);
         }
         run_stages::<S, T>(stages, rows, n, scratch);
-        for (l, out) in out.chunks_exact_mut(2 * n).enumerate() {
-            for (j, pair) in out.chunks_exact_mut(2).enumerate() {
-                pair[0] = scratch.from[first][j * rows + l] * scale;
-                pair[1] = scratch.from[second][j * rows + l] * scale;
-            }
+        if inverse && !is_plain {
+            scratch.from.swap(0, 1);
+        }
+        if let Ends::ToHalf(roots) = ends {
+            to_half::<S, T>(scratch, n, rows, roots, inverse);
+            std::mem::swap(&mut scratch.from, &mut scratch.to);
+        }
+        write_rows::<S, T>(&scratch.from, if is_plain { parts } else { [0, 1] }, scale, out, to, rows);
+    }
+}
+/// Rows of `n` pairs into lanes: whole blocks of all rows are transposed in registers, the rest is moved number by number.
+#[inline(always)]
+fn read_rows<S: Simd, T: FourierElement>(x: &[T], n: usize, rows: usize, to: &mut ComplexParts<T>, parts: [usize; 2]) {
+    let (lanes, pairs) = (T::V::<S>::LANES, T::V::<S>::LANES / 2);
+    let whole = if rows == ABREAST && pairs > 0 { n / pairs * pairs } else { 0 };
+    for l in (0..rows).step_by(lanes) {
+        for j in (0..whole).step_by(pairs.max(1)) {
+            into_lanes::<S, T>(&x[2 * (l * n + j)..], 2 * n, to, parts, j * rows + l);
         }
     }
+    for (l, x) in x.chunks_exact(2 * n).enumerate() {
+        for (j, pair) in x.chunks_exact(2).enumerate().skip(whole) {
+            to[parts[0]][j * rows + l] = pair[0];
+            to[parts[1]][j * rows + l] = pair[1];
+        }
+    }
+}
+/// The way back, times `scale`.
+#[inline(always)]
+fn write_rows<S: Simd, T: FourierElement>(from: &ComplexParts<T>, parts: [usize; 2], scale: T, out: &mut [T], n: usize, rows: usize) {
+    let (lanes, pairs) = (T::V::<S>::LANES, T::V::<S>::LANES / 2);
+    let whole = if rows == ABREAST && pairs > 0 { n / pairs * pairs } else { 0 };
+    for l in (0..rows).step_by(lanes) {
+        for j in (0..whole).step_by(pairs.max(1)) {
+            out_of_lanes::<S, T>(from, parts, j * rows + l, scale, &mut out[2 * (l * n + j)..], 2 * n);
+        }
+    }
+    for (l, out) in out.chunks_exact_mut(2 * n).enumerate() {
+        for (j, pair) in out.chunks_exact_mut(2).enumerate().skip(whole) {
+            pair[0] = from[parts[0]][j * rows + l] * scale;
+            pair[1] = from[parts[1]][j * rows + l] * scale;
+        }
+    }
+}
+/// The first half of the transforms of real rows from those of their numbers in pairs: even numbers' and odd numbers' transforms
+/// are taken out of them and put together.
+#[inline(always)]
+fn to_half<S: Simd, T: FourierElement>(scratch: &mut StageBuffers<T>, half: usize, rows: usize, roots: &[T], inverse: bool) {
+    let ([re, im], [to_re, to_im]) = (&scratch.from, &mut scratch.to);
+    let mut sides = StageSides { re, im, to_re, to_im };
+    let share = T::V::<S>::splat(T::nearest(0.5));
+    for k in 0..=half {
+        let w = root_at::<S, T>(roots, k, inverse);
+        let (a, b) = ((k % half) * rows, ((half - k) % half) * rows);
+        for l in (0..rows).step_by(T::V::<S>::LANES) {
+            let count = (rows - l).min(T::V::<S>::LANES);
+            let (x, y) = (sides.load::<S>(a + l, count), sides.load::<S>(b + l, count));
+            let even = Complex { re: x.re.add(y.re).mul(share), im: x.im.sub(y.im).mul(share) };
+            let odd = Complex { re: x.im.add(y.im).mul(share), im: y.re.sub(x.re).mul(share) };
+            sides.store::<S>(k * rows + l, count, even.add(odd.mul(w)));
+        }
+    }
+}
+/// The other way round. The imaginary parts of the first point and the middle one are not read.
+#[inline(always)]
+fn from_half<S: Simd, T: FourierElement>(scratch: &mut StageBuffers<T>, half: usize, rows: usize, roots: &[T], inverse: bool) {
+    // Their places are those of elements 0 and `half`, which meet each other alone.
+    for at in [0, half] {
+        scratch.from[1][at * rows..][..rows].fill(T::ZERO);
+    }
+    let ([re, im], [to_re, to_im]) = (&scratch.from, &mut scratch.to);
+    let mut sides = StageSides { re, im, to_re, to_im };
+    for k in 0..half {
+        let w = root_at::<S, T>(roots, k, inverse);
+        for l in (0..rows).step_by(T::V::<S>::LANES) {
+            let count = (rows - l).min(T::V::<S>::LANES);
+            let (x, y) = (sides.load::<S>(k * rows + l, count), sides.load::<S>((half - k) * rows + l, count));
+            let sum = Complex { re: x.re.add(y.re), im: x.im.sub(y.im) };
+            let difference = Complex { re: x.re.sub(y.re), im: x.im.add(y.im) };
+            // And times i, below.
+            let turned = difference.mul(w);
+            sides.store::<S>(k * rows + l, count, Complex { re: sum.re.sub(turned.im), im: sum.im.add(turned.re) });
+        }
+    }
+}
+/// `exp(-2 pi i k / n)`, or its conjugate.
+#[inline(always)]
+fn root_at<S: Simd, T: FourierElement>(roots: &[T], k: usize, conjugate: bool) -> Complex<T::V<S>> {
+    let im = if conjugate { -roots[2 * k + 1] } else { roots[2 * k + 1] };
+    Complex { re: T::V::<S>::splat(roots[2 * k]), im: T::V::<S>::splat(im) }
+}
+/// As many pairs of as many rows as a vector has room for, one part of a pair in each vector.
+#[inline(always)]
+fn into_lanes<S: Simd, T: FourierElement>(x: &[T], width: usize, to: &mut ComplexParts<T>, parts: [usize; 2], at: usize) {
+    let block = T::V::<S>::transposed(x, width);
+    for (e, vector) in block.into_iter().enumerate().take(T::V::<S>::LANES) {
+        vector.write(&mut to[parts[e % 2]][at + e / 2 * ABREAST..]);
+    }
+}
+/// The way back, times `scale`.
+#[inline(always)]
+fn out_of_lanes<S: Simd, T: FourierElement>(from: &ComplexParts<T>, parts: [usize; 2], at: usize, scale: T, out: &mut [T], width: usize) {
+    let (lanes, scale) = (T::V::<S>::LANES, T::V::<S>::splat(scale));
+    let mut block = [T::ZERO; ABREAST * ABREAST];
+    for e in 0..lanes {
+        T::V::<S>::from_slice(&from[parts[e % 2]][at + e / 2 * ABREAST..]).mul(scale).write(&mut block[e * lanes..]);
+    }
+    T::V::<S>::transpose_block(&block, out, width);
 }
 /// All stages over `lanes` transforms; the result is where the numbers were.
 #[inline(always)]
@@ -359,7 +527,7 @@ fn halves<T: FourierElement>(
     });
     Ok(())
 }
-/// One row whose length has a large prime: times a chirp, as a convolution with the chirp's other half.
+/// Rows whose length has a large prime: times a chirp, as convolutions with the chirp's other half.
 fn convolution<T: FourierElement>(
     isa: Isa,
     threads: &Threads,
@@ -371,25 +539,41 @@ fn convolution<T: FourierElement>(
     x: &[T],
     out: &mut [T],
 ) -> Result<(), ErrorKind> {
-    let m = long.n;
-    let (mut pairs, mut other) = (filled(T::ZERO, 2 * m)?, filled(T::ZERO, 2 * m)?);
-    let (first, second) = if inverse { (1, 0) } else { (0, 1) };
-    for (j, (to, x)) in pairs.chunks_exact_mut(2).zip(x.chunks_exact(2)).enumerate() {
-        let (re, im, c, s) = (x[first], x[second], chirp[0][j], chirp[1][j]);
-        to[0] = re * c - im * s;
-        to[1] = re * s + im * c;
+    let (n, m) = (chirp[0].len(), long.n);
+    let len = x.len() / n * m;
+    let (mut pairs, mut other) = (filled(T::ZERO, len)?, filled(T::ZERO, len)?);
+    // The inverse is the transform with real and imaginary parts swapped, before and after.
+    for (x, to) in x.chunks_exact(2 * n).zip(pairs.chunks_exact_mut(2 * m)) {
+        dispatch(isa, TimesRoots { x, roots: chirp, swapped: [inverse, false], scale: T::ONE, out: &mut to[..2 * n] });
     }
     self::rows(isa, threads, long, false, T::ONE, &pairs, &mut other)?;
-    for (k, pair) in other.chunks_exact_mut(2).enumerate() {
-        let (re, im, c, s) = (pair[0], pair[1], spectrum[0][k], spectrum[1][k]);
-        pair[0] = re * c - im * s;
-        pair[1] = re * s + im * c;
+    for (x, to) in other.chunks_exact(2 * m).zip(pairs.chunks_exact_mut(2 * m)) {
+        dispatch(isa, TimesRoots { x, roots: spectrum, swapped: [false; 2], scale: T::ONE, out: to });
     }
-    self::rows(isa, threads, long, true, T::ONE, &other, &mut pairs)?;
-    for (j, (to, pair)) in out.chunks_exact_mut(2).zip(pairs.chunks_exact(2)).enumerate() {
-        let (re, im, c, s) = (pair[0], pair[1], chirp[0][j], chirp[1][j]);
-        to[first] = (re * c - im * s) * scale;
-        to[second] = (re * s + im * c) * scale;
+    self::rows(isa, threads, long, true, T::ONE, &pairs, &mut other)?;
+    for (x, to) in other.chunks_exact(2 * m).zip(out.chunks_exact_mut(2 * n)) {
+        dispatch(isa, TimesRoots { x: &x[..2 * n], roots: chirp, swapped: [false, inverse], scale, out: to });
     }
     Ok(())
+}
+/// Each pair times a complex number and `scale`; of what is read, or of what is written, the parts may be swapped.
+struct TimesRoots<'a, T: FourierElement> {
+    x: &'a [T],
+    roots: &'a ComplexParts<T>,
+    swapped: [bool; 2],
+    scale: T,
+    out: &'a mut [T],
+}
+impl<T: FourierElement> SimdKernel for TimesRoots<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let TimesRoots { x, roots: [cosines, sines], swapped, scale, out } = self;
+        let (re, to) = (usize::from(swapped[0]), usize::from(swapped[1]));
+        for (((x, out), &c), &s) in x.chunks_exact(2).zip(out.chunks_exact_mut(2)).zip(cosines.iter()).zip(sines.iter()) {
+            let (re, im) = (x[re], x[1 - re]);
+            out[to] = (re * c - im * s) * scale;
+            out[1 - to] = (re * s + im * c) * scale;
+        }
+    }
 }
