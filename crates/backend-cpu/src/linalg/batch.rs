@@ -4,7 +4,7 @@ use super::{
     cholesky::cholesky,
     exponential::exponential,
     for_each,
-    lu::{Told, lu, singular},
+    lu::{FactoredMatrix, lu, singular},
     product::{Onto, product, rows_of},
     reflect::{columns_of, reflections},
     singular::{SingularVectors, svd},
@@ -28,14 +28,14 @@ fn total<T: FactorElement>(a: &[T]) -> f64 {
 }
 
 /// Rows and columns of the matrices, and how many there are.
-pub(super) struct Batch<'a, T> {
+pub(super) struct MatrixBatch<'a, T> {
     pub runtime: &'a Runtime,
     pub count: usize,
     pub m: usize,
     pub n: usize,
     pub a: &'a [T],
 }
-impl<T: FactorElement> Batch<'_, T> {
+impl<T: FactorElement> MatrixBatch<'_, T> {
     fn matrix(&self, index: usize) -> &[T] {
         &self.a[index * self.m * self.n..][..self.m * self.n]
     }
@@ -79,12 +79,12 @@ impl<T: FactorElement> Batch<'_, T> {
         })
     }
     /// Factors each matrix and hands on what is told of it.
-    fn factored<const N: usize>(&self, outputs: [&mut [T]; N], f: impl Fn(&Told<'_, T>, [&mut [T]; N]) + Sync) -> Result<(), ErrorKind> {
+    fn factored<const N: usize>(&self, outputs: [&mut [T]; N], f: impl Fn(&FactoredMatrix<'_, T>, [&mut [T]; N]) + Sync) -> Result<(), ErrorKind> {
         let (rows, k) = (self.m, self.m.min(self.n));
         self.each(self.work() / 3, outputs, |crew, index, outputs| {
             let (mut factors, mut pivots) = (self.columns(crew, index)?, filled(0usize, k)?);
             lu(crew, rows, &mut factors, &mut pivots)?;
-            f(&Told { rows, factors: &factors, pivots: &pivots }, outputs);
+            f(&FactoredMatrix { rows, factors: &factors, pivots: &pivots }, outputs);
             Ok(())
         })
     }
@@ -110,7 +110,7 @@ impl<T: FactorElement> Batch<'_, T> {
         for_each(self.runtime, self.count, 1, self.work() / 3, [both], [&mut *pivots, info], |crew, index, [both], [changed, info]| {
             let (mut factors, mut pivots) = (self.columns(crew, index)?, filled(0usize, changed.len())?);
             lu(crew, m, &mut factors, &mut pivots)?;
-            let at = Told { rows: m, factors: &factors, pivots: &pivots }.singular_at();
+            let at = FactoredMatrix { rows: m, factors: &factors, pivots: &pivots }.singular_at();
             if let (true, Some(at)) = (checked, at) {
                 return Err(singular(at));
             }
@@ -139,7 +139,7 @@ impl<T: FactorElement> Batch<'_, T> {
         for_each(self.runtime, self.count, 1, work, [out], [info], |crew, index, [out], [info]| {
             let (mut factors, mut pivots) = (self.columns(crew, index)?, filled(0usize, n)?);
             lu(crew, n, &mut factors, &mut pivots)?;
-            let of = Told { rows: n, factors: &factors, pivots: &pivots };
+            let of = FactoredMatrix { rows: n, factors: &factors, pivots: &pivots };
             let at = of.singular_at();
             info[0] = at.map_or(0, |at| at as i32 + 1);
             match (at, b) {
@@ -294,7 +294,7 @@ impl<T: FactorElement> Batch<'_, T> {
         self.each(10 * self.work(), [out], |crew, index, [out]| {
             let (mut factors, mut pivots) = (self.columns(crew, index)?, filled(0usize, n)?);
             lu(crew, n, &mut factors, &mut pivots)?;
-            let told = Told { rows: n, factors: &factors, pivots: &pivots };
+            let told = FactoredMatrix { rows: n, factors: &factors, pivots: &pivots };
             if told.singular_at().is_none() {
                 let mut inverse = filled(T::ZERO, n * n)?;
                 told.invert(crew, &mut inverse)?;
@@ -312,7 +312,7 @@ impl<T: FactorElement> Batch<'_, T> {
             for vectors in [&left, &right] {
                 let (mut factors, mut pivots) = (collected(n * n, vectors.iter().copied())?, filled(0usize, n)?);
                 lu(crew, n, &mut factors, &mut pivots)?;
-                sign *= Told { rows: n, factors: &factors, pivots: &pivots }.slogdet().0;
+                sign *= FactoredMatrix { rows: n, factors: &factors, pivots: &pivots }.slogdet().0;
             }
             for (i, row) in left.chunks_exact_mut(n).enumerate() {
                 let others = values.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, v)| v.wide());

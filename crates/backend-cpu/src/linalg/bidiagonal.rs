@@ -4,7 +4,7 @@
 use super::{
     Crew,
     reflect::reflector,
-    vector::{FactorElement, add_scaled, add_two, dot, dots},
+    vector::{FactorElement, add_scaled, add_two, dot, dots, splats},
 };
 use crate::{
     scratch::{ScratchVec, filled},
@@ -55,7 +55,7 @@ pub(super) fn bidiagonal<T: FactorElement>(crew: Crew<'_>, n: usize, a: &mut [T]
         next[k] = T::ONE;
         // One pass: what waits, and the products with the column's vector.
         let cut = n - behind;
-        let waiting = Waiting { n, from: behind, z: &z, u: &u };
+        let waiting = PendingUpdate { n, from: behind, z: &z, u: &u };
         dispatch(crew.isa, OwnRow { waiting, v: v[k], x: x[k], row: own });
         let rows = m - behind;
         let parts = below.chunks_mut(ROWS * n).zip(sums.chunks_mut(n));
@@ -70,7 +70,7 @@ pub(super) fn bidiagonal<T: FactorElement>(crew: Crew<'_>, n: usize, a: &mut [T]
             crew.threads.for_parts(parts, pass)
         }
         let blocks = rows.div_ceil(ROWS);
-        dispatch(crew.isa, Sums { n, tau, own: &own[behind..], sums: &sums[..blocks * n], z: &mut z[behind..] });
+        dispatch(crew.isa, ScaledSums { n, tau, own: &own[behind..], sums: &sums[..blocks * n], z: &mut z[behind..] });
         // What is left of the row.
         let row = &mut right[k * n..(k + 1) * n];
         for j in behind..n {
@@ -82,7 +82,7 @@ pub(super) fn bidiagonal<T: FactorElement>(crew: Crew<'_>, n: usize, a: &mut [T]
         u[behind] = T::ONE;
         std::mem::swap(&mut v, &mut next);
         // The second pass: x = τ (a - v zᵀ) u.
-        let known = dispatch(crew.isa, Known { z: &z[behind..], u: &u[behind..] });
+        let known = dispatch(crew.isa, DotProduct { z: &z[behind..], u: &u[behind..] });
         let pass = |task: usize, (rows, x): (&[T], &mut [T])| {
             let first = behind + task * ROWS;
             dispatch(crew.isa, SecondPass { n, from: behind, rows, u: &u, v: &v[first..], known, tau: right_tau, x });
@@ -94,14 +94,14 @@ pub(super) fn bidiagonal<T: FactorElement>(crew: Crew<'_>, n: usize, a: &mut [T]
 }
 /// What waits for the columns of a matrix, from one on.
 #[derive(Clone, Copy)]
-struct Waiting<'a, T> {
+struct PendingUpdate<'a, T> {
     n: usize,
     from: usize,
     z: &'a [T],
     u: &'a [T],
 }
 struct OwnRow<'a, T> {
-    waiting: Waiting<'a, T>,
+    waiting: PendingUpdate<'a, T>,
     v: T,
     x: T,
     row: &'a mut [T],
@@ -110,13 +110,13 @@ impl<T: FactorElement> SimdKernel for OwnRow<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Waiting { from, z, u, .. } = self.waiting;
+        let PendingUpdate { from, z, u, .. } = self.waiting;
         add_two::<T, S>(&mut self.row[from..], [-self.v, -self.x], [&z[from..], &u[from..]]);
     }
 }
 /// Does to rows what waits for them, and sums them, each times an element of the next vector.
 struct FirstPass<'a, T> {
-    waiting: Waiting<'a, T>,
+    waiting: PendingUpdate<'a, T>,
     first: usize,
     v: &'a [T],
     x: &'a [T],
@@ -128,14 +128,17 @@ impl<T: FactorElement> SimdKernel for FirstPass<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let FirstPass { waiting: Waiting { n, from, z, u }, first, v, x, next, rows, sums } = self;
+        let FirstPass { waiting: PendingUpdate { n, from, z, u }, first, v, x, next, rows, sums } = self;
         sums.fill(T::ZERO);
         let mut fours = rows.chunks_exact_mut(4 * n);
         let mut i = first;
         for four in &mut fours {
             let (a, b) = four.split_at_mut(2 * n);
             let ((a, b), (c, d)) = (a.split_at_mut(n), b.split_at_mut(n));
-            let factors = [0, 1, 2, 3].map(|r| [-v[i + r], -x[i + r], next[i + r]]);
+            let mut factors = [[T::ZERO; 3]; 4];
+            for (r, factors) in factors.iter_mut().enumerate() {
+                *factors = [-v[i + r], -x[i + r], next[i + r]];
+            }
             pass_rows::<T, S, 4>([&mut a[from..], &mut b[from..], &mut c[from..], &mut d[from..]], factors, &z[from..], &u[from..], sums);
             i += 4;
         }
@@ -150,7 +153,7 @@ impl<T: FactorElement> SimdKernel for FirstPass<'_, T> {
 fn pass_rows<T: FactorElement, S: Simd, const N: usize>(mut rows: [&mut [T]; N], factors: [[T; 3]; N], z: &[T], u: &[T], sums: &mut [T]) {
     let lanes = <T::V<S> as Float>::LANES;
     let n = sums.len();
-    let factors = factors.map(|f| f.map(|f| T::V::<S>::splat(f)));
+    let factors = splats::<T, S, N>(factors);
     let mut at = 0;
     while at + lanes <= n {
         let (z, u) = (T::V::<S>::from_slice(&z[at..]), T::V::<S>::from_slice(&u[at..]));
@@ -177,14 +180,14 @@ fn pass_rows<T: FactorElement, S: Simd, const N: usize>(mut rows: [&mut [T]; N],
     }
 }
 /// τ times the sums of all rows, that of the vector's leading 1 first.
-struct Sums<'a, T> {
+struct ScaledSums<'a, T> {
     n: usize,
     tau: T,
     own: &'a [T],
     sums: &'a [T],
     z: &'a mut [T],
 }
-impl<T: FactorElement> SimdKernel for Sums<'_, T> {
+impl<T: FactorElement> SimdKernel for ScaledSums<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -195,11 +198,11 @@ impl<T: FactorElement> SimdKernel for Sums<'_, T> {
         self.z.iter_mut().for_each(|z| *z = *z * self.tau);
     }
 }
-struct Known<'a, T> {
+struct DotProduct<'a, T> {
     z: &'a [T],
     u: &'a [T],
 }
-impl<T: FactorElement> SimdKernel for Known<'_, T> {
+impl<T: FactorElement> SimdKernel for DotProduct<'_, T> {
     type Output = T;
     #[inline(always)]
     fn run<S: Simd>(self) -> T {
@@ -225,7 +228,9 @@ impl<T: FactorElement> SimdKernel for SecondPass<'_, T> {
         let mut fours = rows.chunks_exact(4 * n);
         let mut at = 0;
         for four in &mut fours {
-            let products = dots::<T, S, 4>(&u[from..n], [0, 1, 2, 3].map(|r| &four[r * n + from..(r + 1) * n]));
+            let (a, b) = four.split_at(2 * n);
+            let ((a, b), (c, d)) = (a.split_at(n), b.split_at(n));
+            let products = dots::<T, S, 4>(&u[from..n], [&a[from..], &b[from..], &c[from..], &d[from..]]);
             x[at..at + 4].copy_from_slice(&products);
             at += 4;
         }

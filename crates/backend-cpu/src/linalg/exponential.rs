@@ -3,7 +3,7 @@
 //! dtype, so that a matrix of a small norm needs few products.
 use super::{
     Crew,
-    lu::{Told, lu},
+    lu::{FactoredMatrix, lu},
     product::{Onto, product, rows_of},
     vector::FactorElement,
 };
@@ -53,7 +53,7 @@ pub(super) fn exponential<T: FactorElement>(crew: Crew<'_>, n: usize, a: &[T], o
     T::context(crew.isa).transpose(&below, n, &mut columns, n, n, n);
     let mut pivots = filled(0usize, n)?;
     lu(crew, n, &mut columns, &mut pivots)?;
-    let told = Told { rows: n, factors: &columns, pivots: &pivots };
+    let told = FactoredMatrix { rows: n, factors: &columns, pivots: &pivots };
     told.solve(crew, n, |row, from, x| x.copy_from_slice(&above[row * n + from..][..x.len()]), out)?;
     for _ in 0..squarings {
         below.copy_from_slice(out);

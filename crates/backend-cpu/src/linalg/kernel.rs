@@ -1,5 +1,5 @@
 //! Which composite is computed by which factorization.
-use super::{batch::Batch, triangle::Triangle, vector::FactorElement};
+use super::{batch::MatrixBatch, triangle::Triangle, vector::FactorElement};
 use crate::{
     composite,
     device::{CpuKernel, KernelOperands, Runtime},
@@ -60,7 +60,7 @@ fn run<T: FactorElement>(composite: &dyn Composite, operands: &mut KernelOperand
     let shape = operands.shape(0)?;
     let (m, n) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);
     let a: &[T] = operands.input(0)?;
-    let of = Batch { runtime, count: a.len() / (m * n), m, n, a };
+    let of = MatrixBatch { runtime, count: a.len() / (m * n), m, n, a };
     let b: Option<&[T]> = if operands.inputs.len() > 1 { Some(operands.input(1)?) } else { None };
     match (composite.name(), &mut *operands.outputs, b) {
         ("adamant.det", [out], None) => of.det(out.dense()?),

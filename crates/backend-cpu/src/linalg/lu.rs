@@ -144,12 +144,12 @@ fn gather_out<T: FactorElement, S: Simd>(own: &mut [T], factors: &[T], columns: 
 }
 
 /// What the factors tell of the matrix.
-pub(super) struct Told<'a, T> {
+pub(super) struct FactoredMatrix<'a, T> {
     pub rows: usize,
     pub factors: &'a [T],
     pub pivots: &'a [usize],
 }
-impl<T: FactorElement> Told<'_, T> {
+impl<T: FactorElement> FactoredMatrix<'_, T> {
     fn diagonal(&self) -> impl Iterator<Item = T> + '_ {
         (0..self.pivots.len()).map(|k| self.factors[k * self.rows + k])
     }
@@ -172,7 +172,7 @@ impl<T: FactorElement> Told<'_, T> {
 pub(super) fn singular(at: usize) -> ErrorKind {
     ErrorKind::Domain(format!("the matrix is singular: pivot {} is zero", at + 1))
 }
-impl<T: FactorElement> Told<'_, T> {
+impl<T: FactorElement> FactoredMatrix<'_, T> {
     /// a⁻¹ b of a square matrix without a pivot that is zero; `right(i, from, x)` gives row i of b from a column on.
     ///
     /// # Errors

@@ -49,7 +49,11 @@ pub(super) fn reflector<T: FactorElement>(x: &mut [T]) -> T {
 /// Reflects a vector, of which the first element is apart: v has a leading 1 that is not stored.
 #[inline(always)]
 fn reflect<T: FactorElement, S: Simd, const N: usize>(v: &[T], tau: T, of: [&mut [T]; N]) {
-    let sums = dots::<T, S, N>(v, of.each_ref().map(|x| &x[1..]));
+    let mut rest: [&[T]; N] = [&[]; N];
+    for n in 0..N {
+        rest[n] = &of[n][1..];
+    }
+    let sums = dots::<T, S, N>(v, rest);
     for (x, sum) in of.into_iter().zip(sums) {
         let share = tau * (x[0] + sum);
         x[0] = x[0] - share;
@@ -149,13 +153,13 @@ impl<T: FactorElement> BlockReflection<T> {
     /// Applies the product, or its transpose, to lines of `stride` elements.
     fn apply(&self, isa: Isa, transposed: bool, c: &mut [T], stride: usize) -> Result<(), ErrorKind> {
         let (count, width) = (c.len() / stride, self.width);
-        let (mut across, mut turned) = (filled(T::ZERO, count * width)?, filled(T::ZERO, count * width)?);
+        let (mut across, mut small) = (filled(T::ZERO, count * width)?, filled(T::ZERO, count * width)?);
         product(isa, Block::new(&mut across, count, width, width), self.length, rows_of(c, self.from, stride), rows_of(&self.rows, 0, width), Onto::Nothing)?;
         let inner = rows_of(&self.inner, 0, width);
         let inner = if transposed { inner } else { inner.transposed() };
-        product(isa, Block::new(&mut turned, count, width, width), width, rows_of(&across, 0, width), inner, Onto::Nothing)?;
+        product(isa, Block::new(&mut small, count, width, width), width, rows_of(&across, 0, width), inner, Onto::Nothing)?;
         let own = Block::new(&mut c[self.from..], count, self.length, stride);
-        product(isa, own, width, rows_of(&turned, 0, width), rows_of(&self.lines, 0, self.length), Onto::Minus)
+        product(isa, own, width, rows_of(&small, 0, width), rows_of(&self.lines, 0, self.length), Onto::Minus)
     }
 }
 
@@ -178,7 +182,7 @@ pub(super) fn reflections<T: FactorElement>(crew: Crew<'_>, stride: usize, lines
     }
     Ok(())
 }
-/// The first columns, as many as there is room for, of the product of reflections: that of line k begins at element k + `shift`.
+/// The first columns, as many as `q` has, of the product of reflections: that of line k begins at element k + `shift`.
 ///
 /// # Errors
 /// `OutOfMemory`.

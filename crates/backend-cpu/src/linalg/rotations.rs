@@ -15,7 +15,7 @@ const WAITING: usize = 32;
 
 /// Which way a sweep goes through the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SweepDirection {
     Down,
     Up,
 }
@@ -50,11 +50,11 @@ impl<'r, T: FactorElement> RotatedRows<'r, T> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn begin(&mut self, row: usize, way: Way) -> Result<(), ErrorKind> {
+    pub fn begin(&mut self, row: usize, way: SweepDirection) -> Result<(), ErrorKind> {
         if self.factors.len() >= 2 * WAITING * self.rows {
             self.apply()?;
         }
-        self.sweeps.extend([row, 0, (way == Way::Down) as usize]);
+        self.sweeps.extend([row, 0, (way == SweepDirection::Down) as usize]);
         Ok(())
     }
     /// The row x where the sweep is and the next one y become `c x + s y` and `c y - s x`.
@@ -69,7 +69,7 @@ impl<'r, T: FactorElement> RotatedRows<'r, T> {
         let share = self.crew.share(self.columns.div_ceil(STRIP), 2 * factors.len() * STRIP, 1);
         self.crew.for_lines(&mut self.strips, strip, share, |_, strips| {
             for rows in strips.chunks_exact_mut(strip) {
-                dispatch(self.crew.isa, Turn { rows: rows.as_chunks_mut().0, sweeps: sweeps.as_chunks().0, factors: factors.as_chunks().0 });
+                dispatch(self.crew.isa, StripRotations { rows: rows.as_chunks_mut().0, sweeps: sweeps.as_chunks().0, factors: factors.as_chunks().0 });
             }
             Ok(())
         })?;
@@ -99,12 +99,12 @@ impl<'r, T: FactorElement> RotatedRows<'r, T> {
     }
 }
 /// All sweeps over one strip.
-struct Turn<'a, T> {
+struct StripRotations<'a, T> {
     rows: &'a mut [[T; STRIP]],
     sweeps: &'a [[usize; 3]],
     factors: &'a [[T; 2]],
 }
-impl<T: FactorElement> SimdKernel for Turn<'_, T> {
+impl<T: FactorElement> SimdKernel for StripRotations<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {

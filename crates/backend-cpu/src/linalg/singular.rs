@@ -5,7 +5,7 @@ use super::{
     Crew,
     bidiagonal::{Bidiagonal, bidiagonal},
     reflect::{columns_of, reflections, times},
-    rotations::{RotatedRows, Way},
+    rotations::{RotatedRows, SweepDirection},
     symmetric::{scale_of, stuck, values_alone},
     vector::FactorElement,
 };
@@ -27,9 +27,9 @@ pub(super) struct SingularVectors<T: FactorElement> {
 pub(super) fn svd<T: FactorElement>(crew: Crew<'_>, n: usize, a: &[T], values: &mut [T], vectors: bool) -> Result<Option<SingularVectors<T>>, ErrorKind> {
     let m = a.len() / n;
     if m < n {
-        let mut turned = filled(T::ZERO, m * n)?;
-        T::context(crew.isa).transpose(a, n, &mut turned, m, m, n);
-        let found = svd(crew, m, &turned, values, vectors)?;
+        let mut transposed = filled(T::ZERO, m * n)?;
+        T::context(crew.isa).transpose(a, n, &mut transposed, m, m, n);
+        let found = svd(crew, m, &transposed, values, vectors)?;
         return Ok(found.map(|SingularVectors { left, right }| SingularVectors { left: right, right: left }));
     }
     let scale = scale_of(a.iter().copied())?;
@@ -50,25 +50,25 @@ pub(super) fn svd<T: FactorElement>(crew: Crew<'_>, n: usize, a: &[T], values: &
     let rows = own.len() / n;
     let Bidiagonal { mut diagonal, mut above, left, left_taus, right, right_taus } = bidiagonal(crew, n, &mut own)?;
     drop(own);
-    let mut turned = None;
+    let mut rotated = None;
     if vectors {
         let (mut u, mut v) = (filled(T::ZERO, n * rows)?, filled(T::ZERO, n * n)?);
         columns_of(crew, rows, &left, 0, &left_taus, &mut u)?;
         columns_of(crew, n, &right, 1, &right_taus[..n - 1], &mut v)?;
-        turned = Some([RotatedRows::new(crew, &u, rows)?, RotatedRows::new(crew, &v, n)?]);
+        rotated = Some([RotatedRows::new(crew, &u, rows)?, RotatedRows::new(crew, &v, n)?]);
     }
     // The squares of values of f32 are eigenvalues that f64 holds well enough, and those need no roots.
     if !vectors && T::EPSILON > f64::EPSILON {
         squares(&mut diagonal, &mut above)?;
     } else {
-        converge(&mut diagonal, &mut above, T::EPSILON, &mut turned)?;
+        converge(&mut diagonal, &mut above, T::EPSILON, &mut rotated)?;
     }
     let mut order = collected(n, 0..n)?;
     order.sort_by(|&i, &j| diagonal[j].abs().total_cmp(&diagonal[i].abs()));
     for (value, &from) in values.iter_mut().zip(&order) {
         *value = T::nearest(diagonal[from].abs() / scale);
     }
-    let Some([u, v]) = turned else { return Ok(None) };
+    let Some([u, v]) = rotated else { return Ok(None) };
     let mut left = u.finish(&order, |_| false)?;
     if let Some((lines, taus)) = first {
         let mut long = filled(T::ZERO, n * m)?;
@@ -115,10 +115,10 @@ fn smaller_value(f: f64, g: f64, h: f64) -> f64 {
     if sum == 0.0 { 0.0 } else { f / sum * h }
 }
 /// Rows from the left and from the right, where vectors are wanted.
-type Turned<'r, T> = Option<[RotatedRows<'r, T>; 2]>;
+type RotatedSides<'r, T> = Option<[RotatedRows<'r, T>; 2]>;
 
 /// QR steps until nothing stands above the diagonal.
-fn converge<T: FactorElement>(d: &mut [f64], e: &mut [f64], epsilon: f64, rows: &mut Turned<'_, T>) -> Result<(), ErrorKind> {
+fn converge<T: FactorElement>(d: &mut [f64], e: &mut [f64], epsilon: f64, rows: &mut RotatedSides<'_, T>) -> Result<(), ErrorKind> {
     let n = d.len();
     let norm = d.iter().chain(&*e).fold(0.0f64, |m, v| m.max(v.abs()));
     // What is beside the norm less than a rounding error is none of a value's.
@@ -135,8 +135,8 @@ fn converge<T: FactorElement>(d: &mut [f64], e: &mut [f64], epsilon: f64, rows: 
         }
         let first = (0..last - 1).rev().find(|&k| small(d, e, k)).map_or(0, |k| k + 1);
         if let Some(rows) = rows {
-            rows[0].begin(first, Way::Down)?;
-            rows[1].begin(first, Way::Down)?;
+            rows[0].begin(first, SweepDirection::Down)?;
+            rows[1].begin(first, SweepDirection::Down)?;
         }
         let (d, e) = (&mut d[first..=last], &mut e[first..last]);
         let k = d.len() - 1;
@@ -147,7 +147,7 @@ fn converge<T: FactorElement>(d: &mut [f64], e: &mut [f64], epsilon: f64, rows: 
     }
     Err(stuck())
 }
-fn unshifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], rows: &mut Turned<'_, T>) {
+fn unshifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], rows: &mut RotatedSides<'_, T>) {
     let (mut c, mut left_c, mut left_s) = (1.0, 1.0, 0.0);
     for i in 0..e.len() {
         let (right_c, right_s, r) = rotation(d[i] * c, e[i]);
@@ -162,7 +162,7 @@ fn unshifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], rows: &mut Turned<'
     d[e.len()] = h * left_c;
     e[e.len() - 1] = h * left_s;
 }
-fn shifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], shift: f64, rows: &mut Turned<'_, T>) {
+fn shifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], shift: f64, rows: &mut RotatedSides<'_, T>) {
     let mut f = (d[0].abs() - shift) * (1.0f64.copysign(d[0]) + shift / d[0]);
     let mut g = e[0];
     for i in 0..e.len() {
@@ -187,7 +187,7 @@ fn shifted<T: FactorElement>(d: &mut [f64], e: &mut [f64], shift: f64, rows: &mu
     e[e.len() - 1] = f;
 }
 #[inline(always)]
-fn record<T: FactorElement>(rows: &mut Turned<'_, T>, left: [f64; 2], right: [f64; 2]) {
+fn record<T: FactorElement>(rows: &mut RotatedSides<'_, T>, left: [f64; 2], right: [f64; 2]) {
     if let Some([u, v]) = rows {
         u.rotate(left[0], left[1]);
         v.rotate(right[0], right[1]);

@@ -4,7 +4,7 @@
 use super::{
     Crew,
     reflect::columns_of,
-    rotations::{RotatedRows, Way},
+    rotations::{RotatedRows, SweepDirection},
     tridiagonal::{Tridiagonal, tridiagonal},
     vector::FactorElement,
 };
@@ -89,7 +89,7 @@ fn turn<T: FactorElement>(d: &mut [f64], e: &mut [f64], epsilon: f64, rows: &mut
             if step == STEPS {
                 return Err(stuck());
             }
-            rows.begin(m, Way::Up)?;
+            rows.begin(m, SweepDirection::Up)?;
             let mut g = d[m] - shift(d, e[l], l);
             let (mut s, mut c, mut p) = (1.0, 1.0, 0.0);
             let mut whole = true;

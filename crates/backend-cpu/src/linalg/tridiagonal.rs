@@ -3,7 +3,7 @@
 use super::{
     Crew,
     reflect::reflector,
-    vector::{FactorElement, add_scaled, dot},
+    vector::{FactorElement, add_scaled, dot, splats},
 };
 use crate::{
     scratch::{ScratchVec, filled},
@@ -49,7 +49,7 @@ pub(super) fn tridiagonal<T: FactorElement>(crew: Crew<'_>, n: usize, a: &mut [T
         next[from] = T::ONE;
         let left = n - from;
         let pass = |task: usize, (rows, sums): (&mut [T], &mut [T])| {
-            let waiting = Pass { n, from, first: from + task * ROWS, rows, v: &v, w: &w, x: &next, sums: &mut sums[..left] };
+            let waiting = SymmetricPass { n, from, first: from + task * ROWS, rows, v: &v, w: &w, x: &next, sums: &mut sums[..left] };
             dispatch(crew.isa, waiting);
         };
         let parts = a[from * n..].chunks_mut(ROWS * n).zip(sums.chunks_mut(n));
@@ -86,7 +86,7 @@ impl<T: FactorElement> SimdKernel for Ways<'_, T> {
     }
 }
 /// Does to rows what waits for them, and multiplies them and their mirror images by the next vector.
-struct Pass<'a, T> {
+struct SymmetricPass<'a, T> {
     n: usize,
     /// the first column that is left
     from: usize,
@@ -97,11 +97,11 @@ struct Pass<'a, T> {
     x: &'a [T],
     sums: &'a mut [T],
 }
-impl<T: FactorElement> SimdKernel for Pass<'_, T> {
+impl<T: FactorElement> SimdKernel for SymmetricPass<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Pass { n, from, first, rows, v, w, x, sums } = self;
+        let SymmetricPass { n, from, first, rows, v, w, x, sums } = self;
         sums.fill(T::ZERO);
         let mut i = first;
         let mut pairs = rows.chunks_exact_mut(2 * n);
@@ -109,7 +109,7 @@ impl<T: FactorElement> SimdKernel for Pass<'_, T> {
             let (a, b) = pair.split_at_mut(n);
             // What both have before the diagonal, then the second's element below the first's diagonal, then the diagonals.
             let all = [&w[from..i], &v[from..i], &x[from..i]];
-            let factors = [i, i + 1].map(|i| [-v[i], -w[i], x[i]]);
+            let factors = [[-v[i], -w[i], x[i]], [-v[i + 1], -w[i + 1], x[i + 1]]];
             let own = pass_rows::<T, S, 2>([&mut a[from..i], &mut b[from..i]], factors, all, &mut sums[..i - from]);
             let between = b[i] - v[i + 1] * w[i] - w[i + 1] * v[i];
             b[i] = between;
@@ -138,7 +138,7 @@ fn pass_rows<T: FactorElement, S: Simd, const N: usize>(mut rows: [&mut [T]; N],
     let n = x.len();
     let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
     let mut products = [zero; N];
-    let factors = factors.map(|f| f.map(|f| T::V::<S>::splat(f)));
+    let factors = splats::<T, S, N>(factors);
     let mut at = 0;
     while at < n {
         for k in 0..16 / lanes {

@@ -72,6 +72,17 @@ pub(super) fn add_two<T: FactorElement, S: Simd>(y: &mut [T], [a, b]: [T; 2], [x
         b.mul_add(T::V::<S>::from_partial(z), sum).write_partial(y);
     }
 }
+/// Vectors of equal numbers. By loops: a closure that is not inlined would have no vector instructions.
+#[inline(always)]
+pub(super) fn splats<T: FactorElement, S: Simd, const N: usize>(factors: [[T; 3]; N]) -> [[T::V<S>; 3]; N] {
+    let mut out = [[T::V::<S>::splat(T::ZERO); 3]; N];
+    for n in 0..N {
+        for k in 0..3 {
+            out[n][k] = T::V::<S>::splat(factors[n][k]);
+        }
+    }
+    out
+}
 /// Elements that are summed beside each other.
 const ABREAST: usize = 32;
 /// The sums of products of one vector with each of several.
@@ -81,7 +92,6 @@ pub(super) fn dots<T: FactorElement, S: Simd, const N: usize>(x: &[T], of: [&[T]
     let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
     let mut sums = [[zero; 2]; N];
     let whole = x.len() / ABREAST * ABREAST;
-    let of = of.map(|y| &y[..x.len()]);
     let mut at = 0;
     while at < whole {
         for half in 0..2 {
