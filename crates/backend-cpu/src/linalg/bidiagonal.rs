@@ -150,7 +150,7 @@ impl<T: FactorElement> SimdKernel for FirstPass<'_, T> {
 }
 /// `row += factors[0] z + factors[1] u`, and `sums += factors[2] row`, for each row.
 #[inline(always)]
-fn pass_rows<T: FactorElement, S: Simd, const N: usize>(mut rows: [&mut [T]; N], factors: [[T; 3]; N], z: &[T], u: &[T], sums: &mut [T]) {
+fn pass_rows<T: FactorElement, S: Simd, const N: usize>(rows: [&mut [T]; N], factors: [[T; 3]; N], z: &[T], u: &[T], sums: &mut [T]) {
     let lanes = <T::V<S> as Float>::LANES;
     let n = sums.len();
     let factors = splats::<T, S, N>(factors);

@@ -14,7 +14,7 @@ use crate::{
 use adamant_runtime::ErrorKind;
 
 /// Degrees, and the norms up to which they are exact.
-const OF_F32: [(usize, f64); 3] = [(3, 4.258730016922831e-1), (5, 1.880152677804762), (7, 3.925724783138660)];
+const OF_F32: [(usize, f64); 3] = [(3, 4.258730016922831e-1), (5, 1.880152677804762), (7, 3.92572478313866)];
 const OF_F64: [(usize, f64); 5] =
     [(3, 1.495585217958292e-2), (5, 2.53939833006323e-1), (7, 9.504178996162932e-1), (9, 2.097847961257068), (13, 5.371920351148152)];
 /// A matrix of this norm has an exponential that is beyond f64 or is made of cancelled parts.

@@ -43,15 +43,16 @@ impl<'r, T: FactorElement> RotatedRows<'r, T> {
                 to[..wide].copy_from_slice(&row[from..from + wide]);
             }
         }
-        let waiting = (WAITING * count).min(count * count);
-        Ok(RotatedRows { crew, rows: count, columns, strips, sweeps: scratch_vec(3 * WAITING)?, factors: scratch_vec(2 * waiting + 2 * count)? })
+        // Sweeps do not outgrow these lists: they are applied before.
+        let (sweeps, factors) = (scratch_vec(12 * WAITING)?, scratch_vec(2 * (WAITING + 1) * count)?);
+        Ok(RotatedRows { crew, rows: count, columns, strips, sweeps, factors })
     }
     /// Begins a sweep at a row.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn begin(&mut self, row: usize, way: SweepDirection) -> Result<(), ErrorKind> {
-        if self.factors.len() >= 2 * WAITING * self.rows {
+        if self.factors.len() >= 2 * WAITING * self.rows || self.sweeps.len() >= 12 * WAITING {
             self.apply()?;
         }
         self.sweeps.extend([row, 0, (way == SweepDirection::Down) as usize]);

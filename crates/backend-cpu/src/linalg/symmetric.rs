@@ -22,15 +22,7 @@ pub(super) fn stuck() -> ErrorKind {
 /// # Errors
 /// Something is not finite.
 pub(super) fn scale_of<T: FactorElement>(elements: impl Iterator<Item = T>) -> Result<f64, ErrorKind> {
-    let largest = elements.fold(0.0f64, |m, v| {
-        if v.wide().abs() <= m {
-            m
-        } else if m.is_nan() {
-            m
-        } else {
-            v.wide().abs()
-        }
-    });
+    let largest = elements.fold(0.0f64, |m, v| if m.is_nan() || v.wide().abs() <= m { m } else { v.wide().abs() });
     if !largest.is_finite() {
         return Err(stuck());
     }

@@ -133,7 +133,7 @@ fn taken<T: FactorElement>(row: &mut [T], v: &[T], w: &[T], i: usize) -> T {
 }
 /// `row += factors[0] w + factors[1] v` and `sums += factors[2] row` for each row, and its product with x.
 #[inline(always)]
-fn pass_rows<T: FactorElement, S: Simd, const N: usize>(mut rows: [&mut [T]; N], factors: [[T; 3]; N], [w, v, x]: [&[T]; 3], sums: &mut [T]) -> [T; N] {
+fn pass_rows<T: FactorElement, S: Simd, const N: usize>(rows: [&mut [T]; N], factors: [[T; 3]; N], [w, v, x]: [&[T]; 3], sums: &mut [T]) -> [T; N] {
     let lanes = <T::V<S> as Float>::LANES;
     let n = x.len();
     let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
