@@ -1,6 +1,7 @@
 //! Composites on this backend: those defined on the host, and the kernels that claim one by name.
 use crate::{
     device::CpuKernel,
+    linalg::FactorKernel,
     operand::{In, Out, internal},
 };
 use adamant_runtime::{
@@ -11,7 +12,10 @@ use std::{collections::HashMap, sync::Arc};
 
 /// The kernels that this crate brings.
 pub(crate) fn own() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    crate::fused::kernels()
+    let mut all = crate::fused::kernels();
+    let factor: Arc<dyn CpuKernel> = Arc::new(FactorKernel);
+    all.extend(FactorKernel::NAMES.map(|name| (name, factor.clone())));
+    all
 }
 /// Runs a composite by its host function. Bad values give zeros and a fault.
 ///
@@ -53,7 +57,8 @@ pub(crate) fn host(composite: &dyn Composite, inputs: &[In<'_>], outputs: &mut [
     }
     Ok(())
 }
-fn zeros(outputs: &mut [Out<'_>], fault: &FaultWord, found: Fault) -> Result<(), ErrorKind> {
+/// Gives zeros and reports what was found.
+pub(crate) fn zeros(outputs: &mut [Out<'_>], fault: &FaultWord, found: Fault) -> Result<(), ErrorKind> {
     fault.set(found);
     for o in outputs {
         o.dense_bytes()?.fill(0);

@@ -20,6 +20,7 @@ mod ends;
 mod fused;
 pub mod gemm;
 pub mod isa;
+mod linalg;
 mod lines;
 mod map;
 pub mod math;

@@ -149,6 +149,8 @@ own! {
     "adamant.qr" |g| some::<1, 1, _> => factor("adamant.qr", g)?;
     "adamant.eigh" |g| some::<1, 1, _> => factor("adamant.eigh", g)?;
     "adamant.svd" |g| some::<1, 1, _> => factor("adamant.svd", g)?;
+    "adamant.eigvalsh" |g| some::<1, 1, _> => factor("adamant.eigvalsh", g)?;
+    "adamant.svdvals" |g| some::<1, 1, _> => factor("adamant.svdvals", g)?;
     "adamant.pinv" |g| some::<1, 1, _> => factor("adamant.pinv", g)?;
     "adamant.poisson" |_g| some::<2, 2, _> => PoissonCounts;
     "adamant.lu" |g| some::<1, 1, _> => packed("adamant.lu", g)?;

@@ -34,6 +34,10 @@ pub(crate) enum Factor {
     Eigh,
     /// a → u `[.., m, k]`, singular values in descending order, vᵀ `[.., k, n]`
     Svd,
+    /// a → the eigenvalues of [`Factor::Eigh`], for which no vectors are computed
+    Eigenvalues,
+    /// a → the singular values of [`Factor::Svd`], for which no vectors are computed
+    SingularValues,
     /// a → its pseudo-inverse
     Pinv { rtol: f64 },
 }
@@ -53,6 +57,7 @@ impl Factor {
             Qr => vec![shape(&[m, k])?, shape(&[k, n])?],
             Eigh => vec![shape(&[n])?, *a],
             Svd => vec![shape(&[m, k])?, shape(&[k])?, shape(&[k, n])?],
+            Eigenvalues | SingularValues => vec![shape(&[k])?],
             Pinv { .. } => vec![shape(&[n, m])?],
         })
     }
@@ -97,6 +102,8 @@ impl Factor {
                 let (u, s, vt) = dense::svd(&a).ok_or_else(stuck)?;
                 vec![u.data, s, vt.data]
             }
+            Eigenvalues => vec![dense::eigh(&a).ok_or_else(stuck)?.0],
+            SingularValues => vec![dense::svd(&a).ok_or_else(stuck)?.1],
             Pinv { rtol } => vec![dense::pinv(&a, rtol).ok_or_else(stuck)?.data],
         })
     }
@@ -130,7 +137,7 @@ pub(crate) fn factor(name: &str, given: &mut Given) -> std::result::Result<Facto
         "adamant.solve_triangular" => Triangular { upper: given.bool("upper")?, unit: given.bool("unit")? },
         "adamant.pinv" => Pinv { rtol: given.float("rtol")? },
         _ => {
-            let plain = [Det, Cofactors, SlogDet, Inv, Solve, Cholesky, Qr, Eigh, Svd];
+            let plain = [Det, Cofactors, SlogDet, Inv, Solve, Cholesky, Qr, Eigh, Svd, Eigenvalues, SingularValues];
             plain.into_iter().find(|f| f.name() == name).ok_or_else(|| ErrorKind::Internal(format!("{name} is no factorization")))?
         }
     })
@@ -149,6 +156,8 @@ impl Composite for Factor {
             Qr => "adamant.qr",
             Eigh => "adamant.eigh",
             Svd => "adamant.svd",
+            Eigenvalues => "adamant.eigvalsh",
+            SingularValues => "adamant.svdvals",
             Pinv { .. } => "adamant.pinv",
         }
     }
@@ -168,7 +177,7 @@ impl Composite for Factor {
         if rank < 2 {
             return Err(ErrorKind::Shape { shape: a.shape, expected: "a matrix or a batch of them".into() });
         }
-        if !matches!(self, Qr | Svd | Pinv { .. }) && a.shape[rank - 2] != a.shape[rank - 1] {
+        if !matches!(self, Qr | Svd | SingularValues | Pinv { .. }) && a.shape[rank - 2] != a.shape[rank - 1] {
             return Err(ErrorKind::Shape { shape: a.shape, expected: "a square matrix or a batch of them".into() });
         }
         if let Some(b) = inputs.get(1) {
@@ -194,7 +203,7 @@ impl Compound for Factor {
     }
     fn saves(&self) -> Option<Saves> {
         let (inputs, outputs) = match self {
-            Det | SlogDet => (1, 0),
+            Det | SlogDet | Eigenvalues | SingularValues => (1, 0),
             Cofactors => (1, 1),
             Inv | Cholesky => (0, 1),
             Solve | Triangular { .. } | Pinv { .. } => (1, 1),
@@ -252,6 +261,16 @@ impl Compound for Factor {
                 one(inner.map(|i| v.matmul(i).matmul(v.mt())))
             }
             Svd => one(svd_rule(args.output(0)?, args.output(1)?, args.output(2)?, g(0), g(1), g(2))),
+            Eigenvalues => {
+                let Some(g) = g(0) else { return one(None) };
+                let (_, v) = args.input(0)?.eigh();
+                one(Some((&v * g.unsqueeze(-2)).matmul(v.mt())))
+            }
+            SingularValues => {
+                let Some(g) = g(0) else { return one(None) };
+                let (u, _, vt) = args.input(0)?.svd();
+                one(Some((u * g.unsqueeze(-2)).matmul(vt)))
+            }
             Pinv { .. } => {
                 let (Some(g), a, p) = (g(0), args.input(0)?, args.output(0)?) else { return one(None) };
                 one(Some(pinv_rule(a, p, g)))
