@@ -2,7 +2,7 @@
 //! 2000). Written out, `a ln y - y - ln Γ(a)` is a difference of numbers as large as `a ln a`, of which nothing is left for a large
 //! a, and which are infinite for a larger one. Must not know distributions.
 use adamant_core::{DType, Tensor};
-use std::f64::consts::TAU;
+use std::f64::consts::{LN_2, TAU};
 
 /// `f` of tensors of 53 bits, where the device has such: for what would cancel in 24.
 pub(crate) fn widest<const N: usize>(tensors: [&Tensor; N], f: impl FnOnce([&Tensor; N]) -> Tensor) -> Tensor {
@@ -153,6 +153,19 @@ pub(crate) fn one_logarithm(sum: Tensor, product: &Tensor) -> Tensor {
     let middle = product.gt(least).logical_and(product.lt(most));
     let rest = middle.where_(&(middle.where_(product, 1.0).log() - &sum), 0.0).detach();
     sum + rest
+}
+/// The sum along the last axis of `logs`, those of the numbers in `of` where the dtype holds these. The powers of two in them are counted
+/// and not added as logarithms, so that large ones of either sign leave no roundings. The gradient is that of `logs`.
+pub(crate) fn sum_of_logarithms(logs: &Tensor, of: &Tensor) -> Tensor {
+    let (least, most) = if is_double(of) { (1e-300, 1e300) } else { (1e-36, 1e36) };
+    let (of, line, sum) = (of.detach(), logs.detach(), logs.sum(-1));
+    let middle = of.gt(least).logical_and(of.lt(most));
+    let safe = middle.where_(of, 1.0);
+    let twos = safe.log2().round();
+    let rest = middle.where_(&safe.ldexp(twos.neg()).log(), &line).sum(-1);
+    let off = twos.sum(-1) * LN_2 + rest - sum.detach();
+    let known = off.eq(&off);
+    sum + known.where_(off, 0.0)
 }
 /// `ln Γ(h + ½) - ln Γ(h) - ln(h) / 2` for h > 0. Below 1 by that of h + 1, and no difference of two logarithms of gamma functions.
 pub(crate) fn half_step(h: &Tensor) -> Tensor {
