@@ -269,8 +269,12 @@ impl Tensor {
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
         compose("complex_mul", &[self, other], || {
-            let ((a, b), (c, d)) = ((self.real(), self.imag()), (other.real(), other.imag()));
-            Ok(Tensor::complex(&(&a * &c - &b * &d), &(a * d + b * c)))
+            let [x, y] = crate::promotion::alike([self, other])?;
+            let dtype = x.meta().dtype;
+            // Products of 16 bits may cancel: they are rounded after they met.
+            let (x, y) = if dtype.is_float() { (x.widened(), y.widened()) } else { (x, y) };
+            let ((a, b), (c, d)) = ((x.real(), x.imag()), (y.real(), y.imag()));
+            Ok(Tensor::complex(&(&a * &c - &b * &d), &(a * d + b * c)).cast(dtype))
         })
     }
     /// The magnitudes of complex numbers `[.., 2]`.
