@@ -270,6 +270,9 @@ fn products_of_16_bits_are_rounded_after_they_met() {
     Device::reference().make_current();
     let (z, w) = (floats(&[1.5244140625, 1.283203125]).half(), floats(&[0.46484375, 0.59423828125]).half());
     assert_eq!(z.complex_mul(&w).to_vec_as::<f64>().unwrap()[0], -0.053924560546875);
+    // One complex number is a scalar, whose dtype counts less.
+    assert_eq!(z.complex_mul(&w.double()).dtype().unwrap(), DType::F64);
+    assert_eq!(z.unsqueeze(0).complex_mul(&w.double()).dtype().unwrap(), DType::F16);
     let (x, a, b) = (floats(&[0.375]).reshape([1, 1]).half(), floats(&[1.05859375]).half(), floats(&[-0.243408203125]).half());
     assert_eq!(x.addr(&a, &b, 2, 3).to_vec_as::<f64>().unwrap(), [-0.0230102539062500]);
 }
@@ -283,6 +286,10 @@ fn leading_axes_of_solved_equations_are_pytorchs() {
     assert_eq!(info.shape().unwrap().rank(), 0);
     let (_, info) = a.unsqueeze(0).solve_ex(&b);
     assert_eq!(info.dims::<1>().unwrap(), [1]);
+    let (none, info) = Tensor::ones([1, 2, 2]).solve_ex(&Tensor::ones([0, 2, 1]));
+    assert_eq!((none.dims::<3>().unwrap(), info.dims::<1>().unwrap()), ([0, 2, 1], [1]));
+    let refused = Tensor::ones([3, 0, 1, 2]).solve_ex(&Tensor::ones([3, 2])).0;
+    assert_eq!(refused.materialize().unwrap_err().kind().word(), "shape");
     let (factors, pivots) = a.ldl_factor();
     assert!(factors.ldl_solve(&pivots, &b).allclose(&x, 1e-12, 1e-12).unwrap());
 }

@@ -47,7 +47,9 @@ fn deviance_of(k: &Tensor, apart: &Tensor, log: &Tensor) -> Tensor {
     let square = v.square();
     let terms = if is_double(k) { 20 } else { 9 };
     let series = (1..=terms).rev().fold(k.zeros_like(), |sum, n| (sum + 1.0 / f64::from(2 * n + 1)) * &square);
-    near.where_(&(&v * (close - &ours * series * 2.0)), &(near.where_(0.0, apart) - k * near.where_(0.0, log)))
+    // An infinite mean is beyond what the logarithm takes from it.
+    let single = near.logical_or(apart.detach().eq(f64::INFINITY));
+    near.where_(&(&v * (close - &ours * series * 2.0)), &(near.where_(0.0, apart) - k * single.where_(0.0, log)))
 }
 /// Is a deviance by its series, given the logarithm of the ratio?
 fn is_near(log: &Tensor) -> Tensor {

@@ -162,12 +162,20 @@ impl Case<'_> {
         let root = (16.0 * self.unit() * largest).sqrt();
         !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| here.abs() <= root && there.abs() <= root)
     }
+    /// The singular values of each matrix of the first operand, in f64; none, where there is no matrix.
+    fn singular_values(&self) -> Vec<Vec<f64>> {
+        let Some(&a) = self.tensors().first() else { return Vec::new() };
+        let count = a.shape.iter().rev().take(2).copied().min().unwrap_or(0);
+        let values = Device::reference().scoped(|| upload(a, Device::reference()).cast(DType::F64).svdvals().to_vec::<f64>());
+        values.map_or_else(|_| Vec::new(), |all| all.chunks(count.max(1)).map(<[f64]>::to_vec).collect())
+    }
     /// Has a matrix of the first operand a singular value that is a rounding of its largest one?
     fn without_rank(&self) -> bool {
-        let Some(&a) = self.tensors().first() else { return false };
-        let values = Device::reference().scoped(|| upload(a, Device::reference()).cast(DType::F64).svdvals().to_vec::<f64>());
-        let count = a.shape.iter().rev().take(2).copied().min().unwrap_or(0);
-        count > 0 && values.is_ok_and(|v| v.chunks(count).any(|v| v[count - 1] <= 64.0 * self.unit() * v[0]))
+        self.singular_values().iter().any(|v| v[v.len() - 1] <= 64.0 * self.unit() * v[0])
+    }
+    /// Has one two that differ by a rounding of its largest?
+    fn equal_singular_values(&self) -> bool {
+        self.singular_values().iter().any(|v| v.windows(2).any(|w| w[0] - w[1] <= 64.0 * self.unit() * v[0]))
     }
     /// Are two neighbours of the first result equal but for a rounding of the largest?
     fn equal_results(&self) -> bool {
@@ -179,6 +187,17 @@ impl Case<'_> {
             let largest = row.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             row.windows(2).any(|w| (w[0] - w[1]).abs() <= 64.0 * self.unit() * largest)
         })
+    }
+    /// Is no wrong number of PyTorch's an element of the first operand?
+    fn foreign(&self) -> bool {
+        let Some(&a) = self.tensors().first() else { return false };
+        !self.wrong.is_empty() && self.wrong.iter().all(|(_, there)| (0..a.len()).all(|k| a.scalar(k).to_f64() != *there))
+    }
+    /// Is each wrong number no finite one, here or there, or the number of a step?
+    fn failed(&self) -> bool {
+        let step = |v: f64| v.fract() == 0.0 && (0.0..100.0).contains(&v);
+        let lost = |&(here, there): &(f64, f64)| !here.is_finite() || !there.is_finite() || (step(here) && step(there));
+        self.computed() && self.wrong.iter().any(|(here, there)| !here.is_finite() || !there.is_finite()) && self.wrong.iter().all(lost)
     }
     /// Is there a number below the normal ones that is not 0?
     fn denormal(&self) -> bool {

@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1},
     packed::{PackedFactor, unpacked},
 };
-use crate::{DType, ErrorKind};
+use crate::{DType, ErrorKind, Shape};
 
 /// Which factors [`Tensor::qr_mode`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -229,13 +229,15 @@ impl Tensor {
     #[must_use]
     pub fn solve_ex(&self, b: &Tensor) -> (Tensor, Tensor) {
         compose("solve_ex", &[self, b], || {
-            let own = self.meta().shape;
+            let (own, device) = (self.meta().shape, self.meta().device);
             let (a, b) = super::matrix::together(self, b)?;
             let [x, info] = outputs(PackedFactor::SolveEx, &[&a, &b])?;
-            let repeated = info.rank() - (own.rank() - 2);
-            let once = (0..repeated).fold(info, |info, _| info.narrow(0, 0, 1).squeeze(0));
-            let once = (0..own.rank() - 2).filter(|&axis| own[axis] == 1).fold(once, |info, axis| info.narrow(axis, 0, 1));
-            Ok((x, once))
+            let (each, lead) = (info.try_meta()?.shape, Shape::new(&own[..own.rank() - 2])?);
+            if each.elements() == 0 {
+                return Ok((x, Tensor::zeros_on(lead, DType::I32, device)));
+            }
+            let once = (lead.rank()..each.rank()).fold(info, |info, _| info.select(0, 0));
+            Ok((x, (0..lead.rank()).filter(|&axis| lead[axis] == 1).fold(once, |info, axis| info.narrow(axis, 0, 1))))
         })
     }
     /// As [`Tensor::cholesky`] (`upper`: its transpose), and the order (i32 `[..]`) of the first leading minor that is not positive, or

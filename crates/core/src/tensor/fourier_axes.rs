@@ -269,11 +269,11 @@ impl Tensor {
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
         compose("complex_mul", &[self, other], || {
-            let [x, y] = crate::promotion::alike([self, other])?;
-            let dtype = x.meta().dtype;
+            let (parts, others) = ((self.real(), self.imag()), (other.real(), other.imag()));
+            let [a, b, c, d] = crate::promotion::alike([&parts.0, &parts.1, &others.0, &others.1])?;
+            let dtype = a.meta().dtype;
             // Products of 16 bits may cancel: they are rounded after they met.
-            let (x, y) = if dtype.is_float() { (x.widened(), y.widened()) } else { (x, y) };
-            let ((a, b), (c, d)) = ((x.real(), x.imag()), (y.real(), y.imag()));
+            let [a, b, c, d] = if dtype.is_float() { [a, b, c, d].map(|t| t.widened()) } else { [a, b, c, d] };
             Ok(Tensor::complex(&(&a * &c - &b * &d), &(a * d + b * c)).cast(dtype))
         })
     }

@@ -50,8 +50,8 @@ pub const LINES: &[NamedDifference] = lines! {
     "mixed dtypes meet": "cartesian_prod meshgrid histogram instance_norm group_norm batch_norm_inference layer_norm bilinear isclose fractional_max_pool histogramdd instance_norm_statistics batch_norm batch_norm_training"
         |c| c.there() && c.mixed(),
         "the dtypes promote as in all other functions, or nothing of them meets";
-    "nothing is multiplied": "matmul mm bmm mv dot einsum gather cdist addmm inner linear outer matrix_power multi_dot tensordot tensordot_last kron vecdot addbmm baddbmm addmv bilinear softmin softmax log_softmax glu logcumsumexp quantile avg_pool1d grid_sample"
-        |c| (c.here() || c.is(ProgramDifference::Dtype)) && c.empty() && (c.mixed() || c.any_int()),
+    "nothing is multiplied": "matmul mm bmm mv dot einsum gather cdist addmm inner linear outer matrix_power multi_dot tensordot tensordot_last kron vecdot addbmm baddbmm addmv bilinear softmin softmax log_softmax glu logcumsumexp quantile avg_pool1d grid_sample instance_norm"
+        |c| (c.here() || c.is(ProgramDifference::Dtype)) && c.empty() && (c.mixed() || c.any_int() || c.short() == "gather"),
         "without elements PyTorch does not look at the dtypes; here a call is right or wrong whatever its sizes";
     "nothing is factored": "cholesky_ex lu lu_factor lu_factor_ex eigvalsh eigh svdvals svd matrix_exp cond cholesky qr_mode matrix_norm matrix_norm_keepdim svd_full" |c| c.here() && c.empty() && c.refused_as("dtype"),
         "without elements PyTorch does not look at the dtype of a matrix; here it is f32 or f64 whatever its size";
@@ -72,7 +72,7 @@ pub const LINES: &[NamedDifference] = lines! {
     "pictures of integers": "interpolate" |c| c.here() && c.any_int() && c.refused_as("dtype"), "what is resized is of floats; PyTorch rounds pictures of integers in some modes, too";
     "places are integers": "embedding_bag" |c| c.here() && (c.refused_as("dtype") || c.says(&["a vector of integer offsets"])), "an index is of integers; PyTorch takes bools in this function, and floats where the table is of integers: as if both were swapped";
     "eight axes": "kron expand repeat tile reshape unsqueeze stack unflatten diag_embed unfold" |c| c.here() && c.says(&["at most 4 axes", "at most 8 axes"]), "a tensor has eight axes at most, and a Kronecker product twice those of its factors on its way";
-    "pivots of NaN": "lu lu_factor lu_factor_ex lu_unpack ldl_factor ldl_factor_ex ldl_solve" |c| c.computed() && c.not_a_number(), "which row has the largest element is nobody's promise where one is NaN";
+    "pivots of NaN": "lu lu_factor lu_factor_ex lu_unpack ldl_factor ldl_factor_ex ldl_solve" |c| (c.computed() || c.there() && c.said(&["is zero and using it on lu_solve"])) && c.not_a_number(), "which row has the largest element is nobody's promise where one is NaN";
     "a picture has elements": "interpolate" |c| c.here() && c.refused_as("argument"), "a picture is resized to at least one element along each axis; one mode of PyTorch gives nothing of nothing";
     "windows of nothing": "unfold" |c| c.there() && c.said(&["possibly 0 batch size"]), "windows of an empty picture's padding are zeros; PyTorch refuses it";
     "an end is a place": "slice" |c| c.here() && c.refused_as("index"), "a range ends within its axis; PyTorch cuts it off";
@@ -102,7 +102,7 @@ pub const LINES: &[NamedDifference] = lines! {
     "an iteration's vector": "lobpcg" |c| c.is(ProgramDifference::Gradient) && c.wrong.iter().all(|(here, there)| (here - there).abs() <= 1e-4), "the gradient of an eigenvalue is the product of its vector with itself, and exact to the last digits; PyTorch's is of the vector at which its iteration stopped";
     "roundings beside the largest": "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 hfft2 ihfft2 fftn ifftn rfftn irfftn hfftn ihfftn stft istft eigvalsh svdvals" |c| c.is(ProgramDifference::Values) && c.rounded(), "each result is as exact as all elements together, and far smaller than they are";
     "roundings of a quotient": "normalize" |c| c.is(ProgramDifference::Gradient) && c.rounded_quotients(), "the gradient is a difference of two quotients, each as large as one over the smallest element, that cancel";
-    "determinants of nothing": "det logdet slogdet" |c| c.computed() && c.without_rank(), "the determinant of a matrix without an inverse is a rounding, by the order of the steps 0 or not";
+    "determinants of nothing": "det logdet slogdet" |c| c.computed() && (c.without_rank() || c.tensors().iter().any(|a| (0..a.len()).any(|k| !a.scalar(k).to_f64().is_finite()))), "the determinant of a matrix without an inverse is a rounding, and that of infinities none, by the order of the steps 0 or not";
     "no inverse": "logdet slogdet" |c| c.is(ProgramDifference::Gradient) && c.wrong.is_empty() && c.without_rank(), "the gradient of a determinant is by an inverse: where there is none that is an error, and no NaN";
     "roots of a rounding": "cholesky cholesky_ex" |c| c.is(ProgramDifference::Values) && c.roots_of_roundings(), "the last pivot of a matrix without an inverse is a rounding, of which this is the root";
     "places of no number": "grid_sample" |c| c.computed() && c.tensors().get(1).is_some_and(|a| (0..a.len()).any(|k| !a.float(k).is_finite())), "where no number says the place it is outside of the picture; PyTorch reflects an infinity into it";
@@ -112,9 +112,17 @@ pub const LINES: &[NamedDifference] = lines! {
     "squares at the end of the range": "std std_keepdim std_mean std_mean_keepdim var var_keepdim var_mean var_mean_keepdim atan2 logcumsumexp" |c| c.is(ProgramDifference::Gradient) && c.extreme(), "the gradient is by scaled numbers, whose squares are numbers; PyTorch's squares overflow, and what is divided by them is 0 or NaN";
     "blanks among labels": "ctc_loss" |c| c.is(ProgramDifference::Gradient) && c.tensors().get(1).is_some_and(|a| (0..a.len()).any(|k| a.scalar(k).to_f64() == 0.0)), "a label is no blank, which PyTorch says, too, and looks at neither";
     "norms in the widest dtype": "cosine_similarity cosine_embedding_loss" |c| c.is(ProgramDifference::Values) && c.mixed() && (c.extreme() || c.zero()), "both sides are promoted before their norms are taken; PyTorch's norm of 16 bits overflows, or vanishes with its smallest size";
+    "products have their dtype": "addmm addmv baddbmm" |c| c.is(ProgramDifference::Values) && c.any(|d| d.is_float() && d.size() == 2) && c.nearly(), "a product of 16 bits has 16 bits before it is scaled and added; PyTorch's kernel keeps 32 in some layouts";
+    "u8 counts": "index_put i with_i with_i_added" |c| c.tensors().iter().skip(1).any(|a| a.dtype == DType::U8) && (c.computed() || c.is(ProgramDifference::Shape)), "an index of u8 is of numbers; PyTorch takes it for a mask, which it warns of";
+    "one count for each": "repeat_interleave_by" |c| c.here() && c.says(&["one integer for each of the"]), "repetitions are one number for each element, or one Rust number; PyTorch repeats a tensor of one";
+    "equal singular values": "svd svd_full svdvals cond matrix_norm matrix_norm_keepdim" |c| c.computed() && c.equal_singular_values(), "which vectors belong to equal singular values, and so which gradient, is anybody's choice";
+    "a block of zero": "ldl_factor" |c| c.here() && c.says(&["the matrix is singular: block"]), "a block of zero is an error, and a number of the function with `_ex`; PyTorch's is a rounding of it, or passes";
+    "a start of nothing": "lobpcg" |c| c.there() && c.zero() && c.said(&["0.0 cannot be raised"]), "from zeros there is no way, and no error, either";
+    "gradients by zero pivots": "lu lu_factor lu_factor_ex" |c| c.is(ProgramDifference::Gradient) && c.infinite() && c.without_rank(), "a gradient by a pivot of zero is infinite or NaN by the order of the steps";
+    "a median is an element": "median_dim median_dim_keepdim nanmedian_dim nanmedian_dim_keepdim" |c| c.is(ProgramDifference::Values) && c.foreign(), "PyTorch's median of integers is now and then no element at all";
     "no slope at NaN": "clamp softshrink margin_ranking_loss hinge_embedding_loss triplet_margin_loss triplet_margin_with_distance_loss cosine_embedding_loss hardshrink hardsigmoid elu" |c| c.is(ProgramDifference::Gradient) && c.not_a_number(),
         "where an operand is NaN it is nobody's promise which of the choices has the gradient";
-    "outputs of nothing": "conv_transpose1d conv_transpose2d conv_transpose3d" |c| c.there() && c.said(&["Output size is too small"]), "an output without elements is computed in every dtype; of PyTorch's kernels those for f32 and bf16 do so";
+    "outputs of nothing": "conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d" |c| c.there() && c.said(&["Output size is too small", "Only zero batch or zero channel"]), "an output without elements is computed in every dtype; of PyTorch's kernels those for f32 and bf16 do so";
     "products of bools": "einsum" |c| c.is(ProgramDifference::Dtype) && c.any_bool(), "a product of bools is bool, as of matrices; PyTorch counts in this function";
     "any integer is an index": "linear_cross_entropy put embedding_bag multilabel_margin_loss gather scatter_add scatter_value scatter scatter_reduce take take_along_dim index_select index_fill index_copy index_add one_hot embedding nll_loss cross_entropy multi_margin_loss nonzero i with_i with_i_added repeat_interleave_by max_unpool index_put index index_reduce"
         |c| c.there() && (c.said(&["int64", "Long", "long tensor", "IntArrayRef", "dtype of indices", "tensors used as indices", "index tensor", "too many indices", "The shape of the mask", "target dtype to be"]) || c.indexed_by_tensors()),
@@ -162,7 +170,7 @@ pub const LINES: &[NamedDifference] = lines! {
     "powers of zero": "rpow pow" |c| c.is(ProgramDifference::Gradient) && c.infinite() && (c.short() == "rpow" || c.flag()), "0 to any power above 0 is 0 nearby, and anything to the power false is 1: the gradient is 0, and not 0 times an infinity";
     "a division by zero": "addcdiv" |c| c.is(ProgramDifference::Gradient) && c.zero() && c.infinite(), "a gradient is infinite or NaN by the order of its factors";
     "steps below zero": "fake_quantize_per_channel" |c| c.is(ProgramDifference::Values), "the step of a quantization is positive, which is not looked up";
-    "u8 has no sign": "addcmul atan2 poisson_nll_loss margin_ranking_loss cosine_embedding_loss triplet_margin_with_distance_loss multilabel_soft_margin_loss zeta soft_margin_loss hinge_embedding_loss polygamma gaussian_nll_loss" |c| c.computed() && c.any_int(), "integers become floats before they are negated; PyTorch negates u8 and wraps";
+    "u8 has no sign": "addcmul atan2 poisson_nll_loss margin_ranking_loss cosine_embedding_loss triplet_margin_with_distance_loss multilabel_soft_margin_loss zeta soft_margin_loss hinge_embedding_loss polygamma gaussian_nll_loss triplet_margin_loss addcdiv" |c| c.computed() && c.any_int(), "integers become floats before they are negated; PyTorch negates u8 and wraps";
     "a source is needed": "masked_scatter" |c| c.here() && c.empty(), "without a source nothing can be scattered, whatever the mask turns out to be";
     "features are counted": "batch_norm_inference scaled_dot_product_attention batch_norm batch_norm_training instance_norm_statistics" |c| c.here() && (c.empty() || c.says(&["as many keys as values"])), "shapes and dtypes are looked at without samples, too, and keys are as many as values, which one of PyTorch's kernels does not look at";
     "integers of functions of floats": "softsign tanhshrink local_response_norm" |c| c.any_int() && !c.here(),
@@ -175,7 +183,7 @@ pub const LINES: &[NamedDifference] = lines! {
     "losses broadcast": "margin_ranking_loss soft_margin_loss hinge_embedding_loss cosine_embedding_loss gaussian_nll_loss triplet_margin_loss"
         |c| c.there() && c.said(&["same dimension", "doesn't match the broadcast shape", "must match", "expand", "size"]),
         "tensors of a loss broadcast";
-    "what failed has no value": "cholesky_ex inv_ex ldl_factor_ex" |c| c.is(ProgramDifference::Values) && c.infinite(), "where the number of a failed step is returned the factor is NaN; PyTorch leaves what it has come to";
+    "what failed has no value": "cholesky_ex inv_ex ldl_factor_ex solve_ex" |c| c.is(ProgramDifference::Values) && c.failed(), "where the number of a failed step is returned the factor is NaN; PyTorch leaves what it has come to";
     "equal eigenvalues": "eigh eig eigvalsh" |c| c.is(ProgramDifference::Values) && c.any_int() && c.call.name != "Tensor::eigvalsh" || c.is(ProgramDifference::Gradient) && c.equal_results(), "which vectors belong to equal eigenvalues, as matrices of small integers have them, and so which gradient, is anybody's choice";
     "roots of positive definite matrices": "matrix_sqrth" |c| c.here() && c.refused_as("domain"), "a matrix with a negative eigenvalue has no root, which is refused; PyTorch gives NaN";
     "a padded volume": "avg_pool3d" |c| c.there() && c.said(&["smaller than kernel size"]), "a window fits into what is padded, as along one and two axes; PyTorch looks at the volume without its padding";
@@ -200,6 +208,6 @@ pub const LINES: &[NamedDifference] = lines! {
         |c| c.extreme() && (c.infinite() || c.cancelled()),
         "beside infinities, NaN and numbers whose squares overflow the order of the steps decides whether NaN, an infinity or, of large terms, a rounding is left";
     "a NaN passes": "igammac igamma zeta mode_keepdim mode multi_margin_loss" |c| c.computed() && c.not_a_number(), "a function of NaN is NaN";
-    "nothing to choose from": "nanquantile quantile nanquantile_keepdim quantile_keepdim quantiles quantiles_keepdim mode_keepdim kthvalue_keepdim median_dim vector_norm_keepdim median mode kthvalue avg_pool1d lp_pool1d max_pool1d avg_pool2d lp_pool2d normalize vector_norm max_pool2d max_pool3d" |c| c.there() && c.empty(),
+    "nothing to choose from": "nanquantile quantile nanquantile_keepdim quantile_keepdim quantiles quantiles_keepdim mode_keepdim kthvalue_keepdim median_dim vector_norm_keepdim median mode kthvalue avg_pool1d lp_pool1d max_pool1d avg_pool2d lp_pool2d normalize vector_norm max_pool2d max_pool3d batch_norm batch_norm_training" |c| c.there() && c.empty(),
         "a result without elements needs no element to choose";
 };
