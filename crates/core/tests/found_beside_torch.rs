@@ -240,3 +240,68 @@ fn gradients_of_istft_stay_finite_and_repeated_numbers_are_promoted() {
     let (left, weight) = (Tensor::ones([2, 3]), Tensor::ones([4, 3, 3]));
     assert_eq!(left.bilinear(&left, &weight, Some(&Tensor::ones([1]))).materialize().unwrap_err().kind().word(), "shape");
 }
+#[test]
+fn nan_is_the_largest_where_places_are_searched() {
+    Device::reference().make_current();
+    for n in [3usize, 100] {
+        let mut row: Vec<f64> = (0..n).map(|k| k as f64).collect();
+        row[n - 2..].fill(f64::NAN);
+        let (sorted, last) = (floats(&row), (n - 2) as i64);
+        let values = floats(&[0.0, f64::INFINITY, f64::NAN]);
+        assert_eq!(sorted.searchsorted(&values, false).to_vec::<i64>().unwrap(), [0, last, last], "{n}");
+        assert_eq!(sorted.searchsorted(&values, true).to_vec::<i64>().unwrap(), [1, last, n as i64], "{n}");
+        assert_eq!(values.isin(&sorted).to_vec::<bool>().unwrap(), [true, false, false], "{n}");
+    }
+}
+#[test]
+fn gradients_are_those_of_the_side_that_was_taken() {
+    Device::reference().make_current();
+    let (x, weight) = (floats(&[1.0, -1.0]).reshape([1, 2]).tracked(), floats(&[f64::INFINITY, 0.5]).tracked());
+    let gradient = x.prelu(&weight).sum(..).backward().unwrap();
+    assert_eq!(gradient.get(&x).unwrap().to_vec::<f64>().unwrap(), [1.0, 0.5]);
+    assert_eq!(gradient.get(&weight).unwrap().to_vec::<f64>().unwrap(), [0.0, -1.0]);
+    // At the margin no gradient passes, as of `clamp_min`.
+    let x = floats(&[1.0, 0.5, 0.0]).tracked();
+    let gradient = functional::hinge_embedding_loss(&x, &floats(&[-1.0, -1.0, 1.0]), 1.0, functional::Reduction::Sum).backward().unwrap();
+    assert_eq!(gradient.get(&x).unwrap().to_vec::<f64>().unwrap(), [0.0, -1.0, 1.0]);
+}
+#[test]
+fn products_of_16_bits_are_rounded_after_they_met() {
+    Device::reference().make_current();
+    let (z, w) = (floats(&[1.5244140625, 1.283203125]).half(), floats(&[0.46484375, 0.59423828125]).half());
+    assert_eq!(z.complex_mul(&w).to_vec_as::<f64>().unwrap()[0], -0.053924560546875);
+    // One complex number is a scalar, whose dtype counts less.
+    assert_eq!(z.complex_mul(&w.double()).dtype().unwrap(), DType::F64);
+    assert_eq!(z.unsqueeze(0).complex_mul(&w.double()).dtype().unwrap(), DType::F16);
+    let (x, a, b) = (floats(&[0.375]).reshape([1, 1]).half(), floats(&[1.05859375]).half(), floats(&[-0.243408203125]).half());
+    assert_eq!(x.addr(&a, &b, 2, 3).to_vec_as::<f64>().unwrap(), [-0.0230102539062500]);
+}
+#[test]
+fn leading_axes_of_solved_equations_are_pytorchs() {
+    Device::reference().make_current();
+    let a = floats(&[4.0, 2.0, 2.0, 3.0]).reshape([2, 2]);
+    let b = floats(&[8.0, 7.0, 6.0, 5.0]).reshape([2, 2, 1]);
+    let (x, info) = a.solve_ex(&b);
+    assert_eq!((x.dims::<3>().unwrap(), info.item::<i32>().unwrap()), ([2, 2, 1], 0));
+    assert_eq!(info.shape().unwrap().rank(), 0);
+    let (_, info) = a.unsqueeze(0).solve_ex(&b);
+    assert_eq!(info.dims::<1>().unwrap(), [1]);
+    let (none, info) = Tensor::ones([1, 2, 2]).solve_ex(&Tensor::ones([0, 2, 1]));
+    assert_eq!((none.dims::<3>().unwrap(), info.dims::<1>().unwrap()), ([0, 2, 1], [1]));
+    let refused = Tensor::ones([3, 0, 1, 2]).solve_ex(&Tensor::ones([3, 2])).0;
+    assert_eq!(refused.materialize().unwrap_err().kind().word(), "shape");
+    let (factors, pivots) = a.ldl_factor();
+    assert!(factors.ldl_solve(&pivots, &b).allclose(&x, 1e-12, 1e-12).unwrap());
+}
+#[test]
+fn nothing_is_filled_and_met_as_in_pytorch() {
+    Device::reference().make_current();
+    let spectrum = Tensor::zeros([2, 0, 2]).fftn(&[2, 3], [1, 0], Default::default());
+    assert_eq!(spectrum.dims::<3>().unwrap(), [3, 2, 2]);
+    assert!(spectrum.to_vec::<f32>().unwrap().iter().all(|v| *v == 0.0));
+    let empty = Tensor::zeros([3, 0, 2, 1]);
+    assert_eq!(functional::local_response_norm(&empty, 3, 1e-2, 0.75, 1.0).dims::<4>().unwrap(), [3, 0, 2, 1]);
+    let blocks = [Tensor::scalar(0.5f32), floats(&[1.0, 2.0]).half()];
+    let joined = Tensor::block_diag(&blocks);
+    assert_eq!((joined.dtype().unwrap(), joined.dims::<2>().unwrap()), (DType::F16, [2, 3]));
+}

@@ -6,7 +6,7 @@ use crate::{
     distribution::{TogetherChecked, of_parameters, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
-    saddle::{deviance, stirling, stirling_step},
+    saddle::{deviances, stirling, stirling_step},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 
@@ -61,16 +61,26 @@ impl Coin {
             ChanceAs::Logits => self.p.neg().sigmoid(),
         }
     }
-    /// What the rounded probabilities of a logit take from a log-probability of k successes and other failures among all: beside a logit
-    /// near 0 a unit of theirs is much.
-    fn rounded(&self, k: &Tensor, others: &Tensor, all: &Tensor) -> Tensor {
-        let (p, q, l) = (self.probs().detach(), self.fails().detach(), self.p.detach());
-        if matches!(self.given, ChanceAs::Probs) {
-            return k.zeros_like();
+    /// `all p - k` of k successes and the other failures among all: by the side that is rarer, and near an even chance by how uneven a
+    /// logit makes it. A probability near 1 has lost the other one's digits, and one near ½ a small logit's.
+    fn excess(&self, k: &Tensor, others: &Tensor, all: &Tensor) -> Tensor {
+        let (p, q) = (self.probs(), self.fails());
+        let rare = p.detach().lt(0.5);
+        let by_rarer = rare.where_(&(all * p - k), &(others - all * q));
+        match self.given {
+            ChanceAs::Probs => by_rarer,
+            ChanceAs::Logits => {
+                let even = self.p.detach().abs().lt(1.0);
+                let uneven = (even.where_(&self.p, 0.0) * 0.5).tanh();
+                even.where_(&((others - k + all * uneven) * 0.5), &by_rarer)
+            }
         }
-        let near = l.abs().lt(10.0);
-        let off = |p: &Tensor, l: &Tensor| near.where_(&(l - near.where_(p, 0.5).logit()), 0.0);
-        ((k - all * &p) * &q * off(&p, &l) + (others - all * &q) * &p * off(&q, &l.neg())).detach()
+    }
+    /// How far k > 0 successes and the other failures > 0 are from what is expected of all: the sum of both deviances.
+    pub fn deviances(&self, k: &Tensor, others: &Tensor, all: &Tensor) -> Tensor {
+        let (ones, log, p, q) = (k.ones_like(), all.log(), self.probs(), self.fails());
+        let (log_p, log_q) = (&log + self.success(&ones), &log + self.failure(&ones));
+        deviances([k, &(all * p), &log_p], [others, &(all * q), &log_q], &self.excess(k, others, all))
     }
     pub fn entropy(&self) -> Tensor {
         (self.success(&self.probs()) + self.failure(&self.fails())).neg()
@@ -265,14 +275,11 @@ impl Family for Binomial {
                 // All or none succeed: a power. Else by how far both counts are from their means.
                 let one_sided = k.eq(0.0).logical_or(rest.eq(0.0));
                 let (some, others, all) = (one_sided.where_(1.0, k), one_sided.where_(1.0, &rest), one_sided.where_(2.0, n));
-                let (ones, log) = (k.ones_like(), all.log());
-                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| deviance(count, &(&all * p), &(&log + log_p));
-                let apart = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
+                let apart = self.coin.deviances(&some, &others, &all);
                 // The number of ways, over its powers: beside the larger count the sum of both is nearly the same.
                 let (less, more) = (some.minimum(&others), some.maximum(&others));
                 let ways = stirling(&less) - stirling_step(&more, &less);
-                let rounded = self.coin.rounded(&some, &others, &all);
-                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(ways - apart + rounded))
+                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(ways - apart))
             })
         })
     }

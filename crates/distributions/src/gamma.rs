@@ -5,7 +5,7 @@ use crate::{
     distribution::{TogetherChecked, family, of_parameters, supported, xlog1py, xlogy},
     host,
     line::LN_TAU,
-    saddle::{deviance, half_log1p_square, half_step, is_double, log_ratio, peak, stirling, stirling_step, student_peak},
+    saddle::{deviance, half_log1p_square, half_step, is_double, log_ratio, peak, stirling, stirling_step, student_peak, sum_of_logarithms, widest},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 use std::f64::consts::PI;
@@ -195,6 +195,27 @@ family! {
     /// ```
     Dirichlet(concentration: Positive), events 1
 }
+/// The logarithm of a Dirichlet density. Of small concentrations it is a sum of logarithms of either sign.
+fn shares(a: &Tensor, x: &Tensor) -> Tensor {
+    let classes = a.shape().ok().and_then(|shape| shape.last().copied()).unwrap_or(1);
+    // The largest concentration meets the total in one logarithm of a ratio and one step: of their difference little would be left.
+    let first = a.argmax(-1).one_hot(classes).ne(0);
+    let (most, rest) = (first.where_(a, 0.0).sum(-1), first.where_(0.0, a).sum(-1));
+    let outside = x.lt(0.0);
+    let x = &outside.where_(1.0, x);
+    let total = a.sum_keepdim(-1) + a.zeros_like();
+    let zero = x.eq(0.0);
+    let log_share = total.log() - a.log();
+    let at_zero = xlogy(&(a - 1.0), &zero.where_(x, 1.0)) + a * &log_share + first.where_(&log_share.neg(), &a.log());
+    let x = zero.where_(1.0, x);
+    let (log, mean) = (x.log(), &total * &x);
+    let share = log_ratio(a, &mean, &(total.log() + &log));
+    let logs = zero.where_(0.0, &first.where_(&share, &log_ratio(a, &x, &log)));
+    let of = zero.where_(1.0, &(first.where_(&mean, &x) / a));
+    let others = first.where_(0.0, &stirling(&first.where_(1.0, a)));
+    let each = outside.where_(f64::NEG_INFINITY, &(zero.where_(&at_zero, &(a * &share)) + others));
+    each.sum(-1) - stirling_step(&most, &rest) - sum_of_logarithms(&logs, &of)
+}
 impl Family for Dirichlet {
     of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
@@ -210,19 +231,7 @@ impl Family for Dirichlet {
     }
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a] = self.0.all();
-        (function == PointFunction::LogProb).then(|| {
-            let each = supported(&x.lt(0.0), x, &x.ones_like(), |x| {
-                let total = a.sum_keepdim(-1) + a.zeros_like();
-                let zero = x.eq(0.0);
-                let at_zero = xlogy(&(a - 1.0), &zero.where_(x, 1.0)) + a * (total.log() - a.log()) + a.log();
-                let x = zero.where_(1.0, x);
-                let log = x.log();
-                let shares = a * log_ratio(a, &(&total * &x), &(total.log() + &log)) - log_ratio(a, &x, &log);
-                stirling(a) + zero.where_(&at_zero, &shares)
-            });
-            let total = a.sum(-1);
-            each.sum(-1) - stirling(&total) - total.log()
-        })
+        (function == PointFunction::LogProb).then(|| widest([a, x], |[a, x]| shares(a, x)))
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [a] = self.0.all();

@@ -305,7 +305,7 @@ impl Family for VonMises {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, k] = self.0.all();
         // cos(d) - 1 as a square, which does not cancel; I₀ without its exponential.
-        let density = || k * ((x - loc) * 0.5).sin().square() * -2.0 - k.i0e().log() - LN_TAU;
+        let density = || k * ((x - loc) * 0.5).sin().square() * -2.0 - (k.i0e() * TAU).log();
         (function == PointFunction::LogProb).then(density)
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

@@ -6,7 +6,7 @@ use crate::{
     distribution::{TogetherChecked, of_parameters, supported},
     host,
     line::open_uniform,
-    saddle::{deviance, stirling, stirling_step},
+    saddle::{stirling, stirling_step},
     transforms::{SigmoidTransform, Transform},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -59,10 +59,7 @@ impl Family for NegativeBinomial {
                 // As a binomial coefficient of n + k, whose pieces do not cancel, times n / (n + k).
                 let plain = k.eq(0.0).logical_or(n.eq(0.0));
                 let (some, others) = (plain.where_(1.0, k), plain.where_(1.0, n));
-                let (all, ones) = (&some + &others, k.ones_like());
-                let log = all.log();
-                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| deviance(count, &(&all * p), &(&log + log_p));
-                let apart = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
+                let apart = self.coin.deviances(&some, &others, &(&some + &others));
                 let first = some.le(&others);
                 let (less, more) = (first.where_(&some, &others), first.where_(&others, &some));
                 let ways = stirling(&less) - stirling_step(&more, &less) - (&some / &others).log1p();

@@ -40,11 +40,12 @@ impl CpuKernel for SearchSortedKernel {
         })
     }
 }
-/// Does an element stand before a value, or before what follows the equal ones? What is NaN is neither larger nor equal: it does.
+/// Does an element stand before a value, or before what follows the equal ones? NaN is the largest of all, as in sorting.
 #[inline(always)]
-#[allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool)]
+#[allow(clippy::eq_op)]
 fn is_before<W: PartialOrd>(element: W, value: W, right: bool) -> bool {
-    if right { !(element > value) } else { !(element >= value) }
+    let (is_number, is_last) = (element == element, value != value);
+    if right { element <= value || is_last } else { element < value || (is_number && is_last) }
 }
 /// How many elements stand before a value.
 #[inline(always)]

@@ -6,7 +6,8 @@ use super::{
     Answered, ProgramArg, ProgramCall, ProgramItem,
     replay::{Outcome, ProgramDifference, ResolvedArg, tensors, tolerance},
 };
-use adamant_core::{DType, HostArray};
+use crate::data::upload;
+use adamant_core::{DType, Device, HostArray};
 
 mod lines;
 pub use lines::LINES;
@@ -131,6 +132,79 @@ impl Case<'_> {
         let rounding = self.tensors().iter().map(|a| tolerance(if a.dtype.is_float() { a.dtype } else { DType::F32 }).0).fold(0.0, f64::max);
         let near = |(here, there): &(f64, f64)| !here.is_finite() || !there.is_finite() || (here - there).abs() <= rounding * largest * largest;
         self.computed() && !self.wrong.is_empty() && self.wrong.iter().all(near)
+    }
+    /// The roundings of the narrowest float among the operands: half the distance from 1 to the next number.
+    fn unit(&self) -> f64 {
+        let of = |d: DType| match d {
+            DType::F64 => f64::EPSILON,
+            DType::F16 => 2f64.powi(-10),
+            DType::BF16 => 2f64.powi(-7),
+            _ => f64::from(f32::EPSILON),
+        };
+        self.tensors().iter().map(|a| of(a.dtype) / 2.0).fold(0.0, f64::max)
+    }
+    /// Is each wrong number no farther than a few roundings of the sum of all sizes?
+    fn rounded(&self) -> bool {
+        let sizes = self.tensors().into_iter().flat_map(|a| (0..a.len()).map(|k| a.scalar(k).to_f64().abs()));
+        let sum: f64 = sizes.filter(|v| v.is_finite()).sum();
+        let near = |(here, there): &(f64, f64)| (here - there).abs() <= 4.0 * self.unit() * sum;
+        !self.wrong.is_empty() && self.wrong.iter().all(near)
+    }
+    /// Is each wrong number no farther than a few roundings of one over the smallest element?
+    fn rounded_quotients(&self) -> bool {
+        let sizes = self.tensors().into_iter().flat_map(|a| (0..a.len()).map(|k| a.scalar(k).to_f64().abs()));
+        let least = sizes.filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| (here - there).abs() <= 16.0 * self.unit() / least)
+    }
+    /// Are all wrong numbers no larger than the root of a few roundings of the largest element?
+    fn roots_of_roundings(&self) -> bool {
+        let largest = self.tensors().into_iter().flat_map(|a| (0..a.len()).map(|k| a.scalar(k).to_f64().abs())).fold(0.0, f64::max);
+        let root = (16.0 * self.unit() * largest).sqrt();
+        !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| here.abs() <= root && there.abs() <= root)
+    }
+    /// The singular values of each matrix of the first operand, in f64; none, where there is no matrix.
+    fn singular_values(&self) -> Vec<Vec<f64>> {
+        let Some(&a) = self.tensors().first() else { return Vec::new() };
+        let count = a.shape.iter().rev().take(2).copied().min().unwrap_or(0);
+        let values = Device::reference().scoped(|| upload(a, Device::reference()).cast(DType::F64).svdvals().to_vec::<f64>());
+        values.map_or_else(|_| Vec::new(), |all| all.chunks(count.max(1)).map(<[f64]>::to_vec).collect())
+    }
+    /// Has a matrix of the first operand a singular value that is a rounding of its largest one?
+    fn without_rank(&self) -> bool {
+        self.singular_values().iter().any(|v| v[v.len() - 1] <= 64.0 * self.unit() * v[0])
+    }
+    /// Has one two that differ by a rounding of its largest?
+    fn equal_singular_values(&self) -> bool {
+        self.singular_values().iter().any(|v| v.windows(2).any(|w| w[0] - w[1] <= 64.0 * self.unit() * v[0]))
+    }
+    /// Are two neighbours of the first result equal but for a rounding of the largest?
+    fn equal_results(&self) -> bool {
+        let Outcome::Given(given) = self.outcome else { return false };
+        let Some(values) = given.first().filter(|a| a.dtype.is_float() && !a.is_empty()) else { return false };
+        let all: Vec<f64> = (0..values.len()).map(|k| values.float(k)).collect();
+        let rows = all.chunks(values.shape.last().copied().unwrap_or(1));
+        rows.into_iter().any(|row| {
+            let largest = row.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            row.windows(2).any(|w| (w[0] - w[1]).abs() <= 64.0 * self.unit() * largest)
+        })
+    }
+    /// Is no wrong number of PyTorch's an element of the first operand?
+    fn foreign(&self) -> bool {
+        let Some(&a) = self.tensors().first() else { return false };
+        !self.wrong.is_empty() && self.wrong.iter().all(|(_, there)| (0..a.len()).all(|k| a.scalar(k).to_f64() != *there))
+    }
+    /// Is each wrong number no finite one, here or there, or the number of a step?
+    fn failed(&self) -> bool {
+        let step = |v: f64| v.fract() == 0.0 && (0.0..100.0).contains(&v);
+        let lost = |&(here, there): &(f64, f64)| !here.is_finite() || !there.is_finite() || (step(here) && step(there));
+        self.computed() && self.wrong.iter().any(|(here, there)| !here.is_finite() || !there.is_finite()) && self.wrong.iter().all(lost)
+    }
+    /// Is there a number below the normal ones that is not 0?
+    fn denormal(&self) -> bool {
+        self.tensors().iter().filter(|a| a.dtype.is_float()).any(|a| {
+            let least = if a.dtype == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+            (0..a.len()).map(|k| a.float(k).abs()).any(|v| v > 0.0 && v < least)
+        })
     }
     /// Is each wrong number as near as the narrowest float among the operands is exact?
     fn nearly(&self) -> bool {

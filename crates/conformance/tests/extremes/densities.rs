@@ -88,6 +88,14 @@ fn gamma(a: &Dual, rate: &Dual, x: &Dual) -> Dual {
 fn binomial(n: &Dual, k: &Dual) -> Dual {
     (n + 1.0).ln_gamma() - (k + 1.0).ln_gamma() - (n - k + 1.0).ln_gamma()
 }
+/// How many failures are waited for: at least one.
+fn failures(draw: &mut Draw, grid: Grid) -> f64 {
+    counts(draw, grid).max(1.0)
+}
+/// In how many orders k successes come before the last of n failures.
+fn waits(n: &Dual, k: &Dual) -> Dual {
+    (n + k).ln_gamma() - n.ln_gamma() - (k + 1.0).ln_gamma()
+}
 macro_rules! densities {
     ($($name:literal $smooth:literal, $draw:expr, $run:expr, $exact:expr;)*) => {
         const ALL: &[Density] = &[$(Density { name: $name, smooth: $smooth, draw: $draw, run: $run, exact: $exact },)*];
@@ -150,6 +158,16 @@ densities! {
         |x| Binomial::from_logits(&x[1], &x[0]).unwrap().log_prob(&x[2]), |x| {
         let (l, n, k) = (&x[0], &x[1], &x[2]);
         binomial(n, k) - k * &(-l).softplus() - (n - k) * l.softplus()
+    };
+    "NegativeBinomial" 1, |d, g| vec![probability(d, g), failures(d, g), counts(d, g)],
+        |x| NegativeBinomial::new(&x[1], &x[0]).unwrap().log_prob(&x[2]), |x| {
+        let (p, n, k) = (&x[0], &x[1], &x[2]);
+        waits(n, k) + p.times_ln(k) + n * (-p).ln_1p()
+    };
+    "NegativeBinomial of logits" 1, |d, g| vec![logit(d, g), failures(d, g), counts(d, g)],
+        |x| NegativeBinomial::from_logits(&x[1], &x[0]).unwrap().log_prob(&x[2]), |x| {
+        let (l, n, k) = (&x[0], &x[1], &x[2]);
+        waits(n, k) - k * &(-l).softplus() - n * l.softplus()
     };
 }
 

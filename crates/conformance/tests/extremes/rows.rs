@@ -222,7 +222,9 @@ rows! {
         let d = (a - b).abs();
         if d.v <= 1.0 { d.square() / 2.0 } else { d - 0.5 }
     });
-    "soft_margin_loss" , two_rows, |x| functional::soft_margin_loss(&x[0], &x[1].sign(), Reduction::None), |x| each(x, |a, b| if b.v.is_negative() { a.softplus() } else { (-a).softplus() });
+    "soft_margin_loss" , two_rows, |x| functional::soft_margin_loss(&x[0], &x[1].sign(), Reduction::None), |x| each(x, |a, b| {
+        if b.v.is_zero() { a.like(Big::ln_2()) } else if b.v.is_negative() { a.softplus() } else { (-a).softplus() }
+    });
 }
 fn times_if(k: &Dual, log: Dual) -> Dual {
     if k.v.is_zero() { log.like(0.0) } else { k * &log }

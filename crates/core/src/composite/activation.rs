@@ -47,7 +47,8 @@ impl Tensor {
                 dims[0] = count;
             }
             let (x, w) = (self.widened(), weight.widened().reshape(dims));
-            Ok(x.gt(0.0).where_(&x, &x * w).cast(m.dtype))
+            // The weight is chosen and not the product: 0 times an infinite one would be in the gradient.
+            Ok((&x * x.gt(0.0).where_(1.0, w)).cast(m.dtype))
         })
     }
     /// x where it is positive, else `alpha (exp(x) - 1)` (Clevert et al., 2016).

@@ -13,8 +13,11 @@ impl Compound for SearchSorted {
         let (rows, v) = (sorted.meta(), values.meta());
         let rank = rows.shape.rank();
         let n = rows.shape[rank - 1];
-        // A value goes behind an element unless the element is larger (or equal); so NaN goes last, as in PyTorch.
-        let behind = |element: &Tensor, value: &Tensor| if self.right { element.gt(value) } else { element.ge(value) }.logical_not();
+        // NaN is the largest of all, as in sorting: a value that is NaN goes behind all that is none.
+        let behind = |element: &Tensor, value: &Tensor| {
+            let (number, last) = (element.eq(element), value.ne(value));
+            if self.right { element.le(value).logical_or(&last) } else { element.lt(value).logical_or(number.logical_and(&last)) }
+        };
         if n <= COUNTED {
             let wide = if rank == 1 { sorted.clone() } else { sorted.unsqueeze(-2) };
             return Ok(vec![behind(&wide, &values.unsqueeze(-1)).sum(-1)]);

@@ -216,9 +216,9 @@ pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reductio
     })
 }
 
-/// x no smaller than 0, with the whole gradient at 0 itself, as PyTorch's `clamp_min`.
+/// x no smaller than 0, with no gradient at 0 itself, as [`Tensor::clamp_min`].
 fn at_least_zero(x: &Tensor) -> Tensor {
-    x.lt(0.0).where_(0.0, x)
+    x.le(0.0).where_(0.0, x)
 }
 /// Labels of 1 and -1 in a dtype that has both.
 fn signed(target: &Tensor) -> Tensor {

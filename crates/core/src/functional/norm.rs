@@ -225,6 +225,9 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
             return Err(ErrorKind::Argument("the number of neighbouring channels is at least 1".into()).into());
         }
         let dtype = m.dtype.to_float();
+        if m.shape.elements() == 0 {
+            return Ok(x.cast(dtype));
+        }
         let wide = x.cast(dtype).widened();
         let inner: usize = m.shape[2..].iter().product();
         let rows = wide.square().reshape([m.shape[0], m.shape[1], inner]);

@@ -114,7 +114,11 @@ impl Tensor {
         let (beta, alpha) = (beta.into(), alpha.into());
         compose("addr", &[self, a, b], || {
             let [x, a, b] = crate::promotion::alike([self, a, b])?;
-            super::linalg::plus_product(&x, &a.outer(&b), beta, alpha)
+            let dtype = x.meta().dtype;
+            if !dtype.is_float() {
+                return super::linalg::plus_product(&x, &a.outer(&b), beta, alpha);
+            }
+            Ok(super::linalg::plus_product(&x.widened(), &a.widened().outer(&b.widened()), beta, alpha)?.cast(dtype))
         })
     }
 }

@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1},
     packed::{PackedFactor, unpacked},
 };
-use crate::{DType, ErrorKind};
+use crate::{DType, ErrorKind, Shape};
 
 /// Which factors [`Tensor::qr_mode`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -182,8 +182,8 @@ impl Tensor {
     pub fn ldl_factor_ex(&self) -> (Tensor, Tensor, Tensor) {
         compose1("ldl_factor_ex", self, |a| outputs::<3>(PackedFactor::Ldl { checked: false }, &[a]).map(|[both, pivots, info]| (both.tril(0), pivots, info)))
     }
-    /// x with `A x = b`, b `[.., n, k]` of the same leading sizes, where this tensor and `pivots` are what [`Tensor::ldl_factor`]
-    /// returns of A. The gradient goes to b (PyTorch has none).
+    /// x with `A x = b`, b `[.., n, k]`, where this tensor and `pivots` are what [`Tensor::ldl_factor`] returns of A. Leading axes
+    /// broadcast. The gradient goes to b (PyTorch has none).
     ///
     /// # Errors
     /// In the tensor: shapes that do not fit; two dtypes; pivots that are not i32 or, at the first read, of no such factorization.
@@ -191,7 +191,13 @@ impl Tensor {
     /// Source: `torch.linalg.ldl_solve`.
     #[track_caller]
     pub fn ldl_solve(&self, pivots: &Tensor, b: &Tensor) -> Tensor {
-        compose("ldl_solve", &[self, pivots, b], || outputs(PackedFactor::LdlSolve, &[self, pivots, b]).map(|[x]| x))
+        compose("ldl_solve", &[self, pivots, b], || {
+            let (factors, b) = super::matrix::together(self, b)?;
+            let shape = factors.meta().shape;
+            let pivots =
+                if pivots.meta().shape[..] == self.meta().shape[..self.rank() - 1] { pivots.expand(shape.without(shape.rank() - 1)) } else { pivots.clone() };
+            outputs(PackedFactor::LdlSolve, &[&factors, &pivots, &b]).map(|[x]| x)
+        })
     }
 }
 
@@ -215,15 +221,23 @@ impl Tensor {
     pub fn inv_ex(&self) -> (Tensor, Tensor) {
         compose1("inv_ex", self, |a| outputs(PackedFactor::InvEx, &[a]).map(|[x, info]| (x, info)))
     }
-    /// As [`Tensor::solve`] of a right side `[.., n, k]`, and the number of [`Tensor::inv_ex`]. Leading axes broadcast.
+    /// As [`Tensor::solve`] of a right side `[.., n, k]`, and the number of [`Tensor::inv_ex`] of each matrix, however often it is
+    /// repeated: leading axes broadcast.
     ///
     /// Source: `torch.linalg.solve_ex`.
     #[track_caller]
     #[must_use]
     pub fn solve_ex(&self, b: &Tensor) -> (Tensor, Tensor) {
         compose("solve_ex", &[self, b], || {
+            let (own, device) = (self.meta().shape, self.meta().device);
             let (a, b) = super::matrix::together(self, b)?;
-            outputs(PackedFactor::SolveEx, &[&a, &b]).map(|[x, info]| (x, info))
+            let [x, info] = outputs(PackedFactor::SolveEx, &[&a, &b])?;
+            let (each, lead) = (info.try_meta()?.shape, Shape::new(&own[..own.rank() - 2])?);
+            if each.elements() == 0 {
+                return Ok((x, Tensor::zeros_on(lead, DType::I32, device)));
+            }
+            let once = (lead.rank()..each.rank()).fold(info, |info, _| info.select(0, 0));
+            Ok((x, (0..lead.rank()).filter(|&axis| lead[axis] == 1).fold(once, |info, axis| info.narrow(axis, 0, 1))))
         })
     }
     /// As [`Tensor::cholesky`] (`upper`: its transpose), and the order (i32 `[..]`) of the first leading minor that is not positive, or

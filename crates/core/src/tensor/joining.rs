@@ -365,7 +365,10 @@ impl Tensor {
     pub fn block_diag<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
         let tensors = all(tensors);
         compose("block_diag", &tensors, || {
-            let blocks: Vec<Tensor> = tensors.iter().map(|t| t.atleast_2d()).collect();
+            // They meet as they are given: a block of one number is a scalar, whose dtype counts less.
+            let sides: Vec<OperandRef<'_>> = tensors.iter().map(|&t| OperandRef::Tensor(t)).collect();
+            let dtype = if sides.is_empty() { DType::F32 } else { common(&sides)? };
+            let blocks: Vec<Tensor> = tensors.iter().map(|t| t.cast(dtype).atleast_2d()).collect();
             if let Some(b) = blocks.iter().find(|b| b.rank() > 2) {
                 return Err(ErrorKind::Shape { shape: b.meta().shape, expected: "at most two axes".into() }.into());
             }
