@@ -77,7 +77,10 @@ fn rows_among_themselves_are_those_above_the_diagonal() {
 fn a_pair_has_its_bits_whoever_stands_beside_it() {
     for device in devices() {
         device.scoped(|| {
-            let (x, y) = (Tensor::from_vec(numbers(21 * 130, 1, 1.0), [21, 130]).cast(DType::F32), Tensor::from_vec(numbers(37 * 130, 2, 1.0), [37, 130]).cast(DType::F32));
+            let (x, y) = (
+                Tensor::from_vec(numbers(21 * 130, 1, 1.0), [21, 130]).cast(DType::F32),
+                Tensor::from_vec(numbers(37 * 130, 2, 1.0), [37, 130]).cast(DType::F32),
+            );
             for ord in [1.0, 2.0] {
                 let all = composite(ord, &x, Some(&y)).to_vec::<f32>().unwrap();
                 for (i, j) in [(0, 0), (3, 17), (20, 36), (16, 31)] {

@@ -1,4 +1,4 @@
-//! Distances of all pairs of rows. A panel of rows of the second operand is turned, so that a vector holds one feature of many
+//! Distances of all pairs of rows. A panel of rows of the second operand is transposed, so that a vector holds one feature of many
 //! rows; a few rows of the first go along a panel at a time, with their sums in registers. A sum goes through the features in
 //! order, in runs of [`RUN`], so that its bits depend on its two rows alone.
 use super::{known, rows::Summed};
@@ -23,20 +23,23 @@ const TASK: usize = 16;
 
 /// The orders with a kernel; the others have the body.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+enum KernelOrder {
     NonZero,
     One,
     Two,
     Largest,
 }
-impl Order {
-    fn of(ord: f64) -> Option<Order> {
-        [(0.0, Order::NonZero), (1.0, Order::One), (2.0, Order::Two), (f64::INFINITY, Order::Largest)].into_iter().find(|(o, _)| *o == ord).map(|(_, o)| o)
+impl KernelOrder {
+    fn of(ord: f64) -> Option<KernelOrder> {
+        [(0.0, KernelOrder::NonZero), (1.0, KernelOrder::One), (2.0, KernelOrder::Two), (f64::INFINITY, KernelOrder::Largest)]
+            .into_iter()
+            .find(|(o, _)| *o == ord)
+            .map(|(_, o)| o)
     }
 }
 impl CpuKernel for DistancesKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
-        known::<Distances>(composite).is_some_and(|d| Order::of(d.ord).is_some())
+        known::<Distances>(composite).is_some_and(|d| KernelOrder::of(d.ord).is_some())
             && (dtypes.iter().all(|d| *d == DType::F32) || dtypes.iter().all(|d| *d == DType::F64))
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
@@ -49,18 +52,18 @@ impl CpuKernel for DistancesKernel {
     }
 }
 /// What distances are of.
-trait Measured: Summed + KeptElement + bytemuck::Pod + Send + Sync {
+trait DistanceElement: Summed + KeptElement + bytemuck::Pod + Send + Sync {
     /// Sums of squares from here on are right if they are finite: what a smaller square lost is nothing beside them.
     const LEAST_SUM: f64;
 }
-impl Measured for f32 {
+impl DistanceElement for f32 {
     const LEAST_SUM: f64 = 1.0 / (1u128 << 100) as f64;
 }
-impl Measured for f64 {
+impl DistanceElement for f64 {
     const LEAST_SUM: f64 = 1e-280;
 }
-fn all_pairs<T: Measured>(distances: &Distances, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
-    let order = Order::of(distances.ord).ok_or_else(|| internal("distances of an order without a kernel"))?;
+fn all_pairs<T: DistanceElement>(distances: &Distances, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
+    let order = KernelOrder::of(distances.ord).ok_or_else(|| internal("distances of an order without a kernel"))?;
     // Those among the rows of one operand are those of each row to the ones behind it.
     let among = distances.among;
     let (a, b) = (operands.shape(0)?, operands.shape(if among { 0 } else { 1 })?);
@@ -72,11 +75,11 @@ fn all_pairs<T: Measured>(distances: &Distances, operands: &mut KernelOperands<'
     }
     let (isa, each) = (runtime.isa, if among { rows * (rows - 1) / 2 } else { rows * others });
     let panels = others.div_ceil(PANEL);
-    let mut turned = filled(T::ZERO, panels * PANEL * features)?;
+    let mut transposed = filled(T::ZERO, panels * PANEL * features)?;
     for (batch, out) in out.chunks_exact_mut(each).enumerate() {
         let (x, y) = (&x[batch * rows * features..][..rows * features], &y[batch * others * features..][..others * features]);
         if features > 0 {
-            runtime.threads.for_chunks_mut(&mut turned, PANEL * features, |panel, turned| turn(y, features, panel * PANEL, turned));
+            runtime.threads.for_chunks_mut(&mut transposed, PANEL * features, |panel, transposed| turn(y, features, panel * PANEL, transposed));
         }
         let mut rest = out;
         let tasks = (0..rows).step_by(TASK).map_while(|first| {
@@ -87,16 +90,16 @@ fn all_pairs<T: Measured>(distances: &Distances, operands: &mut KernelOperands<'
             Some((first, count, part))
         });
         runtime.threads.for_parts(tasks, |_, (first, count, out)| {
-            let rows = RowsOfPairs { isa, features, first, among, x: &x[first * features..][..count * features], y, turned: &turned, out };
+            let rows = RowsOfPairs { isa, features, first, among, x: &x[first * features..][..count * features], y, transposed: &transposed, out };
             rows.measure(order);
         });
     }
     Ok(())
 }
 /// A panel of rows from `first` on: element k of all of them, then element k + 1. What is behind the last row stays.
-fn turn<T: Copy>(y: &[T], features: usize, first: usize, turned: &mut [T]) {
+fn turn<T: Copy>(y: &[T], features: usize, first: usize, transposed: &mut [T]) {
     for (r, row) in y.chunks_exact(features).skip(first).take(PANEL).enumerate() {
-        for (v, to) in row.iter().zip(turned[r..].iter_mut().step_by(PANEL)) {
+        for (v, to) in row.iter().zip(transposed[r..].iter_mut().step_by(PANEL)) {
             *to = *v;
         }
     }
@@ -110,34 +113,34 @@ struct RowsOfPairs<'a, T> {
     among: bool,
     x: &'a [T],
     y: &'a [T],
-    turned: &'a [T],
+    transposed: &'a [T],
     /// row by row
     out: &'a mut [T],
 }
-impl<T: Measured> RowsOfPairs<'_, T> {
-    fn measure(self, order: Order) {
+impl<T: DistanceElement> RowsOfPairs<'_, T> {
+    fn measure(self, order: KernelOrder) {
         match order {
-            Order::NonZero => dispatch(self.isa, Panels::<T, CountOfNonZero>(self, std::marker::PhantomData)),
-            Order::One => dispatch(self.isa, Panels::<T, SumOfMagnitudes>(self, std::marker::PhantomData)),
-            Order::Two => dispatch(self.isa, Panels::<T, RootOfSquares>(self, std::marker::PhantomData)),
-            Order::Largest => dispatch(self.isa, Panels::<T, LargestMagnitude>(self, std::marker::PhantomData)),
+            KernelOrder::NonZero => dispatch(self.isa, Panels::<T, CountOfNonZero>(self, std::marker::PhantomData)),
+            KernelOrder::One => dispatch(self.isa, Panels::<T, SumOfMagnitudes>(self, std::marker::PhantomData)),
+            KernelOrder::Two => dispatch(self.isa, Panels::<T, RootOfSquares>(self, std::marker::PhantomData)),
+            KernelOrder::Largest => dispatch(self.isa, Panels::<T, LargestMagnitude>(self, std::marker::PhantomData)),
         }
     }
 }
 /// How differences make a distance.
-trait Norm {
+trait PairNorm {
     /// The total so far with one more difference.
     fn step<V: Float>(total: V, difference: V) -> V;
     /// Two totals together.
     fn join<V: Float>(a: V, b: V) -> V;
     /// The distance, and where it is not to be trusted.
-    fn finish<T: Measured, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>);
+    fn finish<T: DistanceElement, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>);
 }
 struct CountOfNonZero;
 struct SumOfMagnitudes;
 struct RootOfSquares;
 struct LargestMagnitude;
-impl Norm for CountOfNonZero {
+impl PairNorm for CountOfNonZero {
     #[inline(always)]
     fn step<V: Float>(total: V, difference: V) -> V {
         total.add(V::select(difference.eq(V::constant(0.0)), V::constant(0.0), V::constant(1.0)))
@@ -147,11 +150,11 @@ impl Norm for CountOfNonZero {
         a.add(b)
     }
     #[inline(always)]
-    fn finish<T: Measured, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
+    fn finish<T: DistanceElement, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
         (total, None)
     }
 }
-impl Norm for SumOfMagnitudes {
+impl PairNorm for SumOfMagnitudes {
     #[inline(always)]
     fn step<V: Float>(total: V, difference: V) -> V {
         total.add(difference.abs())
@@ -161,11 +164,11 @@ impl Norm for SumOfMagnitudes {
         a.add(b)
     }
     #[inline(always)]
-    fn finish<T: Measured, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
+    fn finish<T: DistanceElement, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
         (total, None)
     }
 }
-impl Norm for RootOfSquares {
+impl PairNorm for RootOfSquares {
     #[inline(always)]
     fn step<V: Float>(total: V, difference: V) -> V {
         difference.mul_add(difference, total)
@@ -175,12 +178,12 @@ impl Norm for RootOfSquares {
         a.add(b)
     }
     #[inline(always)]
-    fn finish<T: Measured, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
+    fn finish<T: DistanceElement, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
         let sound = V::constant(T::LEAST_SUM).le(total).and(total.lt(V::constant(f64::INFINITY)));
         (total.sqrt(), Some(sound.not()))
     }
 }
-impl Norm for LargestMagnitude {
+impl PairNorm for LargestMagnitude {
     #[inline(always)]
     fn step<V: Float>(total: V, difference: V) -> V {
         Self::join(total, difference.abs())
@@ -191,16 +194,16 @@ impl Norm for LargestMagnitude {
         V::select(b.le(a).or(a.is_nan()), a, b)
     }
     #[inline(always)]
-    fn finish<T: Measured, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
+    fn finish<T: DistanceElement, V: Float<Elem = T>>(total: V) -> (V, Option<V::Mask>) {
         (total, None)
     }
 }
 struct Panels<'a, T, N>(RowsOfPairs<'a, T>, std::marker::PhantomData<N>);
-impl<T: Measured, N: Norm> SimdKernel for Panels<'_, T, N> {
+impl<T: DistanceElement, N: PairNorm> SimdKernel for Panels<'_, T, N> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let RowsOfPairs { features, first, among, x, y, turned, out, .. } = self.0;
+        let RowsOfPairs { features, first, among, x, y, transposed, out, .. } = self.0;
         let (count, others) = (x.len() / features.max(1), y.len() / features.max(1));
         if features == 0 {
             return out.fill(T::ZERO);
@@ -212,7 +215,7 @@ impl<T: Measured, N: Norm> SimdKernel for Panels<'_, T, N> {
             starts[i].1 = from;
             starts[i + 1].0 = starts[i].0 + others - from;
         }
-        for (panel, turned) in turned.chunks_exact(PANEL * features).enumerate() {
+        for (panel, transposed) in transposed.chunks_exact(PANEL * features).enumerate() {
             let (low, high) = (panel * PANEL, others.min((panel + 1) * PANEL));
             for i in (0..count).step_by(TOGETHER) {
                 let some = TOGETHER.min(count - i);
@@ -224,7 +227,7 @@ impl<T: Measured, N: Norm> SimdKernel for Panels<'_, T, N> {
                 for (r, row) in together.iter_mut().enumerate() {
                     *row = &x[(i + r.min(some - 1)) * features..][..features];
                 }
-                let (tile, doubtful) = tile::<T, T::V<S>, N>(together, turned);
+                let (tile, doubtful) = tile::<T, T::V<S>, N>(together, transposed);
                 for r in 0..some {
                     let (start, from) = starts[i + r];
                     let skipped = from.saturating_sub(low).min(high - low);
@@ -246,10 +249,10 @@ impl<T: Measured, N: Norm> SimdKernel for Panels<'_, T, N> {
 }
 /// The distances of a few rows to those of a panel, and of which rows some are not to be trusted.
 #[inline(always)]
-fn tile<T: Measured, V: Float<Elem = T>, N: Norm>(rows: [&[T]; TOGETHER], turned: &[T]) -> ([[T; PANEL]; TOGETHER], [bool; TOGETHER]) {
+fn tile<T: DistanceElement, V: Float<Elem = T>, N: PairNorm>(rows: [&[T]; TOGETHER], transposed: &[T]) -> ([[T; PANEL]; TOGETHER], [bool; TOGETHER]) {
     let zero = V::group(V::constant(0.0));
     let mut totals = [zero; TOGETHER];
-    for (run, panel) in turned.chunks(RUN * PANEL).enumerate() {
+    for (run, panel) in transposed.chunks(RUN * PANEL).enumerate() {
         let mut sums = [zero; TOGETHER];
         let len = panel.len() / PANEL;
         let mut part = rows;
@@ -302,7 +305,7 @@ fn tile<T: Measured, V: Float<Elem = T>, N: Norm>(rows: [&[T]; TOGETHER], turned
 }
 /// A Euclidean distance by differences that are divided by the largest of them, if squares of these are beyond the type.
 #[cold]
-fn exact<T: Measured>(x: &[T], y: &[T], quick: T) -> T {
+fn exact<T: DistanceElement>(x: &[T], y: &[T], quick: T) -> T {
     let square = quick * quick;
     if square.wide() >= T::LEAST_SUM && square.wide() < f64::INFINITY {
         return quick;

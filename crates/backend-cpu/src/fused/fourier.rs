@@ -18,7 +18,7 @@ use adamant_runtime::{
 };
 use parking_lot::Mutex;
 use plan::Plan;
-use run::Ends;
+use run::StageEnds;
 use std::sync::Arc;
 
 /// What is transformed.
@@ -142,7 +142,7 @@ impl FourierKernel {
             }
             FourierKind::RealToHalf if n % 2 == 0 => {
                 let ready = self.ready::<T>(n, x.len() / n, true)?;
-                if run::real_rows(isa, threads, &ready.plan, Ends::ToHalf(&ready.roots), inverse, scale, x, out)? {
+                if run::real_rows(isa, threads, &ready.plan, StageEnds::ToHalf(&ready.roots), inverse, scale, x, out)? {
                     return Ok(());
                 }
                 let rows = RealRows { isa, plan: &ready.plan, inverse, scale, widths: [n, n, width] };
@@ -156,7 +156,7 @@ impl FourierKernel {
             }
             FourierKind::HalfToReal if n % 2 == 0 => {
                 let ready = self.ready::<T>(n, out.len() / n, true)?;
-                if run::real_rows(isa, threads, &ready.plan, Ends::FromHalf(&ready.roots), inverse, scale, x, out)? {
+                if run::real_rows(isa, threads, &ready.plan, StageEnds::FromHalf(&ready.roots), inverse, scale, x, out)? {
                     return Ok(());
                 }
                 let rows = RealRows { isa, plan: &ready.plan, inverse, scale, widths: [width, n, n] };

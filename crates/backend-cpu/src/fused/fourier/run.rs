@@ -24,7 +24,7 @@ pub(super) fn rows<T: FourierElement>(isa: Isa, threads: &Threads, plan: &Plan<T
     let count = x.len() / width;
     if let Method::Stages(stages) = &plan.method {
         let some = (TASK / plan.n).max(1).min(count.div_ceil(threads.count())).next_multiple_of(ABREAST);
-        return staged(isa, threads, stages, Ends::Pairs, [plan.n; 3], inverse, scale, some, x, out);
+        return staged(isa, threads, stages, StageEnds::Pairs, [plan.n; 3], inverse, scale, some, x, out);
     }
     let row = |threads: &Threads, x: &[T], out: &mut [T]| match &plan.method {
         Method::Halves { columns, rows, twist } => halves(isa, threads, [columns, rows], twist, inverse, scale, x, out),
@@ -49,7 +49,7 @@ fn staged<T: FourierElement>(
     isa: Isa,
     threads: &Threads,
     stages: &[Butterfly<T>],
-    ends: Ends<'_, T>,
+    ends: StageEnds<'_, T>,
     sizes: [usize; 3],
     inverse: bool,
     scale: T,
@@ -77,7 +77,7 @@ pub(super) fn real_rows<T: FourierElement>(
     isa: Isa,
     threads: &Threads,
     plan: &Plan<T>,
-    ends: Ends<'_, T>,
+    ends: StageEnds<'_, T>,
     inverse: bool,
     scale: T,
     x: &[T],
@@ -86,9 +86,9 @@ pub(super) fn real_rows<T: FourierElement>(
     let Method::Stages(stages) = &plan.method else { return Ok(false) };
     let n = plan.n;
     let sizes = match ends {
-        Ends::Pairs => [n; 3],
-        Ends::ToHalf(_) => [n, n, n + 1],
-        Ends::FromHalf(_) => [n + 1, n, n],
+        StageEnds::Pairs => [n; 3],
+        StageEnds::ToHalf(_) => [n, n, n + 1],
+        StageEnds::FromHalf(_) => [n + 1, n, n],
     };
     let count = x.len() / (2 * sizes[0]);
     let some = (TASK / n).max(1).min(count.div_ceil(threads.count())).next_multiple_of(ABREAST);
@@ -97,7 +97,7 @@ pub(super) fn real_rows<T: FourierElement>(
 }
 /// What is before the stages, or behind them. Roots: `exp(-2 pi i k / n)` of a row's n numbers, in pairs, up to half of n.
 #[derive(Clone, Copy)]
-pub(super) enum Ends<'a, T> {
+pub(super) enum StageEnds<'a, T> {
     /// nothing: complex numbers on both sides
     Pairs,
     /// the transform of a row's numbers in pairs becomes the first half of that of the row
@@ -119,7 +119,7 @@ impl<T: FourierElement> StageBuffers<T> {
 /// Up to [`ABREAST`] rows at once: element j of row l at `j * rows + l`.
 struct Abreast<'a, T: FourierElement> {
     stages: &'a [Butterfly<T>],
-    ends: Ends<'a, T>,
+    ends: StageEnds<'a, T>,
     scratch: &'a mut StageBuffers<T>,
     inverse: bool,
     scale: T,
@@ -136,9 +136,9 @@ impl<T: FourierElement> SimdKernel for Abreast<'_, T> {
         let rows = x.len() / (2 * from);
         // The inverse is the transform with real and imaginary parts swapped, before and after.
         let parts = if inverse { [1, 0] } else { [0, 1] };
-        let is_plain = matches!(ends, Ends::Pairs);
+        let is_plain = matches!(ends, StageEnds::Pairs);
         read_rows::<S, T>(x, from, rows, &mut scratch.from, if is_plain { parts } else { [0, 1] });
-        if let Ends::FromHalf(roots) = ends {
+        if let StageEnds::FromHalf(roots) = ends {
             from_half::<S, T>(scratch, n, rows, roots, inverse);
             std::mem::swap(&mut scratch.from, &mut scratch.to);
         }
@@ -149,7 +149,7 @@ impl<T: FourierElement> SimdKernel for Abreast<'_, T> {
         if inverse && !is_plain {
             scratch.from.swap(0, 1);
         }
-        if let Ends::ToHalf(roots) = ends {
+        if let StageEnds::ToHalf(roots) = ends {
             to_half::<S, T>(scratch, n, rows, roots, inverse);
             std::mem::swap(&mut scratch.from, &mut scratch.to);
         }
@@ -226,8 +226,8 @@ fn from_half<S: Simd, T: FourierElement>(scratch: &mut StageBuffers<T>, half: us
             let sum = Complex { re: x.re.add(y.re), im: x.im.sub(y.im) };
             let difference = Complex { re: x.re.sub(y.re), im: x.im.add(y.im) };
             // And times i, below.
-            let turned = difference.mul(w);
-            sides.store::<S>(k * rows + l, count, Complex { re: sum.re.sub(turned.im), im: sum.im.add(turned.re) });
+            let rotated = difference.mul(w);
+            sides.store::<S>(k * rows + l, count, Complex { re: sum.re.sub(rotated.im), im: sum.im.add(rotated.re) });
         }
     }
 }
@@ -237,7 +237,7 @@ fn root_at<S: Simd, T: FourierElement>(roots: &[T], k: usize, conjugate: bool) -
     let im = if conjugate { -roots[2 * k + 1] } else { roots[2 * k + 1] };
     Complex { re: T::V::<S>::splat(roots[2 * k]), im: T::V::<S>::splat(im) }
 }
-/// As many pairs of as many rows as a vector has room for, one part of a pair in each vector.
+/// As many pairs of as many rows as fill a vector, one part of a pair in each vector.
 #[inline(always)]
 fn into_lanes<S: Simd, T: FourierElement>(x: &[T], width: usize, to: &mut ComplexParts<T>, parts: [usize; 2], at: usize) {
     let block = T::V::<S>::transposed(x, width);
