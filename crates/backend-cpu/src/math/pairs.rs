@@ -88,11 +88,24 @@ fn each<V: Float>(x: &[V::Elem], y: &[V::Elem], out: &mut [V::Elem], f: impl Fn(
 }
 #[inline(always)]
 fn over<V: Float>(function: PairFn, x: &[V::Elem], y: &[V::Elem], out: &mut [V::Elem]) {
+    // A function that is handed on as a value is called through the standard library, where it has not the instructions of the set:
+    // what is handed on is a closure, which is inlined.
+    macro_rules! each {
+        ($meaning:ident) => {
+            each::<V>(
+                x,
+                y,
+                out,
+                #[inline(always)]
+                |x, y| $meaning(x, y),
+            )
+        };
+    }
     match function {
-        PairFn::Atan2 => each::<V>(x, y, out, atan2),
-        PairFn::Hypot => each::<V>(x, y, out, hypot),
-        PairFn::Xlogy => each::<V>(x, y, out, xlogy),
-        PairFn::Xlog1py => each::<V>(x, y, out, xlog1py),
+        PairFn::Atan2 => each!(atan2),
+        PairFn::Hypot => each!(hypot),
+        PairFn::Xlogy => each!(xlogy),
+        PairFn::Xlog1py => each!(xlog1py),
     }
 }
 struct PairLoop<'a, T>(PairFn, &'a [T], &'a [T], &'a mut [T]);
