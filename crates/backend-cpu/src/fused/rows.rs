@@ -453,7 +453,13 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
     let x = &x[..n];
     // Only an interpreter of Rust may decline to tell.
     let head = out.as_ptr().align_offset(LINE).min(n);
-    map_twice::<S, T>(&mut out[..head], &x[..head], &f);
+    // A reference to a function would be called through the standard library, where it has not the instructions of the set.
+    map_twice::<S, T>(
+        &mut out[..head],
+        &x[..head],
+        #[inline(always)]
+        |x| f(x),
+    );
     let mut k = head;
     while k + 2 * lanes <= n {
         for line in (0..size_of::<Twice<T::V<S>>>()).step_by(LINE) {
@@ -463,7 +469,7 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
         y.write_past(&mut out[k..]);
         k += 2 * lanes;
     }
-    map_twice::<S, T>(&mut out[k..], &x[k..], &f);
+    map_twice::<S, T>(&mut out[k..], &x[k..], f);
 }
 /// `out = f(out, x)`.
 #[inline(always)]

@@ -47,7 +47,7 @@ impl Compound for Distances {
 /// which differences of close rows keep their digits.
 fn pulled(x: &Tensor, y: &Tensor, weight: &Tensor) -> Tensor {
     let middle = y.detach();
-    let middle = if middle.meta().shape.iter().any(|&d| d == 0) { middle.sum_keepdim(-2) } else { middle.mean_keepdim(-2) };
+    let middle = if middle.meta().shape.contains(&0) { middle.sum_keepdim(-2) } else { middle.mean_keepdim(-2) };
     (x - &middle) * weight.sum_keepdim(-1) - weight.matmul(y - &middle)
 }
 /// Where the pairs of a row and one behind it are among all pairs.
