@@ -445,6 +445,7 @@ pub(crate) fn map_twice<S: Simd, T: Summed>(out: &mut [T], x: &[T], mut f: impl 
 /// As [`map_twice`]; `past` the caches, if asked for: [`stream::publish`] then comes before anybody else may read it, and
 /// what lies behind `x` is asked for.
 #[inline(always)]
+#[allow(clippy::redundant_closure, reason = "a reference to a function is called through the standard library, without the instructions of the set")]
 pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) {
     if !past {
         return map_twice::<S, T>(out, x, f);
@@ -453,7 +454,6 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
     let x = &x[..n];
     // Only an interpreter of Rust may decline to tell.
     let head = out.as_ptr().align_offset(LINE).min(n);
-    // A reference to a function would be called through the standard library, where it has not the instructions of the set.
     map_twice::<S, T>(
         &mut out[..head],
         &x[..head],
