@@ -5,16 +5,11 @@ use super::{
     compose::{Built, compose, compose1},
     decompose::Factor,
 };
-use crate::{DType, ErrorKind, Shape, grad::grad_enabled};
+use crate::{DType, ErrorKind, Shape};
 
 fn factor(op: &'static str, f: Factor, a: &Tensor, output: usize) -> Built<Tensor> {
     let mut all = Tensor::composite(f, &[a]).into_iter().skip(output);
     all.next().ok_or_else(|| ErrorKind::Internal(format!("{op} has no output {output}")).into())
-}
-
-/// The gradient of values needs the vectors: where it is known that it will be asked for they are computed at once.
-fn has_gradient(x: &Tensor) -> bool {
-    x.is_tracked() && grad_enabled()
 }
 
 impl Tensor {
@@ -117,7 +112,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn eigvalsh(&self) -> Tensor {
-        compose1("eigvalsh", self, |x| if has_gradient(x) { Ok(x.eigh().0) } else { factor("eigvalsh", Factor::Eigenvalues, x, 0) })
+        compose1("eigvalsh", self, |x| factor("eigvalsh", Factor::Eigenvalues, x, 0))
     }
     /// u `[.., m, k]`, singular values `[.., k]` in descending order, vᵀ `[.., k, n]` with `u diag(s) vᵀ = self`.
     #[track_caller]
@@ -135,7 +130,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn svdvals(&self) -> Tensor {
-        compose1("svdvals", self, |x| if has_gradient(x) { Ok(x.svd().1) } else { factor("svdvals", Factor::SingularValues, x, 0) })
+        compose1("svdvals", self, |x| factor("svdvals", Factor::SingularValues, x, 0))
     }
     /// The number of singular values above `rtol` times the largest (i64); `None`: as [`Tensor::pinv`].
     #[track_caller]
