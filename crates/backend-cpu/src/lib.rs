@@ -5,8 +5,8 @@
 //! threads, any instruction set and any fusion.
 //!
 //! Architecture invariant: this crate knows core's device contract and nothing of autograd, layers or other backends.
-//! Unsafe code is only in `simd`, `math`'s vectors, `gemm`'s micro-kernels, the hand-over of a loop in `threads` and the
-//! advice to the system in `memory`.
+//! Unsafe code is only in `simd`, `math`'s vectors, `gemm`'s micro-kernels, the calls of compiled loops in `jit`, the hand-over of
+//! a loop in `threads` and the advice to the system in `memory`.
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
@@ -20,6 +20,7 @@ mod ends;
 mod fused;
 pub mod gemm;
 pub mod isa;
+mod jit;
 mod linalg;
 mod lines;
 mod map;

@@ -1,6 +1,7 @@
 //! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
 //! combines.
 mod ahead;
+pub(crate) mod compiled;
 pub(crate) mod direct;
 mod drawn;
 mod few;
@@ -11,6 +12,7 @@ pub(crate) mod program;
 mod random;
 pub(crate) mod tile;
 pub(crate) mod tiles;
+mod translate;
 mod widened;
 
 use crate::{
@@ -172,6 +174,8 @@ pub(crate) fn execute(
     if run.nest.innermost() >= ahead::LINE {
         run.find_lines()?;
     }
+    let dtypes: SmallVec<[DType; 4]> = bytes.iter().map(|b| b.1).collect();
+    run.compile(results, &dtypes, n);
     let run = &run;
     let task = TASK / program.weight;
     if n <= 2 * task || runtime.threads.count() == 1 {

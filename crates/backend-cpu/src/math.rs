@@ -28,6 +28,13 @@ macro_rules! functions {
             pub const ALL: &[MathFn] = &[$(MathFn::$name,)*];
         }
 
+        /// A function of one vector.
+        pub(crate) fn meaning<V: Arithmetic>(function: MathFn, x: V) -> V {
+            match function {
+                $(MathFn::$name => $meaning(x),)*
+            }
+        }
+
         /// Applies one function to a whole slice inside the set's target features: the choice of function is made
         /// once, outside the loop.
         #[inline(always)]

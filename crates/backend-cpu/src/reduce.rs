@@ -67,12 +67,14 @@ pub(crate) fn run(
     if !want {
         return Err(internal("a reduction into another kind"));
     }
+    let mut run = TileRun::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;
+    run.compile(&[value], &[], step.space.elements());
     let job = Job {
         runtime,
         value,
         reduced,
         inner: if columns { inner } else { 1 },
-        run: TileRun::new(program, runtime.isa, nest, inputs, step.args, step.fault)?,
+        run,
         dtype,
     };
     let bytes = out.dense_bytes()?;

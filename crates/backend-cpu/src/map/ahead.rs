@@ -43,6 +43,16 @@ impl TileRun<'_> {
     /// memory; and where a loop that was compiled ahead of time reads and writes memory alone, any number of elements that lie side
     /// by side, or a line of those that are broadcast along others.
     pub fn stretch(&self) -> Stretch {
+        if let Some(part) = &self.compiled {
+            let is_line = |r: &Reg| self.uniform[*r as usize].is_none();
+            let by_lines = part.numbers().iter().any(is_line) || part.inputs().any(|k| !self.nest.is_dense(k));
+            return match (part.is_whole, by_lines) {
+                (true, false) => Stretch::Elements(usize::MAX),
+                (true, true) => Stretch::Lines(self.nest.innermost()),
+                (false, false) => Stretch::Elements(TILE),
+                (false, true) => Stretch::TilesOf(self.nest.innermost()),
+            };
+        }
         let ahead = self.program.ahead.is_some();
         let drawn = |r: usize| self.into[r].is_some() && self.drawn.iter().any(|d| d.register as usize == r);
         let needs_none = |lies: &dyn Fn(usize) -> bool| {

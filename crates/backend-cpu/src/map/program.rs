@@ -1,6 +1,7 @@
 //! A kernel expression, resolved once: which loop each instruction is, and in which tile its result waits. Free of
 //! sizes, layouts and values. Must not know memory.
 use super::{
+    compiled::CompiledLoops,
     direct::Single,
     drawn::{Uniform, uniforms},
     few,
@@ -105,6 +106,8 @@ pub(crate) struct Program {
     pub weight: usize,
     /// random numbers between 0 and 1, if their scalars are as expected
     pub uniforms: Vec<Uniform>,
+    /// the loops that were compiled for it
+    pub compiled: CompiledLoops,
 }
 impl Program {
     /// Resolves an expression whose `results` are wanted after the last instruction.
@@ -186,7 +189,7 @@ impl Program {
         let (single, few) = (Single::of(&registers, results), ahead.is_none() && few::fits(&registers, results));
         let weight = registers.iter().map(|r| r.code.weight()).sum::<usize>().max(1);
         let uniforms = uniforms(expr, &registers, &reads, results);
-        Program { registers, reads, inputs, indices, draws, single, few, uniforms, ahead, results: SmallVec::from_slice(results), weight }
+        Program { registers, reads, inputs, indices, draws, single, few, uniforms, ahead, results: SmallVec::from_slice(results), weight, compiled: CompiledLoops::default() }
     }
 }
 impl Code {

@@ -1,6 +1,7 @@
 //! The tile interpreter: runs a program over up to 1,024 positions at a time, one loop per instruction, with all
 //! registers in tiles that stay in the L1 cache; or the loop that was compiled ahead of time, over as many as lie side by side. A
 //! value is the same wherever its position falls in a tile.
+use super::compiled::CompiledPart;
 use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
@@ -20,6 +21,7 @@ use adamant_runtime::{
     round_to_odd,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The number as a register of `dtype` holds it.
 pub(super) fn scalar_value(s: Scalar, dtype: DType) -> Value {
@@ -54,6 +56,8 @@ pub(crate) struct TileRun<'a> {
     pub(super) idle: ScratchVec<bool>,
     /// registers that are random numbers as a whole
     pub(super) drawn: SmallVec<[Drawn; 2]>,
+    /// the loop that was compiled for the program with these operands
+    pub(super) compiled: Option<Arc<CompiledPart>>,
     args: &'a [Scalar],
     fault: &'a FaultWord,
     keys: SmallVec<[[u32; 4]; 6]>,
@@ -99,6 +103,7 @@ impl<'a> TileRun<'a> {
             lines: ScratchVec::default(),
             idle: filled(false, n)?,
             drawn: SmallVec::new(),
+            compiled: None,
             args,
             fault,
             keys,
@@ -185,7 +190,7 @@ impl<'a> TileRun<'a> {
         Ok(())
     }
     /// Has register `r` one value over these positions, in the first place of its tile?
-    fn is_line(&self, r: usize, at: usize, n: usize) -> bool {
+    pub(super) fn is_line(&self, r: usize, at: usize, n: usize) -> bool {
         self.lines.get(r) == Some(&true) && self.into[r].is_none() && at % self.nest.innermost() + n <= self.nest.innermost()
     }
     /// Computes register `r` where output `o` has its memory, if that looks like a tile and the register is computed.
@@ -201,6 +206,10 @@ impl<'a> TileRun<'a> {
         if TileKind::is_memory_of(self.inputs[k].dtype) {
             self.shared[k] = Some(o as u8);
         }
+    }
+    /// The tile of register `r`.
+    fn slot(&self, r: usize) -> u16 {
+        self.compiled.as_ref().map_or(self.program.registers[r].slot, |part| part.slot(r))
     }
     /// Is register `r` the same for all elements?
     pub fn is_uniform(&self, r: Reg) -> bool {
@@ -234,7 +243,7 @@ impl<'a> TileRun<'a> {
         }
         let register = &self.program.registers[r];
         if self.is_line(r, at, n) {
-            return Src::Splat(T::tiles(scratch).values(register.slot)[0]);
+            return Src::Splat(T::tiles(scratch).values(self.slot(r))[0]);
         }
         if let Code::Load(k) = register.code {
             let k = k as usize;
@@ -250,7 +259,7 @@ impl<'a> TileRun<'a> {
             let o = &outs[o as usize];
             return Src::Slice(bytemuck::cast_slice(&o.bytes[o.range(at, n)]));
         }
-        Src::Slice(&T::tiles(scratch).values(register.slot)[..n])
+        Src::Slice(&T::tiles(scratch).values(self.slot(r))[..n])
     }
     /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
     ///
@@ -259,6 +268,9 @@ impl<'a> TileRun<'a> {
     pub fn tile(&self, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         if let Some(ahead) = self.program.ahead {
             return self.run_ahead(ahead, at, n, scratch, outs);
+        }
+        if let Some(part) = &self.compiled {
+            return self.run_compiled(part, at, n, scratch, outs);
         }
         let late = |r: usize| matches!(self.program.registers[r].code, Code::Load(k) if self.inputs[k as usize].in_place.is_some());
         let shares = self.inputs.iter().any(|i| i.in_place.is_some());
@@ -278,7 +290,7 @@ impl<'a> TileRun<'a> {
     }
     /// Stores register `r` to output `o`, unless it was computed there.
     pub fn store(&self, r: Reg, o: usize, at: usize, n: usize, scratch: &Scratch, outs: &mut [OutTile<'_>]) {
-        if self.into[r as usize] == Some(o as u8) {
+        if self.into[r as usize] == Some(o as u8) || self.compiled.as_ref().is_some_and(|part| part.writes_output(o)) {
             return;
         }
         let dtype = outs[o].dtype;
@@ -340,7 +352,6 @@ impl<'a> TileRun<'a> {
     }
     /// Takes the destination out of its place, computes, puts it back.
     fn place_result<T: Lane + Compute>(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
-        let register = &self.program.registers[r];
         match self.into[r] {
             Some(o) => {
                 let range = outs[o as usize].range(at, n);
@@ -350,9 +361,10 @@ impl<'a> TileRun<'a> {
                 result
             }
             None => {
-                let mut tile = T::tiles_mut(scratch).take(register.slot);
+                let slot = self.slot(r);
+                let mut tile = T::tiles_mut(scratch).take(slot);
                 let result = self.compute(r, at, n, scratch, outs, &mut tile.values_mut()[..n]);
-                T::tiles_mut(scratch).put(register.slot, tile);
+                T::tiles_mut(scratch).put(slot, tile);
                 result
             }
         }

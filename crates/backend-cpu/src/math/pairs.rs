@@ -75,6 +75,16 @@ fn xlog1py<V: Arithmetic>(x: V, y: V) -> V {
     keep_nan(y, V::select(x.eq(zero), zero, x.mul(log1p(y))))
 }
 
+/// A function of two vectors.
+pub(crate) fn meaning<V: Arithmetic>(function: PairFn, x: V, y: V) -> V {
+    match function {
+        PairFn::Atan2 => atan2(x, y),
+        PairFn::Hypot => hypot(x, y),
+        PairFn::Xlogy => xlogy(x, y),
+        PairFn::Xlog1py => xlog1py(x, y),
+    }
+}
+
 #[inline(always)]
 fn each<V: Float>(x: &[V::Elem], y: &[V::Elem], out: &mut [V::Elem], f: impl Fn(Twice<V>, Twice<V>) -> Twice<V>) {
     let lanes = Twice::<V>::LANES;

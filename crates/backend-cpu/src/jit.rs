@@ -1,0 +1,237 @@
+//! Element-wise loops compiled when they are first needed. A program whose registers lie in vector registers reads each element once and
+//! writes each result once, where the interpreter writes and reads a tile for every instruction.
+//!
+//! The way of a loop: [`trace`] runs the formulas of a program over a vector that writes down what is done with it, [`graph`] holds
+//! these operations, [`assemble`] places them into the registers of AVX2, [`LoopCode`] keeps the instructions in memory that is
+//! first written and then executed, never both, and [`LoopCall`] calls them over slices. The operations are those of the other
+//! sets, so the bits are; `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and
+//! systems that give no memory to execute.
+//!
+//! Must not know programs, tiles or layouts.
+#[cfg(target_arch = "x86_64")]
+mod assemble;
+mod frame;
+pub(crate) mod graph;
+#[cfg(target_arch = "x86_64")]
+mod instructions;
+pub(crate) mod trace;
+
+use crate::isa::Isa;
+use frame::LoopFrame;
+pub(crate) use frame::{NUMBERS, POINTERS};
+use graph::{ElementFormat, LoopGraph, LoopValue};
+use smallvec::SmallVec;
+use std::{marker::PhantomData, sync::LazyLock};
+
+/// Bytes of a vector.
+const LANE_BYTES: usize = 32;
+
+/// Whether programs are compiled on this set: the processor can, and `ADAMANT_JIT` is not 0.
+pub(crate) fn is_on(isa: Isa) -> bool {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("ADAMANT_JIT").is_none_or(|v| v != "0"));
+    cfg!(target_arch = "x86_64") && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED
+}
+
+/// A loop as an assembler takes it.
+pub(crate) struct LoopPlan {
+    pub graph: LoopGraph,
+    /// how the elements of the streams that it reads lie in memory
+    pub reads: SmallVec<[ElementFormat; 8]>,
+    /// the values that it writes, and how they lie
+    pub writes: SmallVec<[(LoopValue, ElementFormat); 4]>,
+    /// how many numbers it takes
+    pub numbers: usize,
+    /// lanes of 64 bits instead of 32
+    pub is_double: bool,
+    /// plain outputs by non-temporal stores
+    pub past_caches: bool,
+}
+
+/// A loop in memory that can be executed.
+pub(crate) struct LoopCode {
+    #[cfg(target_arch = "x86_64")]
+    memory: memmap2::Mmap,
+    #[cfg(target_arch = "x86_64")]
+    entry: usize,
+    reads: SmallVec<[ElementFormat; 8]>,
+    writes: SmallVec<[ElementFormat; 4]>,
+    numbers: usize,
+    lanes: usize,
+    past_caches: bool,
+}
+impl LoopCode {
+    /// Compiles a loop. `None`: it has too many streams or numbers, or the system gives no memory to execute.
+    pub fn new(plan: &LoopPlan) -> Option<LoopCode> {
+        if plan.reads.len() + plan.writes.len() > POINTERS || plan.numbers > NUMBERS || plan.writes.is_empty() {
+            return None;
+        }
+        LoopCode::assembled(plan)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fn assembled(_: &LoopPlan) -> Option<LoopCode> {
+        None
+    }
+    #[cfg(target_arch = "x86_64")]
+    fn assembled(plan: &LoopPlan) -> Option<LoopCode> {
+        let LoopPlan { graph, reads, writes, numbers, is_double, past_caches } = plan;
+        let text = assemble::LoopText { graph, streams: reads.len(), stores: writes, is_double: *is_double, past_caches: *past_caches };
+        let assembled = assemble::assemble(&text);
+        debug_assert!(assembled.is_ok(), "{:?}", assembled.err());
+        let assembled = assembled.ok()?;
+        let mut memory = memmap2::MmapMut::map_anon(assembled.bytes.len()).ok()?;
+        memory.copy_from_slice(&assembled.bytes);
+        Some(LoopCode {
+            memory: memory.make_exec().ok()?,
+            entry: assembled.entry,
+            reads: reads.clone(),
+            writes: writes.iter().map(|w| w.1).collect(),
+            numbers: *numbers,
+            lanes: LANE_BYTES / if *is_double { 8 } else { 4 },
+            past_caches: *past_caches,
+        })
+    }
+    /// Calls the instructions.
+    ///
+    /// # Safety
+    /// Each of the frame's streams has `frame.count` elements of its format, a multiple of the lanes and not 0, and the
+    /// processor has AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    unsafe fn enter(&self, frame: &LoopFrame) {
+        // SAFETY: the memory holds the function that the assembler made, which reads what the frame names and keeps to the
+        // convention of calls.
+        unsafe {
+            let function: extern "sysv64" fn(*const LoopFrame) = std::mem::transmute(self.memory.as_ptr().add(self.entry));
+            function(frame);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    #[allow(unsafe_code)]
+    unsafe fn enter(&self, _: &LoopFrame) {}
+}
+
+/// The slices and numbers of one call, in the order of the plan: first what is read, then what is written.
+pub(crate) struct LoopCall<'a> {
+    code: &'a LoopCode,
+    n: usize,
+    frame: LoopFrame,
+    read: usize,
+    written: usize,
+    numbers: usize,
+    slices: PhantomData<&'a mut [u8]>,
+}
+impl<'a> LoopCall<'a> {
+    /// A call over `n` elements.
+    pub fn new(code: &'a LoopCode, n: usize) -> LoopCall<'a> {
+        LoopCall { code, n, frame: LoopFrame::new(), read: 0, written: 0, numbers: 0, slices: PhantomData }
+    }
+    fn place(&mut self, k: usize, bytes: usize, format: ElementFormat, at: *mut u8) {
+        assert!(bytes >= self.n * format.size(), "a stream of {bytes} bytes for {} elements", self.n);
+        self.frame.pointers[k] = at;
+    }
+    /// The next stream that is read.
+    pub fn read(&mut self, bytes: &'a [u8]) {
+        let k = self.read;
+        self.place(k, bytes.len(), self.code.reads[k], bytes.as_ptr().cast_mut());
+        self.read += 1;
+    }
+    /// The next stream that is read is what output `k` holds before it is written; for what is set by [`LoopCall::write`] later.
+    pub fn read_output(&mut self, k: usize) {
+        assert_eq!(self.code.reads[self.read].size(), self.code.writes[k].size(), "an output of another size than what is read there");
+        // Found when all outputs are there.
+        self.frame.pointers[self.read] = std::ptr::without_provenance_mut(k + 1);
+        self.read += 1;
+    }
+    /// The next stream that is written.
+    pub fn write(&mut self, bytes: &'a mut [u8]) {
+        let k = self.written;
+        self.place(self.code.reads.len() + k, bytes.len(), self.code.writes[k], bytes.as_mut_ptr());
+        self.written += 1;
+    }
+    /// The next number, as the bits of a lane.
+    pub fn number(&mut self, bits: u64) {
+        assert!(self.numbers < self.code.numbers);
+        self.frame.set_number(self.numbers, bits);
+        self.numbers += 1;
+    }
+    /// Runs the loop.
+    pub fn run(mut self) {
+        let code = self.code;
+        assert!(self.read == code.reads.len() && self.written == code.writes.len() && self.numbers == code.numbers, "a call without all of its streams");
+        for k in 0..code.reads.len() {
+            let output = self.frame.pointers[k].addr();
+            if (1..=code.writes.len()).contains(&output) {
+                self.frame.pointers[k] = self.frame.pointers[code.reads.len() + output - 1];
+            }
+        }
+        let head = if code.past_caches { self.head() } else { 0 };
+        let whole = (self.n - head) / code.lanes * code.lanes;
+        for at in (0..head).step_by(code.lanes) {
+            self.part(at, code.lanes.min(head - at));
+        }
+        if whole > 0 {
+            let streams = self.frame.pointers;
+            self.frame.count = whole;
+            for ((k, format), at) in self.formats().enumerate().zip(streams) {
+                self.frame.pointers[k] = at.wrapping_add(head * format.size());
+            }
+            // SAFETY: every stream has n elements of its format: `read` and `write` have seen to it. Loops are made where `is_on`.
+            #[allow(unsafe_code)]
+            unsafe {
+                code.enter(&self.frame);
+            }
+            self.frame.pointers = streams;
+        }
+        let rest = self.n - head - whole;
+        if rest > 0 {
+            self.part(head + whole, rest);
+        }
+    }
+    fn formats(&self) -> impl Iterator<Item = ElementFormat> + use<'a> {
+        self.code.reads.iter().chain(&self.code.writes).copied()
+    }
+    /// Elements before the first at which every plain output begins at a multiple of a vector; all of them where there is none.
+    fn head(&self) -> usize {
+        let first = self.code.reads.len();
+        let before = |(k, f): (usize, &ElementFormat)| {
+            let bytes = self.frame.pointers[first + k].addr().wrapping_neg() % LANE_BYTES;
+            bytes.is_multiple_of(f.size()).then_some(bytes / f.size())
+        };
+        let mut all = self.code.writes.iter().enumerate().filter(|(_, f)| f.is_plain()).map(before);
+        let one = all.next().unwrap_or(Some(0));
+        let head = if all.all(|other| other == one) { one } else { None };
+        head.unwrap_or(self.n).min(self.n)
+    }
+    /// Fewer elements than a vector has, by way of vectors of their own.
+    fn part(&mut self, at: usize, count: usize) {
+        #[repr(C, align(64))]
+        #[derive(Clone, Copy)]
+        struct Padded([u8; LANE_BYTES]);
+        let mut padded = [Padded([0; LANE_BYTES]); POINTERS];
+        let streams = self.frame.pointers;
+        self.frame.count = self.code.lanes;
+        for ((k, format), padded) in self.formats().enumerate().zip(&mut padded) {
+            self.frame.pointers[k] = padded.0.as_mut_ptr();
+            if k < self.code.reads.len() {
+                // SAFETY: the stream has n elements, `at + count` at most; a vector's memory holds as many as a vector has.
+                #[allow(unsafe_code)]
+                unsafe {
+                    std::ptr::copy_nonoverlapping(streams[k].add(at * format.size()), padded.0.as_mut_ptr(), count * format.size());
+                }
+            }
+        }
+        // SAFETY: every stream has a vector.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.code.enter(&self.frame);
+        }
+        for (k, format) in self.formats().enumerate().skip(self.code.reads.len()) {
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            unsafe {
+                std::ptr::copy_nonoverlapping(padded[k].0.as_ptr(), streams[k].add(at * format.size()), count * format.size());
+            }
+        }
+        self.frame.pointers = streams;
+    }
+}

@@ -1,0 +1,144 @@
+//! What a compiled loop does with one vector of elements: a straight line of operations, each named by its place. No branch, no
+//! layout, no instruction set.
+use std::collections::HashMap;
+
+/// The outcome of an operation, by its place in the line.
+pub(crate) type LoopValue = u16;
+
+/// How an element lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ElementFormat {
+    F32,
+    F64,
+    Bf16,
+    F16,
+    /// A byte that is 0 or 1; in a vector, a mask.
+    Bool,
+}
+impl ElementFormat {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            ElementFormat::F32 => 4,
+            ElementFormat::F64 => 8,
+            ElementFormat::Bf16 | ElementFormat::F16 => 2,
+            ElementFormat::Bool => 1,
+        }
+    }
+    /// Does a vector of it lie in memory as in a register?
+    pub fn is_plain(self) -> bool {
+        matches!(self, ElementFormat::F32 | ElementFormat::F64)
+    }
+}
+
+/// Of two vectors. What is below [`PairOp::Max`] keeps to bits, the rest counts as floating point.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum PairOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// The second where either is NaN.
+    Min,
+    /// The second where either is NaN.
+    Max,
+    And,
+    Or,
+    Xor,
+    IntAdd,
+    IntSub,
+    IntEqual,
+    /// Signed.
+    IntGreater,
+    Less,
+    LessEqual,
+    Equal,
+    Unordered,
+}
+impl PairOp {
+    /// Are the two alike?
+    pub fn commutes(self) -> bool {
+        !matches!(self, PairOp::Sub | PairOp::Div | PairOp::Min | PairOp::Max | PairOp::IntSub | PairOp::IntGreater | PairOp::Less | PairOp::LessEqual)
+    }
+}
+/// To a whole number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum WholeRule {
+    Nearest,
+    Floor,
+    Ceil,
+    Trunc,
+}
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum LoopOp {
+    /// the next elements of a stream
+    Stream(u8, ElementFormat),
+    /// a number of the call, in every lane
+    Number(u8),
+    /// these bits in every lane
+    Constant(u64),
+    Sqrt(LoopValue),
+    Whole(WholeRule, LoopValue),
+    /// rounded to f16
+    ThroughF16(LoopValue),
+    ShiftLeft(LoopValue, u8),
+    /// fills with zeros
+    ShiftRight(LoopValue, u8),
+    Pair(PairOp, LoopValue, LoopValue),
+    /// the first times the second plus the third, rounded once
+    MulAdd(LoopValue, LoopValue, LoopValue),
+    /// where the first, a mask, is true the second, else the third
+    Select(LoopValue, LoopValue, LoopValue),
+}
+impl LoopOp {
+    /// What it takes.
+    pub fn operands(&self) -> impl Iterator<Item = LoopValue> + use<> {
+        let of = match *self {
+            LoopOp::Stream(..) | LoopOp::Number(_) | LoopOp::Constant(_) => [None; 3],
+            LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ThroughF16(x) | LoopOp::ShiftLeft(x, _) | LoopOp::ShiftRight(x, _) => [Some(x), None, None],
+            LoopOp::Pair(_, x, y) => [Some(x), Some(y), None],
+            LoopOp::MulAdd(x, y, z) | LoopOp::Select(x, y, z) => [Some(x), Some(y), Some(z)],
+        };
+        of.into_iter().flatten()
+    }
+    /// Can it be had again from memory, at no more cost than a read?
+    pub fn is_in_memory(&self) -> bool {
+        match self {
+            LoopOp::Number(_) | LoopOp::Constant(_) => true,
+            LoopOp::Stream(_, format) => format.is_plain(),
+            _ => false,
+        }
+    }
+}
+
+/// The line of operations. An operation that was there before is not entered again.
+#[derive(Default, Debug)]
+pub(crate) struct LoopGraph {
+    ops: Vec<LoopOp>,
+    known: HashMap<LoopOp, LoopValue>,
+}
+impl LoopGraph {
+    /// The value of an operation on values that are there.
+    pub fn enter(&mut self, op: LoopOp) -> LoopValue {
+        let next = self.ops.len() as LoopValue;
+        *self.known.entry(op).or_insert_with(|| {
+            self.ops.push(op);
+            next
+        })
+    }
+    pub fn ops(&self) -> &[LoopOp] {
+        &self.ops
+    }
+    /// Which operations some of `results` stand on.
+    pub fn live(&self, results: &[LoopValue]) -> Vec<bool> {
+        let mut live = vec![false; self.ops.len()];
+        results.iter().for_each(|&r| live[r as usize] = true);
+        for k in (0..self.ops.len()).rev() {
+            if live[k] {
+                self.ops[k].operands().for_each(|x| live[x as usize] = true);
+            }
+        }
+        live
+    }
+}

@@ -1,0 +1,389 @@
+//! The part of a program that a compiled loop computes, and how a tile runs with it: what the loop cannot do and needs is
+//! interpreted before, what needs the loop's values and cannot be done in it is interpreted behind it.
+//!
+//! Which registers are numbers, and which inputs a loop reads where they lie, is known when a program meets its operands: a
+//! [`LoopForm`]. A program keeps one loop for each form that it met.
+#[cfg(test)]
+mod tests;
+
+use super::{
+    program::{Code, Program, TileKind},
+    tile::TileRun,
+    tiles::{Lane, OutTile, Scratch, Value, with_kind},
+    translate,
+};
+use crate::{
+    jit::{
+        self, LoopCall, LoopCode, LoopPlan,
+        graph::{ElementFormat, LoopGraph, LoopOp, LoopValue},
+        trace,
+    },
+    map::loops::Src,
+};
+use adamant_runtime::{DType, ErrorKind, expr::Reg};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// From so many elements on a program is worth compiling.
+const WORTH: usize = if cfg!(test) { 1 } else { 4 * super::tiles::TILE };
+/// Registers and inputs of a program that a form has bits for.
+const BITS: usize = u128::BITS as usize;
+
+/// What of a program's operands its loop depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LoopForm {
+    /// registers that are one number for a call
+    numbers: u128,
+    /// inputs that are read where they lie
+    in_memory: u128,
+    /// the dtypes of the results, where they are written to outputs and not to tiles
+    outputs: SmallVec<[DType; 4]>,
+    /// results go past the caches
+    streamed: bool,
+}
+/// Where a stream that a loop reads comes from.
+#[derive(Clone, Copy)]
+enum StreamSource {
+    Input(u16),
+    Tile(Reg),
+}
+/// Where a value of a loop goes.
+#[derive(Clone, Copy)]
+enum StreamSink {
+    Output(u8),
+    Tile(Reg),
+}
+/// A loop with its place in a program.
+pub(crate) struct CompiledPart {
+    code: LoopCode,
+    reads: SmallVec<[StreamSource; 8]>,
+    writes: SmallVec<[StreamSink; 4]>,
+    numbers: SmallVec<[Reg; 8]>,
+    /// registers that are interpreted before the loop and behind it
+    before: Vec<Reg>,
+    behind: Vec<Reg>,
+    /// the tile of each register that has one: none has that of another, for they are not computed in the order of the program
+    slots: Vec<u16>,
+    /// it goes from memory to memory, without a tile
+    pub is_whole: bool,
+}
+impl CompiledPart {
+    /// The inputs that the loop reads where they lie.
+    pub fn inputs(&self) -> impl Iterator<Item = usize> {
+        self.reads.iter().filter_map(|r| if let StreamSource::Input(k) = r { Some(*k as usize) } else { None })
+    }
+    /// The registers that are one number for a call.
+    pub fn numbers(&self) -> &[Reg] {
+        &self.numbers
+    }
+    /// Does the loop write this output?
+    pub fn writes_output(&self, o: usize) -> bool {
+        self.writes.iter().any(|w| matches!(w, StreamSink::Output(of) if *of as usize == o))
+    }
+    /// The tile of a register that has one.
+    pub fn slot(&self, r: usize) -> u16 {
+        self.slots[r]
+    }
+}
+/// The loops that were compiled for a program, by their forms.
+#[derive(Default)]
+pub(crate) struct CompiledLoops(Mutex<SmallVec<[(LoopForm, Option<Arc<CompiledPart>>); 1]>>);
+impl CompiledLoops {
+    /// How many loops there are.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.0.lock().iter().filter(|(_, part)| part.is_some()).count()
+    }
+    /// The loop of a form. `None`: there is nothing in it that a loop could do.
+    fn get(&self, program: &Program, form: &LoopForm, results: &[Reg]) -> Option<Arc<CompiledPart>> {
+        let mut loops = self.0.lock();
+        if let Some((_, part)) = loops.iter().find(|(known, _)| known == form) {
+            return part.clone();
+        }
+        let part = compile(program, form, results).map(Arc::new);
+        loops.push((form.clone(), part.clone()));
+        part
+    }
+}
+
+/// When a register is computed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Number,
+    Before,
+    Loop,
+    Behind,
+}
+/// The phases of a program's registers for a loop with such lanes.
+fn phases(program: &Program, form: &LoopForm, lanes: TileKind) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = Vec::with_capacity(program.registers.len());
+    for r in 0..program.registers.len() {
+        let latest = program.reads[r].iter().flatten().map(|&x| phases[x as usize]).max().unwrap_or(Phase::Number);
+        phases.push(match program.registers[r].code {
+            _ if form.numbers >> r & 1 == 1 => Phase::Number,
+            Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => Phase::Before,
+            _ if latest <= Phase::Loop && translate::is_known(program, r, lanes) => Phase::Loop,
+            _ if latest <= Phase::Before => Phase::Before,
+            _ => Phase::Behind,
+        });
+    }
+    phases
+}
+fn compile(program: &Program, form: &LoopForm, results: &[Reg]) -> Option<CompiledPart> {
+    let singles = phases(program, form, TileKind::F32);
+    let doubles = phases(program, form, TileKind::F64);
+    let count = |phases: &[Phase]| phases.iter().filter(|p| **p == Phase::Loop).count();
+    let (phases, lanes) = if count(&doubles) > count(&singles) { (doubles, TileKind::F64) } else { (singles, TileKind::F32) };
+    match lanes {
+        TileKind::F64 => build::<true>(program, form, results, &phases),
+        _ => build::<false>(program, form, results, &phases),
+    }
+}
+/// A loop in the making.
+struct Builder<'p> {
+    program: &'p Program,
+    form: &'p LoopForm,
+    phases: &'p [Phase],
+    values: Vec<Option<LoopValue>>,
+    graph: LoopGraph,
+    reads: SmallVec<[(StreamSource, ElementFormat); 8]>,
+    numbers: SmallVec<[Reg; 8]>,
+}
+impl Builder<'_> {
+    /// A value that the loop reads and does not compute.
+    fn leaf(&mut self, r: Reg) -> Option<LoopValue> {
+        if let Some(value) = self.values[r as usize] {
+            return Some(value);
+        }
+        let register = &self.program.registers[r as usize];
+        let op = match (self.phases[r as usize], &register.code) {
+            (Phase::Number, _) => {
+                self.numbers.push(r);
+                LoopOp::Number((self.numbers.len() - 1).try_into().ok()?)
+            }
+            (_, &Code::Load(k)) if self.form.in_memory >> k & 1 == 1 => self.stream(StreamSource::Input(k), translate::format(register.dtype)?)?,
+            _ => self.stream(StreamSource::Tile(r), translate::tile_format(register.kind)?)?,
+        };
+        let value = self.graph.enter(op);
+        self.values[r as usize] = Some(value);
+        Some(value)
+    }
+    fn stream(&mut self, source: StreamSource, format: ElementFormat) -> Option<LoopOp> {
+        self.reads.push((source, format));
+        Some(LoopOp::Stream((self.reads.len() - 1).try_into().ok()?, format))
+    }
+}
+fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[Phase]) -> Option<CompiledPart> {
+    let n = program.registers.len();
+    let in_loop = |r: Reg| phases[r as usize] == Phase::Loop;
+    // What the loop gives: results, and what is read behind it.
+    let mut writes: SmallVec<[(StreamSink, Reg, ElementFormat); 4]> = SmallVec::new();
+    for (o, &dtype) in form.outputs.iter().enumerate() {
+        if in_loop(results[o]) {
+            writes.push((StreamSink::Output(o as u8), results[o], translate::format(dtype)?));
+        }
+    }
+    let behind_reads = |r: Reg| (0..n).any(|x| phases[x] == Phase::Behind && program.reads[x].contains(&Some(r)));
+    for r in (0..n as Reg).filter(|&r| in_loop(r)) {
+        if behind_reads(r) || form.outputs.is_empty() && results.contains(&r) {
+            writes.push((StreamSink::Tile(r), r, translate::tile_format(program.registers[r as usize].kind)?));
+        }
+    }
+    // Backwards: what the loop needs of what it computes.
+    let mut wanted = vec![false; n];
+    writes.iter().for_each(|w| wanted[w.1 as usize] = true);
+    for r in (0..n).rev().filter(|&r| phases[r] == Phase::Loop) {
+        if wanted[r] {
+            program.reads[r].iter().flatten().for_each(|&x| wanted[x as usize] = true);
+        }
+    }
+    let mut builder = Builder { program, form, phases, values: vec![None; n], graph: LoopGraph::default(), reads: SmallVec::new(), numbers: SmallVec::new() };
+    for r in (0..n).filter(|&r| wanted[r] && phases[r] == Phase::Loop) {
+        for &x in program.reads[r].iter().flatten() {
+            builder.leaf(x)?;
+        }
+        let values = std::mem::take(&mut builder.values);
+        let value = trace::record(&mut builder.graph, || translate::enter::<DOUBLE>(program, r, |x| values[x as usize].unwrap_or_default()));
+        builder.values = values;
+        builder.values[r] = Some(value);
+    }
+    let stores: Option<SmallVec<[_; 4]>> = writes.iter().map(|&(_, r, format)| Some((builder.values[r as usize]?, format))).collect();
+    let code = LoopCode::new(&LoopPlan {
+        graph: std::mem::take(&mut builder.graph),
+        reads: builder.reads.iter().map(|r| r.1).collect(),
+        writes: stores?,
+        numbers: builder.numbers.len(),
+        is_double: DOUBLE,
+        past_caches: form.streamed,
+    })?;
+    // What is interpreted: results that the loop does not give, what is read from tiles, and all that these stand on.
+    let mut interpreted = vec![false; n];
+    for (r, interpreted) in interpreted.iter_mut().enumerate() {
+        let r = r as Reg;
+        let is_read = builder.numbers.contains(&r) || builder.reads.iter().any(|(s, _)| matches!(s, StreamSource::Tile(of) if *of == r));
+        *interpreted = is_read || results.contains(&r) && !in_loop(r);
+    }
+    for r in (0..n).rev().filter(|&r| phases[r] != Phase::Loop) {
+        if interpreted[r] {
+            program.reads[r].iter().flatten().for_each(|&x| interpreted[x as usize] = true);
+        }
+    }
+    let of = |phase: &dyn Fn(Phase) -> bool| (0..n).filter(|&r| interpreted[r] && phase(phases[r])).map(|r| r as Reg).collect::<Vec<_>>();
+    let (before, behind) = (of(&|p| p <= Phase::Before), of(&|p| p == Phase::Behind));
+    let mut made = [0u16; 4];
+    let mut slots = vec![0; n];
+    let written = writes.iter().filter(|w| matches!(w.0, StreamSink::Tile(_))).map(|w| w.1);
+    for r in before.iter().chain(&behind).copied().chain(written) {
+        let next = &mut made[program.registers[r as usize].kind as usize];
+        slots[r as usize] = *next;
+        *next += 1;
+    }
+    let only_memory = builder.reads.iter().all(|r| matches!(r.0, StreamSource::Input(_))) && writes.iter().all(|w| matches!(w.0, StreamSink::Output(_)));
+    let gives_all = results.iter().all(|&r| in_loop(r)) && behind.is_empty();
+    let is_whole = only_memory && gives_all && before.iter().all(|&r| phases[r as usize] == Phase::Number);
+    let (reads, writes) = (builder.reads.iter().map(|r| r.0).collect(), writes.iter().map(|w| w.0).collect());
+    Some(CompiledPart { code, reads, writes, numbers: builder.numbers, before, behind, slots, is_whole })
+}
+fn bits(value: Value) -> u64 {
+    match value {
+        Value::F32(v) => v.to_bits().into(),
+        Value::F64(v) => v.to_bits(),
+        Value::Bool(0) => 0,
+        Value::Bool(_) => u64::MAX,
+        Value::I64(v) => v as u64,
+    }
+}
+
+impl TileRun<'_> {
+    /// Takes the compiled loop of the program for these operands, if there is one, once all else is known of them. `outputs` are the
+    /// dtypes of results that are written where they belong; none where they are wanted in tiles. `n`: how many elements there are.
+    pub fn compile(&mut self, results: &[Reg], outputs: &[DType], n: usize) {
+        let program = self.program;
+        let inputs = self.inputs.len();
+        if n < WORTH || program.ahead.is_some() || !self.drawn.is_empty() || !jit::is_on(self.isa) || program.registers.len() > BITS || inputs > BITS {
+            return;
+        }
+        let mut form = LoopForm { numbers: 0, in_memory: 0, outputs: SmallVec::from_slice(outputs), streamed: self.streamed };
+        for r in 0..program.registers.len() {
+            let is_number = self.uniform[r].is_some() || self.lines.get(r) == Some(&true) && self.into[r].is_none();
+            form.numbers |= u128::from(is_number) << r;
+        }
+        for (k, input) in self.inputs.iter().enumerate() {
+            let lies = match input.in_place {
+                None => self.nest.is_dense(k) || self.nest.innermost() >= super::ahead::LINE && self.nest.innermost_stride(k) == 1,
+                Some(o) => self.nest.is_dense(k) && outputs.get(o) == Some(&input.dtype),
+            };
+            form.in_memory |= u128::from(lies && translate::format(input.dtype).is_some()) << k;
+        }
+        form.streamed &= outputs.iter().all(|d| translate::format(*d).is_some_and(ElementFormat::is_plain));
+        let Some(part) = program.compiled.get(program, &form, results) else { return };
+        // Interpreted registers would be written where an input still waits to be read, or read where one was overwritten.
+        let shares = |k: usize| self.inputs[k].in_place.is_some();
+        let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
+        let reads_outputs = (0..inputs).any(|k| shares(k) && form.in_memory >> k & 1 == 0);
+        let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
+        if !reads_outputs && !reads_results && (is_alone || !(0..inputs).any(shares)) {
+            self.compiled = Some(part);
+        }
+    }
+    /// Runs all instructions of a tile with the help of the compiled loop.
+    ///
+    /// # Errors
+    /// Operands that do not fit the program.
+    pub(super) fn run_compiled(&self, part: &CompiledPart, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let interpret = |registers: &[Reg], scratch: &mut Scratch, outs: &mut [OutTile<'_>]| {
+            let mut registers = registers.iter().map(|&r| r as usize).filter(|&r| self.uniform[r].is_none());
+            registers.try_for_each(|r| self.execute(r, at, if self.is_line(r, at, n) { 1 } else { n }, scratch, outs))
+        };
+        interpret(&part.before, scratch, outs)?;
+        let mut call = LoopCall::new(&part.code, n);
+        for &r in &part.numbers {
+            let register = &self.program.registers[r as usize];
+            let value = match self.uniform[r as usize] {
+                Some(value) => value,
+                None => with_kind!(register.kind, T => T::tiles(scratch).values(part.slot(r as usize))[0].value()),
+            };
+            call.number(bits(value));
+        }
+        // Tiles that the loop writes are none that it reads.
+        let mut tiles: SmallVec<[WrittenTile; 2]> = SmallVec::new();
+        for sink in &part.writes {
+            if let StreamSink::Tile(r) = *sink {
+                tiles.push(WrittenTile::take(self.program.registers[r as usize].kind, part.slot(r as usize), scratch));
+            }
+        }
+        for source in &part.reads {
+            match *source {
+                StreamSource::Input(k) => match self.inputs[k as usize].in_place {
+                    Some(o) => match part.writes.iter().position(|w| matches!(w, StreamSink::Output(of) if *of as usize == o)) {
+                        Some(place) => call.read_output(place),
+                        None => return super::tile::unexpected(),
+                    },
+                    None => call.read(self.memory(k as usize, at, n)),
+                },
+                StreamSource::Tile(r) => {
+                    let kind = self.program.registers[r as usize].kind;
+                    with_kind!(kind, T => match self.src::<T>(r, at, n, scratch, &[]) {
+                        Src::Slice(values) => call.read(bytemuck::cast_slice(values)),
+                        Src::Splat(_) => return super::tile::unexpected(),
+                    });
+                }
+            }
+        }
+        let (mut places, mut waiting) = (outs.iter_mut().map(Some).collect::<SmallVec<[_; 4]>>(), tiles.iter_mut());
+        for sink in &part.writes {
+            match *sink {
+                StreamSink::Output(o) => {
+                    let Some(out) = places.get_mut(o as usize).and_then(Option::take) else { return super::tile::unexpected() };
+                    let range = out.range(at, n);
+                    call.write(&mut out.bytes[range]);
+                }
+                StreamSink::Tile(_) => match waiting.next() {
+                    Some(tile) => call.write(tile.bytes()),
+                    None => return super::tile::unexpected(),
+                },
+            }
+        }
+        call.run();
+        drop(places);
+        tiles.into_iter().for_each(|tile| tile.put(scratch));
+        interpret(&part.behind, scratch, outs)
+    }
+    /// The elements of an input that lie side by side from position `at` on.
+    fn memory(&self, k: usize, at: usize, n: usize) -> &[u8] {
+        let input = &self.inputs[k];
+        let (from, size) = (input.layout.offset as isize + self.nest.offset(k, at), input.dtype.size());
+        let start = from as usize * size;
+        &input.bytes[start..start + n * size]
+    }
+}
+/// A tile while a loop writes it.
+enum WrittenTile {
+    F32(u16, super::tiles::Tile<f32>),
+    F64(u16, super::tiles::Tile<f64>),
+    Bool(u16, super::tiles::Tile<u8>),
+}
+impl WrittenTile {
+    fn take(kind: TileKind, slot: u16, scratch: &mut Scratch) -> WrittenTile {
+        match kind {
+            TileKind::F64 => WrittenTile::F64(slot, f64::tiles_mut(scratch).take(slot)),
+            TileKind::Bool => WrittenTile::Bool(slot, u8::tiles_mut(scratch).take(slot)),
+            _ => WrittenTile::F32(slot, f32::tiles_mut(scratch).take(slot)),
+        }
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            WrittenTile::F32(_, tile) => bytemuck::cast_slice_mut(tile.values_mut()),
+            WrittenTile::F64(_, tile) => bytemuck::cast_slice_mut(tile.values_mut()),
+            WrittenTile::Bool(_, tile) => tile.values_mut(),
+        }
+    }
+    fn put(self, scratch: &mut Scratch) {
+        match self {
+            WrittenTile::F32(slot, tile) => f32::tiles_mut(scratch).put(slot, tile),
+            WrittenTile::F64(slot, tile) => f64::tiles_mut(scratch).put(slot, tile),
+            WrittenTile::Bool(slot, tile) => u8::tiles_mut(scratch).put(slot, tile),
+        }
+    }
+}

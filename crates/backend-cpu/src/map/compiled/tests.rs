@@ -1,0 +1,280 @@
+//! Random programs, compiled and interpreted: every function of the scalar table on every dtype, inputs that lie in every way, results of
+//! every dtype. `ADAMANT_JIT_CASES` says how many, `ADAMANT_JIT_SEED` which.
+use crate::{
+    Isa, Threads,
+    device::Runtime,
+    gemm::Blas,
+    map::{self, Programs, program::Program},
+    operand::{In, Out},
+    reduce,
+};
+use adamant_runtime::{
+    AxisSet, DType, Layout, Scalar, Shape,
+    backend::Guard,
+    expr::{Expr, Instr, Reg},
+    kernel::{FaultWord, Kernel, KernelKind, Step},
+    op::ReduceOp,
+    scalar::{Binary, Class, Unary},
+};
+use half::{bf16, f16};
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % n
+    }
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+const FLOATS: [DType; 4] = [DType::F32, DType::BF16, DType::F16, DType::F64];
+
+/// A random program with the dtypes of its inputs, and its results.
+struct Case {
+    expr: Expr,
+    inputs: Vec<DType>,
+    results: Vec<Reg>,
+}
+impl Case {
+    fn new(r: &mut Random) -> Case {
+        // Most programs keep to one dtype and its masks; some go from one to another.
+        let main = r.of(&FLOATS);
+        let dtypes: Vec<DType> = if r.below(3) == 0 { vec![main, r.of(&FLOATS), DType::I64, DType::I32, DType::Bool] } else { vec![main, main, DType::Bool] };
+        let inputs: Vec<DType> = (0..1 + r.below(4)).map(|k| if k == 0 { main } else { r.of(&dtypes) }).collect();
+        let mut expr = Expr::default();
+        for (k, &dtype) in inputs.iter().enumerate() {
+            expr.push(Instr::Load(k as u16), dtype);
+        }
+        expr.push(Instr::Const(Scalar::Float(r.of(&[0.0, 1.0, -0.5, 3.25, 1e30, 0.1]))), main);
+        expr.push(Instr::Arg(0), main);
+        if r.below(6) == 0 {
+            expr.push(Instr::Index(r.below(2) as u8), DType::I64);
+        }
+        for _ in 0..1 + r.below(12) {
+            Case::grow(&mut expr, r);
+        }
+        let n = expr.instrs.len();
+        let results = (0..1 + r.below(3)).map(|k| if k == 0 { n - 1 } else { r.below(n) } as Reg).collect();
+        Case { expr, inputs, results }
+    }
+    /// One more instruction of values that are there.
+    fn grow(expr: &mut Expr, r: &mut Random) {
+        let n = expr.instrs.len();
+        // More often what was made last.
+        let any = |r: &mut Random| (if r.below(2) == 0 { n - 1 - r.below(n.min(3)) } else { r.below(n) }) as Reg;
+        let x = any(r);
+        let dtype = expr.dtypes[x as usize];
+        let alike = |r: &mut Random, dtype: DType| {
+            let all: Vec<Reg> = (0..n as Reg).filter(|&k| expr.dtypes[k as usize] == dtype).collect();
+            if all.is_empty() { None } else { Some(r.of(&all)) }
+        };
+        let out = |class: Class| if class == Class::ToBool { DType::Bool } else { dtype };
+        match r.below(8) {
+            0..3 => {
+                let fits = |f: &Unary| match f.row().class {
+                    Class::Float => dtype.is_float(),
+                    Class::Bits => !dtype.is_float(),
+                    _ => dtype != DType::Bool || f.row().class == Class::ToBool,
+                };
+                let all: Vec<Unary> = Unary::ALL.iter().copied().filter(fits).collect();
+                let f = r.of(&all);
+                expr.push(Instr::Unary(f, x), out(f.row().class));
+            }
+            3..6 => {
+                let Some(y) = alike(r, dtype) else { return };
+                // A division of integers by zero is a fault, and no matter here.
+                let fits = |f: &Binary| match f.row().class {
+                    Class::Float => dtype.is_float(),
+                    Class::Bits => !dtype.is_float(),
+                    Class::ToBool => true,
+                    _ => dtype.is_float() || dtype != DType::Bool && ["add", "sub", "mul", "maximum", "minimum"].contains(&f.name()),
+                };
+                let shifts = |f: &Binary| f.name().contains("shift") || f.name().contains("div") && !dtype.is_float();
+                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !shifts(f)).collect();
+                let f = r.of(&all);
+                expr.push(Instr::Binary(f, x, y), out(f.row().class));
+            }
+            6 => {
+                let (Some(c), Some(y)) = (alike(r, DType::Bool), alike(r, dtype)) else { return };
+                expr.push(Instr::Select(c, x, y), dtype);
+            }
+            _ => {
+                let to = r.of(&[DType::F32, DType::BF16, DType::F16, DType::F64, DType::Bool, DType::I64]);
+                expr.push(Instr::Cast(x), to);
+            }
+        }
+    }
+}
+/// How an input lies.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Lie {
+    Each,
+    Row,
+    Column,
+    One,
+    Turned,
+    InPlace,
+}
+const CORNERS: [f64; 16] =
+    [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -1e-300, 3e38, -87.5, 88.8, 0.5, -104.0, 65519.0, 5.9e-8];
+fn bytes(dtype: DType, k: usize, n: usize) -> Vec<u8> {
+    let value = |i: usize| if (i * 7 + k) % 5 == 0 { CORNERS[(i / 5 + k * 5) % CORNERS.len()] } else { ((i * 37 + k * 101) % 997) as f64 * 0.01 - 4.0 };
+    (0..n)
+        .flat_map(|i| match dtype {
+            DType::F32 => (value(i) as f32).to_le_bytes().to_vec(),
+            DType::F64 => value(i).to_le_bytes().to_vec(),
+            DType::BF16 => bf16::from_f64(value(i)).to_le_bytes().to_vec(),
+            DType::F16 => f16::from_f64(value(i)).to_le_bytes().to_vec(),
+            DType::Bool => vec![((i * 7 + k) % 3 == 0) as u8],
+            DType::I32 => (((i * 31 + k) % 201) as i32 - 100).to_le_bytes().to_vec(),
+            _ => (((i * 31 + k) % 201) as i64 - 100).to_le_bytes().to_vec(),
+        })
+        .collect()
+}
+/// The bits of elements; those of a NaN say nothing.
+fn comparable(dtype: DType, bytes: &[u8]) -> Vec<u64> {
+    bytes
+        .chunks_exact(dtype.size())
+        .map(|b| {
+            let mut word = [0; 8];
+            word[..b.len()].copy_from_slice(b);
+            let bits = u64::from_le_bytes(word);
+            let is_nan = match dtype {
+                DType::F32 => f32::from_bits(bits as u32).is_nan(),
+                DType::F64 => f64::from_bits(bits).is_nan(),
+                DType::BF16 => bf16::from_bits(bits as u16).is_nan(),
+                DType::F16 => f16::from_bits(bits as u16).is_nan(),
+                _ => false,
+            };
+            if is_nan { u64::MAX } else { bits }
+        })
+        .collect()
+}
+/// What is run.
+struct Setting<'c> {
+    case: &'c Case,
+    lies: Vec<Lie>,
+    shape: Shape,
+    /// an axis along which the first result is summed instead
+    reduced: Option<usize>,
+}
+/// The results' bits, and whether a loop was compiled for them.
+fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
+    let Setting { case: Case { expr, inputs, results }, lies, shape, reduced } = setting;
+    let (n, rows) = (shape.elements(), shape[0]);
+    let sum = reduced.map(|axis| (ReduceOp::Sum, AxisSet::one(axis)));
+    let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
+    let given: Vec<In<'_>> = (0..inputs.len())
+        .map(|k| {
+            let mut layout = Layout::dense(shape);
+            match lies[k] {
+                Lie::Row => layout.strides[0] = 0,
+                Lie::Column => (layout.strides[0], layout.strides[1]) = (1, 0),
+                Lie::One => layout.strides[..2].fill(0),
+                Lie::Turned => (layout.strides[0], layout.strides[1]) = (1, rows as isize),
+                Lie::Each | Lie::InPlace => {}
+            }
+            let in_place = (lies[k] == Lie::InPlace).then_some(0);
+            let bytes: &[u8] = if in_place.is_some() { &[] } else { &data[k] };
+            In { bytes, shape: *shape, layout, dtype: inputs[k], is_dense: layout.is_dense(shape), in_place }
+        })
+        .collect();
+    let kind = match sum {
+        Some((op, axes)) => KernelKind::Reduce { op, expr: expr.clone(), value: results[0], axes },
+        None => KernelKind::Map { expr: expr.clone(), outputs: results.clone() },
+    };
+    let kernel = Kernel::new(kind);
+    let programs = Programs::default();
+    let place = if isa == Isa::Scalar { &programs.plain } else { &programs.vectors };
+    let program = place.get_or_init(|| Program { few: false, ..Program::with_loop(expr, results, None) });
+    assert_eq!(program.compiled.count(), 0);
+    let _ = kernel.prepared.set(Box::new(programs));
+    let dtypes: Vec<DType> = results.iter().map(|&r| expr.dtypes[r as usize]).collect();
+    let out_shape = reduced.map_or(*shape, |axis| shape.with(axis, 1));
+    let mut made: Vec<Vec<u64>> = dtypes.iter().map(|d| vec![0; (out_shape.elements() * d.size()).div_ceil(8)]).collect();
+    if lies.contains(&Lie::InPlace) {
+        let k = lies.iter().position(|l| *l == Lie::InPlace).unwrap();
+        bytemuck::cast_slice_mut::<u64, u8>(&mut made[0])[..data[k].len()].copy_from_slice(&data[k]);
+    }
+    let mut outputs: Vec<Out<'_>> = made
+        .iter_mut()
+        .zip(&dtypes)
+        .map(|(m, &dtype)| {
+            let bytes = &mut bytemuck::cast_slice_mut(m)[..out_shape.elements() * dtype.size()];
+            Out { bytes, shape: out_shape, layout: Layout::dense(&out_shape), dtype, is_dense: true }
+        })
+        .collect();
+    let runtime = Runtime { threads: Threads::new(1), isa, blas: Blas::built_in() };
+    let fault = FaultWord::none();
+    let args = [Scalar::Float(-1.25)];
+    let step = Step { kernel: &kernel, space: *shape, inputs: &[], outputs: &[], args: &args, fault: &fault, guard: Guard::NONE };
+    match sum {
+        Some((op, axes)) => reduce::run(&runtime, &step, results[0], op, axes, &given, &mut outputs[..1]).unwrap(),
+        None => map::run(&runtime, &step, results, &given, &mut outputs).unwrap(),
+    }
+    let compiled = map::program(&kernel, isa).unwrap().compiled.count() > 0;
+    let bits = made.iter().zip(&dtypes).map(|(m, &d)| comparable(d, &bytemuck::cast_slice::<u64, u8>(m)[..out_shape.elements() * d.size()])).collect();
+    (bits, compiled)
+}
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn a_compiled_loop_with_other_bits_than_the_interpreter() {
+    let vectors: Vec<Isa> = Isa::ALL.into_iter().filter(|i| crate::jit::is_on(*i)).collect();
+    if vectors.is_empty() {
+        println!("skipped: this processor compiles no loops");
+        return;
+    }
+    let (cases, seed) = (number("ADAMANT_JIT_CASES", 3000), number("ADAMANT_JIT_SEED", 1));
+    let mut compiled = 0;
+    for case in 0..cases {
+        let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
+        (0..4).for_each(|_| _ = r.below(2));
+        let program = Case::new(&mut r);
+        let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
+        let mut lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Turned])).collect();
+        let first = program.expr.dtypes[program.results[0] as usize];
+        let may = first.is_float();
+        let reduced = (may && r.below(4) == 0).then(|| r.below(2));
+        if reduced.is_none() && r.below(3) == 0 && program.inputs[0] == first {
+            lies[0] = Lie::InPlace;
+        }
+        let isa = r.of(&vectors);
+        let setting = Setting { case: &program, lies, shape, reduced };
+        let (plain, _) = run(&setting, Isa::Scalar);
+        let (fast, was) = run(&setting, isa);
+        let Case { expr, inputs, results } = &program;
+        let differs = || plain.iter().zip(&fast).enumerate().find_map(|(o, (p, f))| Some((o, p.iter().zip(f).enumerate().find(|(_, (p, f))| p != f)?)));
+        assert!(fast == plain, "(output, (place, (interpreted, compiled))) {:x?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, reduced {reduced:?}", differs(), setting.lies);
+        compiled += u64::from(was);
+    }
+    println!("{compiled} of {cases} programs were compiled, seed {seed}");
+    assert!(compiled > cases / 2, "{compiled} of {cases} programs were compiled");
+}
+
+#[test]
+fn a_function_whose_loop_has_other_bits() {
+    let Some(isa) = Isa::ALL.into_iter().rev().find(|i| crate::jit::is_on(*i)) else { return println!("skipped: this processor compiles no loops") };
+    let mut wrong = Vec::new();
+    for dtype in FLOATS {
+        let out = |class: Class| if class == Class::ToBool { DType::Bool } else { dtype };
+        let unary = Unary::ALL.iter().filter(|f| f.row().class != Class::Bits).map(|&f| (f.name(), Instr::Unary(f, 0), out(f.row().class)));
+        let binary = Binary::ALL.iter().filter(|f| f.row().class != Class::Bits).map(|&f| (f.name(), Instr::Binary(f, 0, 1), out(f.row().class)));
+        for (name, instr, result) in unary.chain(binary) {
+            let mut expr = Expr::default();
+            expr.push(Instr::Load(0), dtype);
+            expr.push(Instr::Load(1), dtype);
+            let last = expr.push(instr, result);
+            let case = Case { expr, inputs: vec![dtype, dtype], results: vec![last] };
+            let setting = Setting { case: &case, lies: vec![Lie::Each; 2], shape: Shape::new(&[5, 1003]).unwrap(), reduced: None };
+            let (plain, fast) = (run(&setting, Isa::Scalar).0, run(&setting, isa).0);
+            if let Some((place, (p, f))) = plain[0].iter().zip(&fast[0]).enumerate().find(|(_, (p, f))| p != f) {
+                wrong.push(format!("{name} of {dtype}: {p:x}, compiled {f:x} at {place}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

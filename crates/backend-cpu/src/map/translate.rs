@@ -1,0 +1,182 @@
+//! A program's instructions as operations of a compiled loop. Each is the interpreter's loop of that instruction, over a traced
+//! vector: rounded once, to the register's dtype. Must not know where values lie.
+use super::{
+    loops::{Compare, RealBinary, RealPredicate, RealTest, RealUnary},
+    program::{Code, Program, TileKind},
+};
+use crate::{
+    jit::{
+        graph::{ElementFormat, LoopOp, LoopValue},
+        trace::{self, Traced, TracedMask},
+    },
+    math::{self, MathFn, pairs},
+    simd::{Arithmetic, Integer, Mask},
+};
+use adamant_runtime::{DType, expr::Reg};
+
+/// How elements of a dtype lie in memory, for loops that read and write them there.
+pub(super) fn format(dtype: DType) -> Option<ElementFormat> {
+    Some(match dtype {
+        DType::F32 => ElementFormat::F32,
+        DType::F64 => ElementFormat::F64,
+        DType::BF16 => ElementFormat::Bf16,
+        DType::F16 => ElementFormat::F16,
+        DType::Bool => ElementFormat::Bool,
+        _ => return None,
+    })
+}
+/// How the values of a register lie in a tile.
+pub(super) fn tile_format(kind: TileKind) -> Option<ElementFormat> {
+    match kind {
+        TileKind::F32 => Some(ElementFormat::F32),
+        TileKind::F64 => Some(ElementFormat::F64),
+        TileKind::Bool => Some(ElementFormat::Bool),
+        TileKind::I64 => None,
+    }
+}
+
+/// Can a loop with such lanes compute this register, from values of the kinds that it has?
+pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
+    let register = &program.registers[r];
+    let kind = |x: Reg| program.registers[x as usize].kind;
+    let fits = |k: TileKind| k == lanes || k == TileKind::Bool;
+    if !fits(register.kind) || matches!(register.dtype, DType::F8E4M3 | DType::F8E5M2) || !program.reads[r].iter().flatten().all(|&x| fits(kind(x))) {
+        return false;
+    }
+    match register.code {
+        Code::RealUnary(f, _) => match f {
+            RealUnary::Math(f) => !matches!(f, MathFn::Sin | MathFn::Cos | MathFn::Tan),
+            RealUnary::Times(_) | RealUnary::Exact(_) => false,
+            _ => true,
+        },
+        Code::RealBinary(f, ..) => !matches!(
+            f,
+            RealBinary::DivTrunc | RealBinary::Pow | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_)
+        ),
+        Code::RealTest(f, _) => !matches!(f, RealTest::Exact(_)),
+        Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
+        Code::Compare(_, x, _) => kind(x) == lanes,
+        Code::BoolUnary(..) | Code::BoolBinary(..) | Code::Select(..) | Code::Cast(_) => true,
+        _ => false,
+    }
+}
+
+/// Enters register `r`, which [`is_known`], from the values of what it reads.
+pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl Fn(Reg) -> LoopValue) -> LoopValue {
+    let register = &program.registers[r];
+    let real = |x: Reg| Traced::<DOUBLE>(value(x));
+    let mask = |x: Reg| TracedMask(value(x));
+    let kind = |x: Reg| program.registers[x as usize].kind;
+    match register.code {
+        Code::RealUnary(f, x) => rounded(unary(f, real(x)), register.dtype).0,
+        Code::RealBinary(f, x, y) => rounded(binary(f, real(x), real(y)), register.dtype).0,
+        Code::RealTest(f, x) => test(f, real(x)).0,
+        Code::RealPredicate(f, x, y) => {
+            let zero = Traced::constant(0.0);
+            let (x, y) = (real(x).eq(zero), real(y).eq(zero));
+            match f {
+                RealPredicate::And => x.or(y).not().0,
+                RealPredicate::Or => x.and(y).not().0,
+                _ => differ(x, y).0,
+            }
+        }
+        Code::Compare(f, x, y) => {
+            let (x, y) = (real(x), real(y));
+            match f {
+                Compare::Eq => x.eq(y),
+                Compare::Ne => x.eq(y).not(),
+                Compare::Lt => x.lt(y),
+                Compare::Le => x.le(y),
+                Compare::Gt => y.lt(x),
+                Compare::Ge => y.le(x),
+            }
+            .0
+        }
+        Code::BoolUnary(table, x) => table_of_one(table, mask(x)).0,
+        Code::BoolBinary(table, x, y) => {
+            let (x, y) = (mask(x), mask(y));
+            let (where_not, where_so) = (table_of_one(table & 3, y), table_of_one(table >> 2, y));
+            x.and(where_so).or(x.not().and(where_not)).0
+        }
+        Code::Select(c, x, y) => trace::enter(LoopOp::Select(value(c), value(x), value(y))),
+        Code::Cast(x) => match (kind(x), register.kind) {
+            (TileKind::Bool, TileKind::Bool) => value(x),
+            (TileKind::Bool, _) => Traced::<DOUBLE>::select(mask(x), Traced::constant(1.0), Traced::constant(0.0)).0,
+            (_, TileKind::Bool) => real(x).eq(Traced::constant(0.0)).not().0,
+            _ => rounded(real(x), register.dtype).0,
+        },
+        // What is not known is no operation of a loop.
+        _ => value(r as Reg),
+    }
+}
+/// The truth table of one value: bit 0 where it is false, bit 1 where it is true.
+fn table_of_one(table: u8, x: TracedMask) -> TracedMask {
+    match table & 3 {
+        0 => TracedMask(trace::enter(LoopOp::Constant(0))),
+        1 => x.not(),
+        2 => x,
+        _ => TracedMask(trace::enter(LoopOp::Constant(u64::MAX))),
+    }
+}
+fn differ(x: TracedMask, y: TracedMask) -> TracedMask {
+    x.and(y.not()).or(x.not().and(y))
+}
+fn rounded<const DOUBLE: bool>(x: Traced<DOUBLE>, dtype: DType) -> Traced<DOUBLE> {
+    match dtype {
+        DType::F16 => Traced(trace::enter(LoopOp::ThroughF16(x.0))),
+        DType::BF16 => {
+            let int = |v: i64| <Traced<DOUBLE> as Arithmetic>::Int::constant(v);
+            let (bits, upper) = (x.to_bits(), int(0xFFFF_0000));
+            let nearest = bits.add(int(0x7FFF)).add(bits.shr(16).and(int(1)));
+            let quiet = bits.or(int(0x0040_0000));
+            // Cut off once, whichever it is.
+            let either = Traced::select(x.is_nan(), Traced::from_bits(quiet), Traced::from_bits(nearest));
+            Traced::from_bits(either.to_bits().and(upper))
+        }
+        _ => x,
+    }
+}
+fn unary<V: Arithmetic>(f: RealUnary, x: V) -> V {
+    let (zero, one) = (V::constant(0.0), V::constant(1.0));
+    match f {
+        RealUnary::Neg => x.neg(),
+        RealUnary::Abs => x.abs(),
+        RealUnary::Square => x.mul(x),
+        RealUnary::Sign => V::select(zero.lt(x), one, V::select(x.lt(zero), one.neg(), zero)),
+        RealUnary::Floor => x.floor(),
+        RealUnary::Ceil => x.ceil(),
+        RealUnary::Trunc => x.trunc(),
+        RealUnary::Round => x.round(),
+        RealUnary::Relu => V::select(x.le(zero), zero, x),
+        RealUnary::Frac => x.sub(x.trunc()),
+        RealUnary::Math(f) => math::meaning(f, x),
+        RealUnary::Times(_) | RealUnary::Exact(_) => x,
+    }
+}
+fn binary<V: Arithmetic>(f: RealBinary, x: V, y: V) -> V {
+    let (zero, one) = (V::constant(0.0), V::constant(1.0));
+    match f {
+        RealBinary::Add => x.add(y),
+        RealBinary::Sub => x.sub(y),
+        RealBinary::Mul => x.mul(y),
+        RealBinary::Div => x.div(y),
+        RealBinary::Max => V::select(x.is_nan(), x, x.max(y)),
+        RealBinary::Min => V::select(x.is_nan(), x, x.min(y)),
+        RealBinary::LargerNumber => V::select(y.is_nan(), x, x.max(y)),
+        RealBinary::SmallerNumber => V::select(y.is_nan(), x, x.min(y)),
+        RealBinary::CopySign => x.copysign(y),
+        RealBinary::Heaviside => V::select(x.eq(zero), y, V::select(zero.lt(x), one, zero)),
+        RealBinary::Pair(f) => pairs::meaning(f, x, y),
+        _ => x,
+    }
+}
+fn test<V: Arithmetic>(f: RealTest, x: V) -> V::Mask {
+    let infinite = V::constant(f64::INFINITY);
+    match f {
+        RealTest::Nan => x.is_nan(),
+        RealTest::Infinite => x.abs().eq(infinite),
+        RealTest::Finite => x.abs().lt(infinite),
+        RealTest::Equal(v) => x.eq(V::constant(v)),
+        RealTest::Negative | RealTest::Exact(_) => V::Int::constant(0).gt(x.to_bits()),
+    }
+}
