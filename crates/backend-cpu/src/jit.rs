@@ -151,7 +151,7 @@ impl<'a> LoopCall<'a> {
     /// The next number, as the bits of a lane.
     pub fn number(&mut self, bits: u64) {
         assert!(self.numbers < self.code.numbers);
-        self.frame.set_number(self.numbers, bits);
+        self.frame.set_number(self.numbers, bits, self.code.lanes == LANE_BYTES / 8);
         self.numbers += 1;
     }
     /// Runs the loop.

@@ -27,8 +27,8 @@ impl LoopFrame {
     pub fn new() -> LoopFrame {
         LoopFrame { count: 0, pointers: [std::ptr::null_mut(); POINTERS], spare: [0; 3], numbers: [[0; LANE_BYTES / 8]; NUMBERS] }
     }
-    /// Sets number `k` to these bits in every lane.
-    pub fn set_number(&mut self, k: usize, bits: u64) {
-        self.numbers[k] = [bits; LANE_BYTES / 8];
+    /// Sets number `k` to these bits in every lane, of 64 bits or of 32.
+    pub fn set_number(&mut self, k: usize, bits: u64, is_double: bool) {
+        self.numbers[k] = [if is_double { bits } else { bits & u64::from(u32::MAX) | bits << 32 }; LANE_BYTES / 8];
     }
 }
