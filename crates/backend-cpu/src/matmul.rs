@@ -1,7 +1,8 @@
 //! Matrix products: strides become gemm operands, batches with strides of their own become calls.
+mod integers;
+
 use crate::{
     device::Runtime,
-    element::{Number, Wide},
     ends::{self, ColumnBias, EndPrograms, Finish, InPlace},
     gemm::{
         Blas, Epilogue, GemmElement, MatRef, NoEpilogue,
@@ -9,6 +10,7 @@ use crate::{
         gemm,
     },
     map,
+    matmul::integers::{IntegerElement, IntegerMatrix},
     nest::Nest,
     operand::{In, Out, cast, internal},
 };
@@ -320,28 +322,17 @@ pub(crate) fn product<T: GemmElement>(
     crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
     gemm(&runtime.threads, runtime.isa, batch, m, n, k, a, b, c, epilogue)
 }
-fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
+fn integers<T: IntegerElement>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
     let out: &mut [T] = cast(out)?;
+    let matrix = |k: usize, i: &In<'_>, elements, batch: usize| IntegerMatrix::<T> {
+        elements,
+        start: i.layout.offset as isize + s.batch.offset(k, batch),
+        row: i.layout.strides[s.rank - 2],
+        column: i.layout.strides[s.rank - 1],
+    };
     let (x, y) = (a.elements::<T>()?, b.elements::<T>()?);
-    let strides = |i: &In<'_>| (i.layout.offset as isize, i.layout.strides[s.rank - 2], i.layout.strides[s.rank - 1]);
-    let ((a0, a_row, a_column), (b0, b_row, b_column)) = (strides(a), strides(b));
-    let rows = (64 * 1024 / (s.n * s.k).max(1)).max(1);
-    runtime.threads.try_for_chunks_mut(out, rows * s.n, |task, out| {
-        let mut acc = crate::scratch::filled(i64::ZERO, s.n)?;
-        for (r, out) in out.chunks_mut(s.n).enumerate() {
-            let row = task * rows + r;
-            let (batch, i) = (row / s.m, row % s.m);
-            let a_at = a0 + s.batch.offset(0, batch) + i as isize * a_row;
-            let b_at = b0 + s.batch.offset(1, batch);
-            acc.fill(0);
-            for p in 0..s.k as isize {
-                let v = x[(a_at + p * a_column) as usize].wide();
-                for (j, acc) in acc.iter_mut().enumerate() {
-                    *acc = acc.plus(v.times(y[(b_at + p * b_row + j as isize * b_column) as usize].wide()));
-                }
-            }
-            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
-        }
-        Ok(())
-    })
+    for (batch, out) in out.chunks_mut(s.m * s.n).enumerate() {
+        T::product(&runtime.threads, runtime.isa, [s.m, s.n, s.k], matrix(0, a, x, batch), matrix(1, b, y, batch), out)?;
+    }
+    Ok(())
 }

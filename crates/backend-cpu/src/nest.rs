@@ -69,12 +69,23 @@ impl Nest {
     }
     /// Where operand k, relative to its first element, is at position `at`.
     pub fn offset(&self, k: usize, mut at: usize) -> isize {
+        let strides = &self.strides[k];
         let mut offset = 0;
-        for (&d, &s) in self.dims.iter().zip(&self.strides[k]).rev() {
+        // The outermost axis has what is left, which takes no division.
+        for (&d, &s) in self.dims[1..].iter().zip(&strides[1..]).rev() {
             offset += (at % d) as isize * s;
             at /= d;
         }
-        offset
+        offset + at as isize * strides[0]
+    }
+    /// Where operand k, whose first element is at `start`, is at the positions from `at` on.
+    pub fn places(&self, k: usize, at: usize, start: isize, out: &mut [isize]) {
+        let count = out.len();
+        self.runs(k, at, count, |first, count, offset, stride| {
+            for (j, out) in out[first..first + count].iter_mut().enumerate() {
+                *out = start + offset + j as isize * stride;
+            }
+        });
     }
     /// Where operand k is at position `at`, if it lies side by side over the `n` positions from there on.
     pub fn run(&self, k: usize, at: usize, n: usize) -> Option<isize> {

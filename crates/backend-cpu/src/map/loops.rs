@@ -6,6 +6,7 @@ use crate::isa::Isa;
 use crate::math::{
     MathFn,
     pairs::{PairFn, pair_f32, pair_f64},
+    special::{SpecialFn, special_f32},
     unary_f32, unary_f64,
 };
 use crate::simd::{Float, Simd, SimdKernel, dispatch};
@@ -72,6 +73,8 @@ pub(crate) trait Real:
     fn even(self) -> Self;
     fn signed_as(self, sign: Self) -> Self;
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
+    /// `out = f(x)`, where `exact` is its meaning.
+    fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[Self], out: &mut [Self]);
     /// `out = x^y`.
     fn pow(isa: Isa, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
     /// `out = f(x, y)`, of one length.
@@ -82,7 +85,7 @@ pub(crate) trait Real:
     fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
 }
 macro_rules! real {
-    ($t:ident, $vector:ident, $math:ident, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
+    ($t:ident, $vector:ident, $math:ident, $special:expr, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
         impl Real for $t {
             type V<S: Simd> = S::$vector;
             #[inline(always)]
@@ -120,6 +123,9 @@ macro_rules! real {
             fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
                 $math(isa, f, x, out);
             }
+            fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[$t], out: &mut [$t]) {
+                ($special)(isa, f, exact, x, out);
+            }
             fn pow(isa: Isa, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
                 ($pow)(isa, x, y, out);
             }
@@ -135,8 +141,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32, F32, unary_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
-real!(f64, F64, unary_f64, pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
+real!(f32, F32, unary_f32, special_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
+real!(f64, F64, unary_f64, |_, _, exact, x, out| each(x, out, exact), pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
     x, y, out, exact
 ));
 
@@ -176,6 +182,7 @@ pub(crate) enum RealUnary {
     /// times a number of f64
     Times(f64),
     Math(MathFn),
+    Special(SpecialFn, fn(f64) -> f64),
     Exact(fn(f64) -> f64),
 }
 struct RealUnaryLoop<'a, T>(RealUnary, &'a [T], &'a mut [T]);
@@ -206,7 +213,7 @@ impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
             RealUnary::Frac => each(x, out, |x| x - x.cut()),
             RealUnary::Times(by) => each(x, out, |x| T::nearest(x.wide() * by)),
             RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
-            RealUnary::Math(_) => {}
+            RealUnary::Math(_) | RealUnary::Special(..) => {}
         }
     }
 }
@@ -214,6 +221,7 @@ impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
 pub(crate) fn real_unary<T: Real>(isa: Isa, f: RealUnary, x: &[T], out: &mut [T]) {
     match f {
         RealUnary::Math(f) => T::math(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, x, out),
+        RealUnary::Special(f, exact) => T::special(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, exact, x, out),
         RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
         _ => run(isa, x.len(), RealUnaryLoop(f, x, out)),
     }
