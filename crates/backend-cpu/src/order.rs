@@ -29,6 +29,8 @@ pub(crate) trait Ordered: Number {
     fn contender(self) -> Self::Contender;
     /// Is the contender the larger one, and not only as large?
     fn beats(contender: Self::Contender, best: Self::Contender) -> bool;
+    /// `contender` if it `wins`, else `best`: by bits, which a compiler makes vectors of where a branch becomes a masked store.
+    fn better(wins: bool, contender: Self::Contender, best: Self::Contender) -> Self::Contender;
     /// The element that a contender stands for, which is also found where it lies.
     fn winner(contender: Self::Contender, found: impl Fn() -> Self) -> Self;
 }
@@ -61,7 +63,7 @@ key! {
 }
 /// A contender is the element.
 macro_rules! by_itself {
-    ($t:ty, $weakest:expr, |$v:ident, $best:ident| $beats:expr) => {
+    ($t:ty, $weakest:expr, |$v:ident, $best:ident| $beats:expr, $better:expr) => {
         type Contender = $t;
         const WEAKEST: $t = $weakest;
         #[inline(always)]
@@ -72,6 +74,10 @@ macro_rules! by_itself {
         #[allow(clippy::neg_cmp_op_on_partial_ord, clippy::eq_op, reason = "what is not less or equal may be NaN")]
         fn beats($v: $t, $best: $t) -> bool {
             $beats
+        }
+        #[inline(always)]
+        fn better(wins: bool, contender: $t, best: $t) -> $t {
+            $better(wins, contender, best)
         }
         #[inline(always)]
         fn winner(contender: $t, _: impl Fn() -> $t) -> $t {
@@ -93,6 +99,11 @@ macro_rules! by_key {
             contender > best
         }
         #[inline(always)]
+        fn better(wins: bool, contender: $k, best: $k) -> $k {
+            let wins = (wins as $k).wrapping_neg();
+            contender & wins | best & !wins
+        }
+        #[inline(always)]
         fn winner(_: $k, found: impl Fn() -> $t) -> $t {
             found()
         }
@@ -104,7 +115,10 @@ macro_rules! whole {
         const HAS_NAN: bool = false;
         #[inline(always)]
         fn key(self) -> $t { self }
-        by_itself!($t, <$t>::MIN, |v, best| v > best);
+        by_itself!($t, <$t>::MIN, |v, best| v > best, |wins: bool, contender: $t, best: $t| {
+            let wins = (wins as $t).wrapping_neg();
+            contender & wins | best & !wins
+        });
     })* };
 }
 whole!(u8, i8, u32, i32, i64);
@@ -137,8 +151,14 @@ macro_rules! float {
 float! {
     f16, i16, 0x7fff, 0x7c00, by_key!(f16, i16);
     bf16, i16, 0x7fff, 0x7f80, by_key!(bf16, i16);
-    f32, i32, 0x7fff_ffff, 0x7f80_0000, by_itself!(f32, f32::NEG_INFINITY, |v, best| !(v <= best) & (best == best));
-    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, by_itself!(f64, f64::NEG_INFINITY, |v, best| !(v <= best) & (best == best));
+    f32, i32, 0x7fff_ffff, 0x7f80_0000, by_itself!(f32, f32::NEG_INFINITY, |v, best| !(v <= best) & (best == best), |wins: bool, contender: f32, best: f32| {
+        let wins = (wins as u32).wrapping_neg();
+        f32::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
+    });
+    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, by_itself!(f64, f64::NEG_INFINITY, |v, best| !(v <= best) & (best == best), |wins: bool, contender: f64, best: f64| {
+        let wins = (wins as u64).wrapping_neg();
+        f64::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
+    });
 }
 
 /// A key with the place of its element, as one integer: of equal elements the one in front is smaller, so an unstable sort of

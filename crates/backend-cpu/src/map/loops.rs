@@ -142,9 +142,16 @@ macro_rules! real {
     };
 }
 real!(f32, F32, unary_f32, special_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
-real!(f64, F64, unary_f64, |_, _, exact, x, out| each(x, out, exact), pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
-    x, y, out, exact
-));
+real!(
+    f64,
+    F64,
+    unary_f64,
+    |_, _, exact, x, out| each(x, out, exact),
+    pair_f64,
+    |_, x, y, out| zip(x, y, out, f64::powf),
+    |_, _, exact, x, y, out| zip(x, y, out, exact),
+    |_, exact, x, y, out| zip(x, y, out, exact)
+);
 
 #[inline(always)]
 fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {

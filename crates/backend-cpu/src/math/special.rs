@@ -158,7 +158,8 @@ fn digamma<V: Arithmetic>(x: V) -> V {
 fn lgamma<V: Arithmetic>(x: V) -> V {
     // B₂ₖ / (2k (2k - 1))
     const SERIES: [f64; 6] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360360.0];
-    let near = polynomial(x.sub(c(1.6)).mul(c(1.0 / 0.75)), &LGAMMA_NEAR).mul(x.sub(c(1.0))).mul(x.sub(c(2.0)));
+    // The sum with zero is there for the sign of the root at 1.
+    let near = polynomial(x.sub(c(1.6)).mul(c(1.0 / 0.75)), &LGAMMA_NEAR).mul(x.sub(c(1.0))).mul_add(x.sub(c(2.0)), c(0.0));
     let is_near = c::<V>(0.85).le(x).and(x.le(c(2.35)));
     if !is_near.not().any() {
         return near;

@@ -130,6 +130,8 @@ trait PlaneNumber: KeptElement + Ord + Send + Sync {
     /// Less than all.
     const NONE: Self;
     fn new(at: usize) -> Self;
+    /// The number, or none.
+    fn if_it(self, wins: bool) -> Self;
     fn get(self) -> i64;
 }
 macro_rules! plane_number {
@@ -138,6 +140,10 @@ macro_rules! plane_number {
         #[inline(always)]
         fn new(at: usize) -> $t {
             at as $t
+        }
+        #[inline(always)]
+        fn if_it(self, wins: bool) -> $t {
+            self & (wins as $t).wrapping_neg()
         }
         #[inline(always)]
         fn get(self) -> i64 {
@@ -183,8 +189,8 @@ impl<T: Ordered, P: PlaneNumber> SimdKernel for WindowMaxima<'_, T, P> {
                 for ((best, at), &contender) in best.iter_mut().zip(places).zip(contenders) {
                     let wins = T::beats(contender, *best);
                     // Places come in order: the larger one is the later one, and one instruction.
-                    *at = (*at).max(if wins { place } else { P::NONE });
-                    *best = if wins { contender } else { *best };
+                    *at = (*at).max(place.if_it(wins));
+                    *best = T::better(wins, contender, *best);
                 }
             });
             let mut beaten = true;
