@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use crate::math::{
     MathFn,
     pairs::{PairFn, pair_f32, pair_f64},
-    special::{SpecialFn, special_f32},
+    special::{SpecialElement, SpecialFn},
     unary_f32, unary_f64,
 };
 use crate::simd::{Float, Simd, SimdKernel, dispatch};
@@ -60,6 +60,7 @@ pub(crate) trait Real:
     + std::ops::Mul<Output = Self>
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
+    + SpecialElement
 {
     /// A vector of them.
     type V<S: Simd>: Float<Elem = Self>;
@@ -73,8 +74,6 @@ pub(crate) trait Real:
     fn even(self) -> Self;
     fn signed_as(self, sign: Self) -> Self;
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
-    /// `out = f(x)`, where `exact` is its meaning.
-    fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[Self], out: &mut [Self]);
     /// `out = x^y`.
     fn pow(isa: Isa, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
     /// `out = f(x, y)`, of one length.
@@ -85,7 +84,7 @@ pub(crate) trait Real:
     fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
 }
 macro_rules! real {
-    ($t:ident, $vector:ident, $math:ident, $special:expr, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
+    ($t:ident, $vector:ident, $math:ident, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
         impl Real for $t {
             type V<S: Simd> = S::$vector;
             #[inline(always)]
@@ -123,9 +122,6 @@ macro_rules! real {
             fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
                 $math(isa, f, x, out);
             }
-            fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[$t], out: &mut [$t]) {
-                ($special)(isa, f, exact, x, out);
-            }
             fn pow(isa: Isa, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
                 ($pow)(isa, x, y, out);
             }
@@ -141,17 +137,10 @@ macro_rules! real {
         }
     };
 }
-real!(f32, F32, unary_f32, special_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
-real!(
-    f64,
-    F64,
-    unary_f64,
-    |_, _, exact, x, out| each(x, out, exact),
-    pair_f64,
-    |_, x, y, out| zip(x, y, out, f64::powf),
-    |_, _, exact, x, y, out| zip(x, y, out, exact),
-    |_, exact, x, y, out| zip(x, y, out, exact)
-);
+real!(f32, F32, unary_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
+real!(f64, F64, unary_f64, pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
+    x, y, out, exact
+));
 
 #[inline(always)]
 fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {

@@ -68,8 +68,23 @@ impl SpecialFn {
 /// Elements done at a time.
 const PIECE: usize = 256;
 
-/// `out = f(x)`, where `exact` is its meaning.
-pub(crate) fn special_f32(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[f32], out: &mut [f32]) {
+/// What the functions are of.
+pub(crate) trait SpecialElement: Sized {
+    /// `out = f(x)`, where `exact` is its meaning.
+    fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[Self], out: &mut [Self]);
+}
+impl SpecialElement for f32 {
+    fn special(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[f32], out: &mut [f32]) {
+        special_f32(isa, f, exact, x, out);
+    }
+}
+/// Of f64 there is the meaning alone.
+impl SpecialElement for f64 {
+    fn special(_: Isa, _: SpecialFn, exact: fn(f64) -> f64, x: &[f64], out: &mut [f64]) {
+        x.iter().zip(out).for_each(|(&x, out)| *out = exact(x));
+    }
+}
+fn special_f32(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[f32], out: &mut [f32]) {
     for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
         if dispatch(isa, SpecialPiece(f, x, out)) {
             continue;
