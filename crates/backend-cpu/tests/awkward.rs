@@ -122,8 +122,8 @@ fn elements_that_interleave() {
             check(&format!("{times} times {dtype}"), || {
                 let x = Tensor::from_vec(whole_numbers(6 * 7 * 11, 1, 100), [6, 7, 11]).cast(dtype);
                 let apart = Tensor::from_vec(whole_numbers(3 * 81 * 2 * 5, 2, 100), [3 * 81, 2, 5]).cast(dtype).narrow(0, 0, 2 * times * times);
-                let turned = x.narrow(1, 0, times.min(7)).transpose(1, 2).reshape([-1]);
-                vec![x.repeat_interleave(times, 2), x.repeat_interleave(times, 1), x.mt().repeat_interleave(times, 1), pixel_shuffle(&apart, times), turned]
+                let transposed = x.narrow(1, 0, times.min(7)).transpose(1, 2).reshape([-1]);
+                vec![x.repeat_interleave(times, 2), x.repeat_interleave(times, 1), x.mt().repeat_interleave(times, 1), pixel_shuffle(&apart, times), transposed]
             });
         }
     }

@@ -70,28 +70,28 @@ impl IntegerElement for i64 {
     }
 }
 /// A factor of sums of `W`.
-trait Factor<W>: KeptElement + Default + Send + Sync {
+trait IntegerFactor<W>: KeptElement + Default + Send + Sync {
     fn added(sum: W, a: Self, b: Self) -> W;
 }
-impl Factor<i32> for i32 {
+impl IntegerFactor<i32> for i32 {
     #[inline(always)]
     fn added(sum: i32, a: i32, b: i32) -> i32 {
         sum.wrapping_add(a.wrapping_mul(b))
     }
 }
-impl Factor<i64> for i32 {
+impl IntegerFactor<i64> for i32 {
     #[inline(always)]
     fn added(sum: i64, a: i32, b: i32) -> i64 {
         sum.wrapping_add(a as i64 * b as i64)
     }
 }
-impl Factor<i64> for i64 {
+impl IntegerFactor<i64> for i64 {
     #[inline(always)]
     fn added(sum: i64, a: i64, b: i64) -> i64 {
         sum.wrapping_add(a.wrapping_mul(b))
     }
 }
-fn blocked<T: Copy + Sync, F: Factor<W>, W: Copy + Default + Send>(
+fn blocked<T: Copy + Sync, F: IntegerFactor<W>, W: Copy + Default + Send>(
     threads: &Threads,
     isa: Isa,
     [m, n, k]: [usize; 3],
@@ -130,7 +130,7 @@ struct IntegerRows<'a, F, W> {
     columns: Range<usize>,
     out: &'a mut [W],
 }
-impl<F: Factor<W>, W: Copy + Default> SimdKernel for IntegerRows<'_, F, W> {
+impl<F: IntegerFactor<W>, W: Copy + Default> SimdKernel for IntegerRows<'_, F, W> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
