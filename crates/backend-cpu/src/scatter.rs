@@ -107,7 +107,7 @@ impl Job<'_> {
         }
     }
     /// Every task has a part of the destination to itself, in which each place meets its elements in the order of the indices: the
-    /// rows of some outer indices; or of each row some columns, or, where these are few, a range of places along the axis, for which
+    /// rows of some outer indices; or of each row some columns, or, where these are few or have one index, a range of places along the axis, for which
     /// it looks at all indices.
     fn walk_by<S: Copy + Sync, T: Copy + Send + Sync>(
         &self,
@@ -124,7 +124,7 @@ impl Job<'_> {
         let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
         let work = lines.n * inner;
         let to = DestinationPart { rows: 0..self.bound, outers: 0..outer, indices: 0..lines.n, base: self.base };
-        let whole = self.dense && self.base >= 0 && lines.inner.is_dense(0) && lines.steps[0] == inner as isize;
+        let whole = self.dense && self.base >= 0 && (inner == 1 || lines.inner.is_dense(0)) && lines.steps[0] == inner as isize;
         let worst = WorstIndex::default();
         let every = self.bound * inner;
         let walk = ScatterWalk { job: self, places: &places, read: &read, source, combine: &f, wide: &wide, worst: &worst };
@@ -138,7 +138,7 @@ impl Job<'_> {
                 let base = -lines.outer.offset(0, first);
                 walk.some(&DestinationPart { outers: first..(first + several).min(outer), base, ..to.clone() }, out);
             });
-        } else if inner >= COLUMNS * threads.count() && self.bound <= lines.n {
+        } else if inner >= COLUMNS * threads.count() && self.bound <= lines.n && !lines.inner.is_uniform(1) {
             let columns = inner.div_ceil(threads.count()).next_multiple_of(COLUMNS);
             let all = &mut out[self.base as usize..][..outer * every];
             let tasks = inner.div_ceil(columns);
@@ -259,7 +259,6 @@ impl<S: Copy, R: Fn(usize) -> i64, F, W> ScatterWalk<'_, S, R, F, W> {
         let ScatterWalk { job, places, read, source, combine, wide, worst } = *self;
         let lines = &job.lines;
         let (i0, s0) = (job.index.layout.offset as isize, job.source.layout.offset as isize);
-        let uniform = lines.inner.is_uniform(1);
         for (o, rows) in rows.chunks_mut(job.bound).enumerate() {
             let columns = rows[0].len();
             let [at, from] = [1, 2].map(|k: usize| &places[k][first..first + columns]);
@@ -267,15 +266,6 @@ impl<S: Copy, R: Fn(usize) -> i64, F, W> ScatterWalk<'_, S, R, F, W> {
             for k in 0..lines.n {
                 let (index, element) = (index + k as isize * lines.steps[1], element + k as isize * lines.steps[2]);
                 let position = (o * lines.n + k) * lines.inner.len() + first;
-                if uniform {
-                    let i = read(index as usize);
-                    let Some(row) = rows.get_mut(i as usize) else {
-                        worst.add(position, i);
-                        continue;
-                    };
-                    row.iter_mut().zip(from).for_each(|(place, from)| *place = combine(*place, wide(source[(element + from) as usize])));
-                    continue;
-                }
                 for j in 0..columns {
                     let i = read((index + at[j]) as usize);
                     let Some(row) = rows.get_mut(i as usize) else {
