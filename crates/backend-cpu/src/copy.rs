@@ -3,7 +3,7 @@ use crate::{
     device::Runtime,
     gemm::Accumulator,
     isa::Isa,
-    nest::{Nest, Strides, runs},
+    nest::{Nest, Strides, offset, runs},
     operand::{In, Out, internal, whole_mut},
     simd::stream::{self, EqualLines, STREAMED},
 };
@@ -161,15 +161,6 @@ fn part<T: bytemuck::Pod>(
         });
         at += count;
     }
-}
-/// Where position `at` of these axes is.
-fn offset(dims: &[usize], strides: &Strides, mut at: usize) -> isize {
-    let mut offset = 0;
-    for (&d, &s) in dims.iter().zip(strides).rev() {
-        offset += (at % d) as isize * s;
-        at /= d;
-    }
-    offset
 }
 /// Up to so many elements side by side are no run of their own.
 const FEW: usize = 8;

@@ -10,7 +10,7 @@ use crate::{
         gemm,
     },
     map,
-    matmul::integers::{IntegerElement, IntegerMatrix},
+    matmul::integers::IntegerElement,
     nest::Nest,
     operand::{In, Out, cast, internal},
 };
@@ -268,7 +268,7 @@ fn biased<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(
     each_batch(s, a, b, out, |_, batch, a, b, c| product(runtime, batch, [s.m, s.n, s.k], a, b, c, &ColumnBias(bias)))
 }
 /// Calls `f(first element of the result, matrices, a, b, c)` for each stretch of the batch that one call of gemm computes.
-fn each_batch<T: GemmElement + bytemuck::Pod>(
+fn each_batch<T: bytemuck::Pod>(
     s: &MatmulSizes,
     a: &In<'_>,
     b: &In<'_>,
@@ -323,16 +323,5 @@ pub(crate) fn product<T: GemmElement>(
     gemm(&runtime.threads, runtime.isa, batch, m, n, k, a, b, c, epilogue)
 }
 fn integers<T: IntegerElement>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
-    let out: &mut [T] = cast(out)?;
-    let matrix = |k: usize, i: &In<'_>, elements, batch: usize| IntegerMatrix::<T> {
-        elements,
-        start: i.layout.offset as isize + s.batch.offset(k, batch),
-        row: i.layout.strides[s.rank - 2],
-        column: i.layout.strides[s.rank - 1],
-    };
-    let (x, y) = (a.elements::<T>()?, b.elements::<T>()?);
-    for (batch, out) in out.chunks_mut(s.m * s.n).enumerate() {
-        T::product(&runtime.threads, runtime.isa, [s.m, s.n, s.k], matrix(0, a, x, batch), matrix(1, b, y, batch), out)?;
-    }
-    Ok(())
+    each_batch::<T>(s, a, b, out, |_, _, a, b, out| T::products(&runtime.threads, runtime.isa, [s.m, s.n, s.k], a, b, out))
 }

@@ -61,23 +61,24 @@ key! {
     i32, |k| (k as u32 ^ 1 << 31) as u64;
     i64, |k| k as u64 ^ 1 << 63;
 }
-/// A contender is the element.
+/// A contender is the float, of as many bits. What is not less or equal is larger or NaN, and nothing beats that.
 macro_rules! by_itself {
-    ($t:ty, $weakest:expr, |$v:ident, $best:ident| $beats:expr, $better:expr) => {
+    ($t:ty, $bits:ty) => {
         type Contender = $t;
-        const WEAKEST: $t = $weakest;
+        const WEAKEST: $t = <$t>::NEG_INFINITY;
         #[inline(always)]
         fn contender(self) -> $t {
             self
         }
         #[inline(always)]
         #[allow(clippy::neg_cmp_op_on_partial_ord, clippy::eq_op, reason = "what is not less or equal may be NaN")]
-        fn beats($v: $t, $best: $t) -> bool {
-            $beats
+        fn beats(contender: $t, best: $t) -> bool {
+            !(contender <= best) & (best == best)
         }
         #[inline(always)]
         fn better(wins: bool, contender: $t, best: $t) -> $t {
-            $better(wins, contender, best)
+            let wins = (wins as $bits).wrapping_neg();
+            <$t>::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
         }
         #[inline(always)]
         fn winner(contender: $t, _: impl Fn() -> $t) -> $t {
@@ -115,10 +116,7 @@ macro_rules! whole {
         const HAS_NAN: bool = false;
         #[inline(always)]
         fn key(self) -> $t { self }
-        by_itself!($t, <$t>::MIN, |v, best| v > best, |wins: bool, contender: $t, best: $t| {
-            let wins = (wins as $t).wrapping_neg();
-            contender & wins | best & !wins
-        });
+        by_key!($t, $t);
     })* };
 }
 whole!(u8, i8, u32, i32, i64);
@@ -147,18 +145,11 @@ macro_rules! float {
         $contender!$contenders;
     })* };
 }
-// What is not less or equal is larger or NaN, and nothing beats that.
 float! {
     f16, i16, 0x7fff, 0x7c00, by_key!(f16, i16);
     bf16, i16, 0x7fff, 0x7f80, by_key!(bf16, i16);
-    f32, i32, 0x7fff_ffff, 0x7f80_0000, by_itself!(f32, f32::NEG_INFINITY, |v, best| !(v <= best) & (best == best), |wins: bool, contender: f32, best: f32| {
-        let wins = (wins as u32).wrapping_neg();
-        f32::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
-    });
-    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, by_itself!(f64, f64::NEG_INFINITY, |v, best| !(v <= best) & (best == best), |wins: bool, contender: f64, best: f64| {
-        let wins = (wins as u64).wrapping_neg();
-        f64::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
-    });
+    f32, i32, 0x7fff_ffff, 0x7f80_0000, by_itself!(f32, u32);
+    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, by_itself!(f64, u64);
 }
 
 /// A key with the place of its element, as one integer: of equal elements the one in front is smaller, so an unstable sort of

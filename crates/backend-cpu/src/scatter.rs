@@ -107,8 +107,8 @@ impl Job<'_> {
         }
     }
     /// Every task has a part of the destination to itself, in which each place meets its elements in the order of the indices: the
-    /// rows of some outer indices; or of each row some columns, or, where these are few or have one index, a range of places along the axis, for which
-    /// it looks at all indices.
+    /// rows of some outer indices; or of each row some columns; or, where these are few or have one index, a range of places along
+    /// the axis, for which it looks at all indices.
     fn walk_by<S: Copy + Sync, T: Copy + Send + Sync>(
         &self,
         read: impl Fn(usize) -> i64 + Sync,

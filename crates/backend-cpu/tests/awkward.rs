@@ -47,7 +47,9 @@ fn wild(n: usize, dtype: DType) -> Tensor {
 #[test]
 fn maxima_of_windows_of_every_stride() {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8] {
-        for (size, stride, padding) in [(1, 1, 0), (3, 1, 1), (2, 2, 1), (3, 2, 1), (3, 3, 0), (5, 3, 2), (4, 4, 2), (3, 5, 1), (7, 7, 3), (2, 9, 0)] {
+        for (size, stride, padding) in
+            [(1, 1, 0), (3, 1, 1), (2, 2, 1), (3, 2, 1), (3, 3, 0), (5, 3, 2), (4, 4, 2), (3, 5, 1), (7, 7, 3), (2, 9, 0), (3, 60, 1)]
+        {
             let options = MaxPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..MaxPoolOptions::new(size) };
             check(&format!("{dtype} {options:?}"), || {
                 let x = wild(2 * 3 * 17 * 50, dtype);
@@ -141,6 +143,18 @@ fn products_of_whole_numbers() {
                     vec![a.matmul(&b), a.select(0, 0).matmul(b.select(0, 1)), b.mt().matmul(a.mt())]
                 });
             }
+        }
+    }
+}
+#[test]
+fn batches_of_products_of_whole_numbers() {
+    for dtype in [DType::I64, DType::I32, DType::U32] {
+        for (batch, m, n, k) in [(300, 8, 8, 8), (3, 70, 50, 60), (40, 1, 9, 33)] {
+            check(&format!("{batch} of {dtype} {m} {n} {k}"), || {
+                let of = |seed, count: usize| Tensor::from_vec(whole_numbers(count, seed, 1 << 33), [count]).cast(dtype);
+                let (a, b) = (of(1, batch * m * k).reshape([batch, m, k]), of(2, 2 * k * n).reshape([2, 1, k, n]));
+                vec![a.matmul(&b), a.flip([0]).matmul(b.select(0, 1)), b.mt().matmul(a.mt())]
+            });
         }
     }
 }

@@ -2,7 +2,7 @@
 //! lose some digits have them to spare. What a formula does not cover is computed by its exact meaning, one by one.
 use super::{
     coefficients::{BESSEL_I0_LARGE, BESSEL_I0_SMALL, BESSEL_I1_LARGE, BESSEL_I1_SMALL, LGAMMA_NEAR},
-    elementary::{exp, log, polynomial},
+    elementary::{c, exp, log, polynomial},
 };
 use crate::{
     isa::Isa,
@@ -134,10 +134,6 @@ fn piece<V: Float<Elem = f64>>(f: SpecialFn, x: &[f32], out: &mut [f32]) -> bool
     covered
 }
 
-#[inline(always)]
-fn c<V: Arithmetic>(value: f64) -> V {
-    V::constant(value)
-}
 /// From here on the asymptotic series of the gamma function are used.
 const SHIFT: usize = 6;
 /// What the recurrences of the gamma function make of x below [`SHIFT`], to x + `SHIFT`: the product of x, x + 1, .. and its

@@ -1,13 +1,13 @@
 //! Products of integers, which wrap. Panels of columns of the second operand go along a few rows of the first, whose sums stay in
 //! registers. Numbers of 64 bits that fit into 32 are kept as those: their product is one instruction.
 use crate::{
+    gemm::{MatRef, pack::MatrixView},
     isa::Isa,
     scratch::{KeptElement, collected, filled},
     simd::{Simd, SimdKernel, dispatch},
     threads::Threads,
 };
 use adamant_runtime::ErrorKind;
-use std::ops::Range;
 
 /// Rows whose sums are made together.
 const ROWS: usize = 4;
@@ -16,51 +16,45 @@ const COLUMNS: usize = 8;
 /// Products of a task.
 const TASK: usize = 128 * 1024;
 
-/// A matrix of a batch.
-#[derive(Clone, Copy)]
-pub(super) struct IntegerMatrix<'a, T> {
-    pub elements: &'a [T],
-    pub start: isize,
-    pub row: isize,
-    pub column: isize,
-}
-impl<T: Copy> IntegerMatrix<'_, T> {
-    #[inline(always)]
-    fn at(&self, i: usize, j: usize) -> T {
-        self.elements[(self.start + i as isize * self.row + j as isize * self.column) as usize]
-    }
-}
 /// Integers whose sums of products are their own.
 pub(super) trait IntegerElement: bytemuck::Pod + KeptElement + Send + Sync {
-    /// `out = a b` of `[rows, depth]` and `[depth, columns]`.
+    /// `out = a b` of `[rows, columns, depth]`.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn product(
-        threads: &Threads,
-        isa: Isa,
-        sizes: [usize; 3],
-        a: IntegerMatrix<'_, Self>,
-        b: IntegerMatrix<'_, Self>,
-        out: &mut [Self],
-    ) -> Result<(), ErrorKind>;
+    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self]) -> Result<(), ErrorKind>;
+    /// The products of as many matrices as `out` holds. Small ones go to threads by several, of large ones the parts of each.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn products(threads: &Threads, isa: Isa, sizes: [usize; 3], a: MatRef<'_, Self>, b: MatRef<'_, Self>, out: &mut [Self]) -> Result<(), ErrorKind> {
+        let one = |index: usize, out: &mut [Self]| Self::product(threads, isa, sizes, a.view(index), b.view(index), out);
+        let [m, n, k] = sizes;
+        let several = TASK / (m * n * k).max(1);
+        if several < 2 {
+            return out.chunks_mut(m * n).enumerate().try_for_each(|(index, out)| one(index, out));
+        }
+        threads.try_for_chunks_mut(out, several * m * n, |task, out| {
+            out.chunks_mut(m * n).enumerate().try_for_each(|(index, out)| one(task * several + index, out))
+        })
+    }
 }
 impl IntegerElement for i32 {
-    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: IntegerMatrix<'_, i32>, b: IntegerMatrix<'_, i32>, out: &mut [i32]) -> Result<(), ErrorKind> {
+    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: MatrixView<'_, i32>, b: MatrixView<'_, i32>, out: &mut [i32]) -> Result<(), ErrorKind> {
         blocked::<i32, i32, i32>(threads, isa, sizes, a, b, out, |v| v)
     }
 }
 impl IntegerElement for u32 {
-    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: IntegerMatrix<'_, u32>, b: IntegerMatrix<'_, u32>, out: &mut [u32]) -> Result<(), ErrorKind> {
+    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: MatrixView<'_, u32>, b: MatrixView<'_, u32>, out: &mut [u32]) -> Result<(), ErrorKind> {
         // Their low bits are those of either sign.
         blocked::<u32, i32, i32>(threads, isa, sizes, a, b, bytemuck::cast_slice_mut(out), |v| v as i32)
     }
 }
 impl IntegerElement for i64 {
-    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: IntegerMatrix<'_, i64>, b: IntegerMatrix<'_, i64>, out: &mut [i64]) -> Result<(), ErrorKind> {
+    fn product(threads: &Threads, isa: Isa, sizes: [usize; 3], a: MatrixView<'_, i64>, b: MatrixView<'_, i64>, out: &mut [i64]) -> Result<(), ErrorKind> {
         let [m, n, k] = sizes;
-        let short = |matrix: &IntegerMatrix<'_, i64>, rows: usize, columns: usize| {
-            (0..rows).all(|i| (0..columns).fold(true, |all, j| all & i32::try_from(matrix.at(i, j)).is_ok()))
+        let short = |matrix: &MatrixView<'_, i64>, rows: usize, columns: usize| {
+            (0..rows).all(|i| (0..columns).fold(true, |all, j| all & i32::try_from(matrix.data[matrix.index(i, j)]).is_ok()))
         };
         if short(&a, m, k) && short(&b, k, n) {
             blocked::<i64, i32, i64>(threads, isa, sizes, a, b, out, |v| v as i32)
@@ -95,29 +89,35 @@ fn blocked<T: Copy + Sync, F: IntegerFactor<W>, W: Copy + Default + Send>(
     threads: &Threads,
     isa: Isa,
     [m, n, k]: [usize; 3],
-    a: IntegerMatrix<'_, T>,
-    b: IntegerMatrix<'_, T>,
+    a: MatrixView<'_, T>,
+    b: MatrixView<'_, T>,
     out: &mut [W],
     factor: impl Fn(T) -> F + Sync,
 ) -> Result<(), ErrorKind> {
-    // Column by column of a panel, row behind row; what is missing is zero.
-    let mut panels = filled(F::default(), n.div_ceil(COLUMNS) * COLUMNS * k)?;
-    if k > 0 {
-        threads.for_chunks_mut(&mut panels, COLUMNS * k, |panel, to| {
-            let columns = panel * COLUMNS..n.min((panel + 1) * COLUMNS);
-            for (p, to) in to.chunks_exact_mut(COLUMNS).enumerate() {
-                to.iter_mut().zip(columns.clone()).for_each(|(to, j)| *to = factor(b.at(p, j)));
-            }
-        });
+    if k == 0 {
+        out.fill(W::default());
+        return Ok(());
     }
-    let rows = (TASK / (n * k).max(1)).max(1).next_multiple_of(ROWS);
+    // Column by column of a panel, row behind row; what is missing is zero.
+    let panel = COLUMNS * k;
+    let mut panels = filled(F::default(), n.div_ceil(COLUMNS) * panel)?;
+    let several = (TASK / panel).max(1);
+    threads.for_chunks_mut(&mut panels, several * panel, |task, panels| {
+        for (index, to) in panels.chunks_exact_mut(panel).enumerate() {
+            let first = (task * several + index) * COLUMNS;
+            for (p, to) in to.chunks_exact_mut(COLUMNS).enumerate() {
+                to.iter_mut().zip(first..n).for_each(|(to, j)| *to = factor(b.data[b.index(p, j)]));
+            }
+        }
+    });
+    let rows = (TASK / (n * k)).max(1).next_multiple_of(ROWS);
     threads.try_for_chunks_mut(out, rows * n, |task, out| {
         for (some, out) in out.chunks_mut(ROWS * n).enumerate() {
             let first = task * rows + some * ROWS;
             // Rows that are missing are the last one again.
-            let row = |r: usize| (first + r).min(m - 1);
-            let a = collected(ROWS * k, (0..k).flat_map(|p| (0..ROWS).map(move |r| (p, r))).map(|(p, r)| factor(a.at(row(r), p))))?;
-            dispatch(isa, IntegerRows { a: &a, panels: &panels, columns: 0..n, out });
+            let element = |p: usize, r: usize| factor(a.data[a.index((first + r).min(m - 1), p)]);
+            let a = collected(ROWS * k, (0..k).flat_map(|p| (0..ROWS).map(move |r| (p, r))).map(|(p, r)| element(p, r)))?;
+            dispatch(isa, IntegerRows { a: &a, panels: &panels, n, out });
         }
         Ok(())
     })
@@ -127,17 +127,16 @@ struct IntegerRows<'a, F, W> {
     /// one of each row, then the next ones
     a: &'a [F],
     panels: &'a [F],
-    columns: Range<usize>,
+    /// columns
+    n: usize,
     out: &'a mut [W],
 }
 impl<F: IntegerFactor<W>, W: Copy + Default> SimdKernel for IntegerRows<'_, F, W> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let IntegerRows { a, panels, columns, out } = self;
-        let (n, k) = (columns.len(), a.len() / ROWS);
-        for first in columns.step_by(COLUMNS) {
-            let panel = &panels[first * k..][..COLUMNS * k];
+        let IntegerRows { a, panels, n, out } = self;
+        for (panel, first) in panels.chunks_exact(a.len() / ROWS * COLUMNS).zip((0..n).step_by(COLUMNS)) {
             let mut sums = [[W::default(); COLUMNS]; ROWS];
             for (a, b) in a.as_chunks::<ROWS>().0.iter().zip(panel.as_chunks::<COLUMNS>().0) {
                 for r in 0..ROWS {
@@ -174,20 +173,14 @@ mod tests {
                 let want: Vec<i64> =
                     (0..m * n).map(|at| (0..k).fold(0i64, |sum, p| sum.wrapping_add(a_of(at / n, p).wrapping_mul(b[p * n + at % n])))).collect();
                 for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                    let (first, second) = (
-                        IntegerMatrix { elements: &a[..], start: 0, row: 1, column: m as isize },
-                        IntegerMatrix { elements: &b[..], start: 0, row: n as isize, column: 1 },
-                    );
+                    let (first, second) = (MatRef::row_major(&a, k, m).transposed(), MatRef::row_major(&b, k, n));
                     let mut out = vec![-1i64; m * n];
-                    i64::product(&threads, isa, [m, n, k], first, second, &mut out).unwrap();
+                    i64::products(&threads, isa, [m, n, k], first, second, &mut out).unwrap();
                     assert_eq!(out, want, "{m} {n} {k}, shifted by {shift}, {isa:?}");
                     let (a, b): (Vec<i32>, Vec<i32>) = (a.iter().map(|v| *v as i32).collect(), b.iter().map(|v| *v as i32).collect());
-                    let (first, second) = (
-                        IntegerMatrix { elements: &a[..], start: 0, row: 1, column: m as isize },
-                        IntegerMatrix { elements: &b[..], start: 0, row: n as isize, column: 1 },
-                    );
+                    let (first, second) = (MatRef::row_major(&a, k, m).transposed(), MatRef::row_major(&b, k, n));
                     let mut out = vec![-1i32; m * n];
-                    i32::product(&threads, isa, [m, n, k], first, second, &mut out).unwrap();
+                    i32::products(&threads, isa, [m, n, k], first, second, &mut out).unwrap();
                     assert!(out.iter().zip(&want).all(|(got, want)| *got == *want as i32), "{m} {n} {k}, shifted by {shift}, {isa:?}");
                 }
             }

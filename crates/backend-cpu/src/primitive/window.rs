@@ -34,6 +34,12 @@ impl WindowAxis {
         let end = if rest <= 0 { 0 } else { (rest as usize).div_ceil(self.dilation) };
         (first.min(self.size), end.min(self.size), origin)
     }
+    /// A line's elements by phases of the stride: how many there are, and how many elements each has. Of a stride longer than the line
+    /// every element is one.
+    fn phases(&self) -> (usize, usize) {
+        let count = self.stride.min(self.wide).max(1);
+        (count, self.wide.div_ceil(count))
+    }
     /// The windows whose tap `tap` falls inside.
     fn windows(&self, tap: usize) -> Range<usize> {
         let ahead = tap * self.dilation;
@@ -114,7 +120,8 @@ fn max_by<T: Ordered, P: PlaneNumber>(runtime: &Runtime, axes: [WindowAxis; 3], 
     let group = planes(narrow * taps);
     let parts = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group));
     let w = axes[2];
-    let phased = wide / w.wide.max(1) * w.stride * w.wide.div_ceil(w.stride);
+    let (phases, phase) = w.phases();
+    let phased = wide / w.wide.max(1) * phases * phase;
     runtime.threads.try_for_parts(parts, |task, (out, at)| {
         let mut contenders = filled(T::WEAKEST, phased)?;
         let (mut best, mut places) = (filled(T::WEAKEST, w.narrow)?, filled(P::NONE, w.narrow)?);
@@ -172,9 +179,9 @@ impl<T: Ordered, P: PlaneNumber> SimdKernel for WindowMaxima<'_, T, P> {
     fn run<S: Simd>(self) {
         let WindowMaxima { axes, x, out, at, contenders, best, places } = self;
         let [_, _, w] = axes;
-        let phase = w.wide.div_ceil(w.stride).max(1);
-        for (line, to) in x.chunks_exact(w.wide.max(1)).zip(contenders.chunks_exact_mut(w.stride * phase)) {
-            by_phases(line, w.stride, phase, to);
+        let (phases, phase) = w.phases();
+        for (line, to) in x.chunks_exact(w.wide.max(1)).zip(contenders.chunks_exact_mut((phases * phase).max(1))) {
+            by_phases(line, phases, phase, to);
         }
         let rows = out.chunks_exact_mut(w.narrow).zip(at.chunks_exact_mut(w.narrow));
         for (row, (out, at)) in rows.enumerate() {
@@ -183,7 +190,7 @@ impl<T: Ordered, P: PlaneNumber> SimdKernel for WindowMaxima<'_, T, P> {
             walk_row(axes, row, false, |windows, line, column| {
                 // Counted from 1 on: what is in the padding before the line is not less.
                 let place = P::new(line * w.wide + column + w.before + 1 - windows.start * w.stride);
-                let from = (line * w.stride + column % w.stride) * phase + column / w.stride;
+                let from = (line * phases + column % phases) * phase + column / phases;
                 let (best, places) = (&mut best[windows.clone()], &mut places[windows]);
                 let contenders = &contenders[from..][..best.len()];
                 for ((best, at), &contender) in best.iter_mut().zip(places).zip(contenders) {
@@ -216,11 +223,11 @@ impl<T: Ordered, P: PlaneNumber> SimdKernel for WindowMaxima<'_, T, P> {
         }
     }
 }
-/// The contenders of a line, by phases of a stride.
+/// The contenders of a line, by so many phases.
 #[inline(always)]
-fn by_phases<T: Ordered>(line: &[T], stride: usize, phase: usize, to: &mut [T::Contender]) {
-    let whole = line.len() / stride;
-    match stride {
+fn by_phases<T: Ordered>(line: &[T], phases: usize, phase: usize, to: &mut [T::Contender]) {
+    let whole = line.len() / phases;
+    match phases {
         1 => line.iter().zip(to).for_each(|(v, to)| *to = v.contender()),
         2 => {
             let (first, second) = to.split_at_mut(phase);
@@ -239,9 +246,9 @@ fn by_phases<T: Ordered>(line: &[T], stride: usize, phase: usize, to: &mut [T::C
             }
             rest.iter().zip([first, second]).for_each(|(last, to)| to[whole] = last.contender());
         }
-        stride => {
-            for (first, to) in to.chunks_exact_mut(phase).enumerate().take(line.len()) {
-                line[first..].iter().step_by(stride).zip(to).for_each(|(v, to)| *to = v.contender());
+        phases => {
+            for (first, to) in to.chunks_exact_mut(phase).enumerate() {
+                line[first..].iter().step_by(phases).zip(to).for_each(|(v, to)| *to = v.contender());
             }
         }
     }
