@@ -3,7 +3,7 @@ use crate::{
     device::Runtime,
     gemm::Accumulator,
     isa::Isa,
-    nest::{Nest, Strides, runs},
+    nest::{Nest, Strides, offset, runs},
     operand::{In, Out, internal, whole_mut},
     simd::stream::{self, EqualLines, STREAMED},
 };
@@ -127,16 +127,21 @@ fn part<T: bytemuck::Pod>(
         let total: usize = outer.iter().product();
         let (rows, columns) = (dims[a], dims[inner]);
         for o in 0..total {
-            let (mut s, mut t, mut rest) = (from_at, to_at, o);
-            for k in (0..inner).rev() {
-                s += (rest % outer[k]) as isize * source[k];
-                t += (rest % outer[k]) as isize * target[k];
-                rest /= outer[k];
-            }
+            let (s, t) = (from_at + offset(&outer, source, o), to_at + offset(&outer, target, o));
             transpose(how, from, s, source[inner], to, t, target[a], rows, columns);
         }
         if how.streamed {
             stream::publish();
+        }
+        return;
+    }
+    // Few elements side by side, again and again without a gap.
+    if inner > 0 && dims[inner] <= FEW && target[inner] == 1 && target[inner - 1] == dims[inner] as isize {
+        let lines = &dims[..inner - 1];
+        for o in 0..lines.iter().product() {
+            let (s, t) = (from_at + offset(lines, source, o), to_at + offset(lines, target, o));
+            let to = &mut to[t as usize..][..dims[inner - 1] * dims[inner]];
+            interleave(from, s, [source[inner - 1], source[inner]], to, dims[inner]);
         }
         return;
     }
@@ -155,6 +160,30 @@ fn part<T: bytemuck::Pod>(
             run_of(from, s, source[inner], to, t, stride, count);
         });
         at += count;
+    }
+}
+/// Up to so many elements side by side are no run of their own.
+const FEW: usize = 8;
+/// `to[k * count + j] = from[s + k * along + j * across]` for j < count.
+fn interleave<T: Copy>(from: &[T], s: isize, [along, across]: [isize; 2], to: &mut [T], count: usize) {
+    match (count, along) {
+        (2, 1) => interleave_lines::<T, 2>(from, s, across, to),
+        (3, 1) => interleave_lines::<T, 3>(from, s, across, to),
+        (4, 1) => interleave_lines::<T, 4>(from, s, across, to),
+        _ => {
+            for (k, to) in to.chunks_exact_mut(count).enumerate() {
+                let first = s + k as isize * along;
+                to.iter_mut().enumerate().for_each(|(j, to)| *to = from[(first + j as isize * across) as usize]);
+            }
+        }
+    }
+}
+/// One of each line, then the next ones.
+fn interleave_lines<T: Copy, const N: usize>(from: &[T], s: isize, across: isize, to: &mut [T]) {
+    let (to, _) = to.as_chunks_mut::<N>();
+    let lines: [&[T]; N] = std::array::from_fn(|j| &from[(s + j as isize * across) as usize..][..to.len()]);
+    for (k, to) in to.iter_mut().enumerate() {
+        *to = std::array::from_fn(|j| lines[j][k]);
     }
 }
 fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, target: isize, count: usize) {

@@ -88,7 +88,8 @@ impl<'a, T> MatRef<'a, T> {
         Ok(())
     }
 
-    fn view(&self, batch: usize) -> MatrixView<'a, T> {
+    /// One of the matrices.
+    pub(crate) fn view(&self, batch: usize) -> MatrixView<'a, T> {
         MatrixView {
             data: self.data,
             base: self.offset as isize + batch as isize * self.batch_stride,

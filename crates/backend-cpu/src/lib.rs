@@ -31,6 +31,7 @@ mod nest;
 mod operand;
 mod order;
 mod primitive;
+mod radix;
 mod reduce;
 mod registration;
 mod scatter;

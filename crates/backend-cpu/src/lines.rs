@@ -1,7 +1,7 @@
 //! Lines along one axis: what scans, sorts, gathers and arg-reductions walk. Must not know dtypes.
 use crate::{
     nest::{Nest, Strides},
-    scratch::{ScratchVec, scratch_vec},
+    scratch::{ScratchVec, filled},
 };
 use adamant_runtime::{ErrorKind, Shape};
 use smallvec::SmallVec;
@@ -31,10 +31,9 @@ impl AxisLines {
     /// # Errors
     /// `OutOfMemory`.
     pub fn inner_offsets(&self, k: usize) -> Result<ScratchVec<isize>, ErrorKind> {
-        let n = self.inner.len();
-        let mut out = scratch_vec(n)?;
-        if n > 0 {
-            self.inner.runs(k, 0, n, |_, count, offset, stride| out.extend((0..count as isize).map(|j| offset + j * stride)));
+        let mut out = filled(0, self.inner.len())?;
+        if !out.is_empty() {
+            self.inner.places(k, 0, 0, &mut out);
         }
         Ok(out)
     }

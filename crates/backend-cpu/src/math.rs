@@ -9,6 +9,7 @@ mod coefficients;
 mod compound;
 pub(crate) mod elementary;
 pub(crate) mod pairs;
+pub(crate) mod special;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,8 @@
 //! Matrix products: strides become gemm operands, batches with strides of their own become calls.
+mod integers;
+
 use crate::{
     device::Runtime,
-    element::{Number, Wide},
     ends::{self, ColumnBias, EndPrograms, Finish, InPlace},
     gemm::{
         Blas, Epilogue, GemmElement, MatRef, NoEpilogue,
@@ -9,6 +10,7 @@ use crate::{
         gemm,
     },
     map,
+    matmul::integers::IntegerElement,
     nest::Nest,
     operand::{In, Out, cast, internal},
 };
@@ -266,7 +268,7 @@ fn biased<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(
     each_batch(s, a, b, out, |_, batch, a, b, c| product(runtime, batch, [s.m, s.n, s.k], a, b, c, &ColumnBias(bias)))
 }
 /// Calls `f(first element of the result, matrices, a, b, c)` for each stretch of the batch that one call of gemm computes.
-fn each_batch<T: GemmElement + bytemuck::Pod>(
+fn each_batch<T: bytemuck::Pod>(
     s: &MatmulSizes,
     a: &In<'_>,
     b: &In<'_>,
@@ -320,28 +322,6 @@ pub(crate) fn product<T: GemmElement>(
     crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
     gemm(&runtime.threads, runtime.isa, batch, m, n, k, a, b, c, epilogue)
 }
-fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
-    let out: &mut [T] = cast(out)?;
-    let (x, y) = (a.elements::<T>()?, b.elements::<T>()?);
-    let strides = |i: &In<'_>| (i.layout.offset as isize, i.layout.strides[s.rank - 2], i.layout.strides[s.rank - 1]);
-    let ((a0, a_row, a_column), (b0, b_row, b_column)) = (strides(a), strides(b));
-    let rows = (64 * 1024 / (s.n * s.k).max(1)).max(1);
-    runtime.threads.try_for_chunks_mut(out, rows * s.n, |task, out| {
-        let mut acc = crate::scratch::filled(i64::ZERO, s.n)?;
-        for (r, out) in out.chunks_mut(s.n).enumerate() {
-            let row = task * rows + r;
-            let (batch, i) = (row / s.m, row % s.m);
-            let a_at = a0 + s.batch.offset(0, batch) + i as isize * a_row;
-            let b_at = b0 + s.batch.offset(1, batch);
-            acc.fill(0);
-            for p in 0..s.k as isize {
-                let v = x[(a_at + p * a_column) as usize].wide();
-                for (j, acc) in acc.iter_mut().enumerate() {
-                    *acc = acc.plus(v.times(y[(b_at + p * b_row + j as isize * b_column) as usize].wide()));
-                }
-            }
-            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
-        }
-        Ok(())
-    })
+fn integers<T: IntegerElement>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
+    each_batch::<T>(s, a, b, out, |_, _, a, b, out| T::products(&runtime.threads, runtime.isa, [s.m, s.n, s.k], a, b, out))
 }

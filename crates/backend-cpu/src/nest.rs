@@ -68,13 +68,17 @@ impl Nest {
         self.strides[k][..self.dims.len()].iter().all(|&s| s == 0)
     }
     /// Where operand k, relative to its first element, is at position `at`.
-    pub fn offset(&self, k: usize, mut at: usize) -> isize {
-        let mut offset = 0;
-        for (&d, &s) in self.dims.iter().zip(&self.strides[k]).rev() {
-            offset += (at % d) as isize * s;
-            at /= d;
-        }
-        offset
+    pub fn offset(&self, k: usize, at: usize) -> isize {
+        offset(&self.dims, &self.strides[k], at)
+    }
+    /// Where operand k, whose first element is at `start`, is at the positions from `at` on.
+    pub fn places(&self, k: usize, at: usize, start: isize, out: &mut [isize]) {
+        let count = out.len();
+        self.runs(k, at, count, |first, count, offset, stride| {
+            for (j, out) in out[first..first + count].iter_mut().enumerate() {
+                *out = start + offset + j as isize * stride;
+            }
+        });
     }
     /// Where operand k is at position `at`, if it lies side by side over the `n` positions from there on.
     pub fn run(&self, k: usize, at: usize, n: usize) -> Option<isize> {
@@ -88,6 +92,17 @@ impl Nest {
     }
 }
 
+/// See [`Nest::offset`].
+pub(crate) fn offset(dims: &[usize], strides: &Strides, mut at: usize) -> isize {
+    let Some((_, inner)) = dims.split_first() else { return 0 };
+    let mut offset = 0;
+    // The outermost axis has what is left, which takes no division.
+    for (&d, &s) in inner.iter().zip(&strides[1..]).rev() {
+        offset += (at % d) as isize * s;
+        at /= d;
+    }
+    offset + at as isize * strides[0]
+}
 /// See [`Nest::runs`].
 pub(crate) fn runs(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnMut(usize, usize, isize, isize)) {
     let rank = dims.len();

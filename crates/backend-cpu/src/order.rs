@@ -21,6 +21,18 @@ pub(crate) trait Ordered: Number {
     }
     /// Is there a NaN, whose key is the largest?
     const HAS_NAN: bool;
+    /// What is compared in its place where a first largest element is looked for: the element itself if that takes few
+    /// instructions, else its key.
+    type Contender: KeptElement + Send + Sync;
+    /// Nothing is less.
+    const WEAKEST: Self::Contender;
+    fn contender(self) -> Self::Contender;
+    /// Is the contender the larger one, and not only as large?
+    fn beats(contender: Self::Contender, best: Self::Contender) -> bool;
+    /// `contender` if it `wins`, else `best`: by bits, which a compiler makes vectors of where a branch becomes a masked store.
+    fn better(wins: bool, contender: Self::Contender, best: Self::Contender) -> Self::Contender;
+    /// The element that a contender stands for, which is also found where it lies.
+    fn winner(contender: Self::Contender, found: impl Fn() -> Self) -> Self;
 }
 /// An integer to compare by.
 pub(crate) trait OrderKey: KeptElement + Ord + Send + Sync {
@@ -49,12 +61,62 @@ key! {
     i32, |k| (k as u32 ^ 1 << 31) as u64;
     i64, |k| k as u64 ^ 1 << 63;
 }
+/// A contender is the float, of as many bits. What is not less or equal is larger or NaN, and nothing beats that.
+macro_rules! by_itself {
+    ($t:ty, $bits:ty) => {
+        type Contender = $t;
+        const WEAKEST: $t = <$t>::NEG_INFINITY;
+        #[inline(always)]
+        fn contender(self) -> $t {
+            self
+        }
+        #[inline(always)]
+        #[allow(clippy::neg_cmp_op_on_partial_ord, clippy::eq_op, reason = "what is not less or equal may be NaN")]
+        fn beats(contender: $t, best: $t) -> bool {
+            !(contender <= best) & (best == best)
+        }
+        #[inline(always)]
+        fn better(wins: bool, contender: $t, best: $t) -> $t {
+            let wins = (wins as $bits).wrapping_neg();
+            <$t>::from_bits(contender.to_bits() & wins | best.to_bits() & !wins)
+        }
+        #[inline(always)]
+        fn winner(contender: $t, _: impl Fn() -> $t) -> $t {
+            contender
+        }
+    };
+}
+/// A contender is the element's key.
+macro_rules! by_key {
+    ($t:ty, $k:ty) => {
+        type Contender = $k;
+        const WEAKEST: $k = <$k>::MIN;
+        #[inline(always)]
+        fn contender(self) -> $k {
+            self.key()
+        }
+        #[inline(always)]
+        fn beats(contender: $k, best: $k) -> bool {
+            contender > best
+        }
+        #[inline(always)]
+        fn better(wins: bool, contender: $k, best: $k) -> $k {
+            let wins = (wins as $k).wrapping_neg();
+            contender & wins | best & !wins
+        }
+        #[inline(always)]
+        fn winner(_: $k, found: impl Fn() -> $t) -> $t {
+            found()
+        }
+    };
+}
 macro_rules! whole {
     ($($t:ty),*) => { $(impl Ordered for $t {
         type Key = $t;
         const HAS_NAN: bool = false;
         #[inline(always)]
         fn key(self) -> $t { self }
+        by_key!($t, $t);
     })* };
 }
 whole!(u8, i8, u32, i32, i64);
@@ -65,9 +127,10 @@ impl Ordered for Bit {
     fn key(self) -> i8 {
         self.wide() as i8
     }
+    by_key!(Bit, i8);
 }
 macro_rules! float {
-    ($($t:ty, $k:ty, $magnitude:expr, $infinity:expr;)*) => { $(impl Ordered for $t {
+    ($($t:ty, $k:ty, $magnitude:expr, $infinity:expr, $contender:ident!$contenders:tt;)*) => { $(impl Ordered for $t {
         type Key = $k;
         const HAS_NAN: bool = true;
         #[inline(always)]
@@ -79,13 +142,14 @@ macro_rules! float {
             let key = (magnitude ^ sign).wrapping_sub(sign);
             if magnitude > $infinity { <$k>::MAX } else { key }
         }
+        $contender!$contenders;
     })* };
 }
 float! {
-    f16, i16, 0x7fff, 0x7c00;
-    bf16, i16, 0x7fff, 0x7f80;
-    f32, i32, 0x7fff_ffff, 0x7f80_0000;
-    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000;
+    f16, i16, 0x7fff, 0x7c00, by_key!(f16, i16);
+    bf16, i16, 0x7fff, 0x7f80, by_key!(bf16, i16);
+    f32, i32, 0x7fff_ffff, 0x7f80_0000, by_itself!(f32, u32);
+    f64, i64, 0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, by_itself!(f64, u64);
 }
 
 /// A key with the place of its element, as one integer: of equal elements the one in front is smaller, so an unstable sort of

@@ -4,7 +4,7 @@ use crate::{
     element::{Number, Wide, WorstIndex, indices, with_number},
     lines::AxisLines,
     operand::{In, Out, internal, whole_mut},
-    scratch::ScratchVec,
+    scratch::{ScratchVec, list},
 };
 use adamant_runtime::{DType, ErrorKind, kernel::FaultWord, op::ScatterMode};
 use std::ops::Range;
@@ -32,20 +32,21 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
     };
     let dtype = out.dtype;
     if mode == ScatterMode::Set {
-        return crate::element::with_bits!(dtype, T => job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |_, v| v, |v| v));
+        return crate::element::with_bits!(dtype, T => job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, None, |_, v| v, |v| v));
     }
     // 16-bit floats are combined in f32 and rounded once.
     match dtype {
         DType::BF16 => job.widened::<half::bf16>(out, mode, fault),
         DType::F16 => job.widened::<half::f16>(out, mode, fault),
-        DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, |a: f32, b| a + b, |v: f32| v),
-        DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, float_combine(mode), |v: f32| v),
+        DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, |a: f32, b| a + b, |v: f32| v),
+        DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, float_combine(mode), |v: f32| v),
         _ if mode == ScatterMode::Add => with_number!(dtype, T => {
-            job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |a, b| T::narrow(a.wide().plus(b.wide())), |v| v)
+            let nothing = (!dtype.is_float()).then(|| T::narrow(<T as Number>::Wide::ZERO));
+            job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, nothing, |a, b| T::narrow(a.wide().plus(b.wide())), |v| v)
         }),
         _ => with_number!(dtype, T => {
             let f = wide_combine::<<T as Number>::Wide>(mode);
-            job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, |a, b| T::narrow(f(a.wide(), b.wide())), |v| v)
+            job.walk::<T, T>(source.elements()?, whole_mut(out.bytes)?, fault, None, |a, b| T::narrow(f(a.wide(), b.wide())), |v| v)
         }),
     }
 }
@@ -74,40 +75,47 @@ struct Job<'a> {
 }
 /// How many elements of a source are worth a task.
 const TASK: usize = 16 * 1024;
+/// Columns that lie in one cache line, and go to one task.
+const COLUMNS: usize = 16;
 
 impl Job<'_> {
     fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let source: &[T] = self.source.elements()?;
         let target: &mut [T] = whole_mut(out.bytes)?;
         let mut sums = crate::scratch::collected(target.len(), target.iter().map(|v| v.wide() as f32))?;
-        self.walk(source, &mut sums, fault, float_combine(mode), |v: T| v.wide() as f32)?;
+        self.walk(source, &mut sums, fault, None, float_combine(mode), |v: T| v.wide() as f32)?;
         target.iter_mut().zip(&sums).for_each(|(t, &s)| *t = T::narrow(s as f64));
         Ok(())
     }
-    fn walk<S: Copy + Sync, T: Copy + Send>(
+    /// `nothing` changes nothing that it is combined with; of modes where it does not matter in which order, and how far, elements
+    /// are combined before they meet what is in their place.
+    fn walk<S: Copy + Sync, T: Copy + Send + Sync>(
         &self,
         source: &[S],
         out: &mut [T],
         fault: &FaultWord,
+        nothing: Option<T>,
         f: impl Fn(T, T) -> T + Sync,
         wide: impl Fn(S) -> T + Sync,
     ) -> Result<(), ErrorKind> {
         match self.index.dtype {
             DType::I64 => {
                 let all: &[i64] = self.index.elements()?;
-                self.walk_by(|at| all[at], source, out, fault, f, wide)
+                self.walk_by(|at| all[at], source, out, fault, nothing, f, wide)
             }
-            other => self.walk_by(indices(self.index.bytes, other), source, out, fault, f, wide),
+            other => self.walk_by(indices(self.index.bytes, other), source, out, fault, nothing, f, wide),
         }
     }
-    /// Every task has rows of the destination to itself: those of some outer indices or, where there are few of these, a range of
-    /// places along the axis, for which it looks at all indices. So each place meets its elements in the order of the indices.
-    fn walk_by<S: Copy + Sync, T: Copy + Send>(
+    /// Every task has a part of the destination to itself, in which each place meets its elements in the order of the indices: the
+    /// rows of some outer indices; or of each row some columns; or, where these are few or have one index, a range of places along
+    /// the axis, for which it looks at all indices.
+    fn walk_by<S: Copy + Sync, T: Copy + Send + Sync>(
         &self,
         read: impl Fn(usize) -> i64 + Sync,
         source: &[S],
         out: &mut [T],
         fault: &FaultWord,
+        nothing: Option<T>,
         f: impl Fn(T, T) -> T + Sync,
         wide: impl Fn(S) -> T + Sync,
     ) -> Result<(), ErrorKind> {
@@ -115,21 +123,48 @@ impl Job<'_> {
         let (outer, inner) = (lines.outer.len(), lines.inner.len());
         let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
         let work = lines.n * inner;
-        let to = DestinationPart { rows: 0..self.bound, outers: 0..outer, base: self.base };
-        let whole = self.dense && self.base >= 0 && lines.inner.is_dense(0) && lines.steps[0] == inner as isize;
+        let to = DestinationPart { rows: 0..self.bound, outers: 0..outer, indices: 0..lines.n, base: self.base };
+        let whole = self.dense && self.base >= 0 && (inner == 1 || lines.inner.is_dense(0)) && lines.steps[0] == inner as isize;
         let worst = WorstIndex::default();
         let every = self.bound * inner;
+        let walk = ScatterWalk { job: self, places: &places, read: &read, source, combine: &f, wide: &wide, worst: &worst };
         if !whole || threads.count() == 1 || outer * work < 2 * TASK || every == 0 {
-            self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+            walk.some(&to, out);
         } else if outer >= threads.count() {
             let several = (TASK / work.max(1)).max(1);
             let all = &mut out[self.base as usize..][..outer * every];
             threads.for_chunks_mut(all, several * every, |task, out| {
                 let first = task * several;
                 let base = -lines.outer.offset(0, first);
-                let to = DestinationPart { rows: 0..self.bound, outers: first..(first + several).min(outer), base };
-                self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+                walk.some(&DestinationPart { outers: first..(first + several).min(outer), base, ..to.clone() }, out);
             });
+        } else if inner >= COLUMNS * threads.count() && self.bound <= lines.n && !lines.inner.is_uniform(1) {
+            let columns = inner.div_ceil(threads.count()).next_multiple_of(COLUMNS);
+            let all = &mut out[self.base as usize..][..outer * every];
+            let tasks = inner.div_ceil(columns);
+            let mut parts: Vec<Vec<&mut [T]>> = (0..tasks).map(|_| list(outer * self.bound)).collect::<Result<_, _>>()?;
+            for row in all.chunks_mut(inner) {
+                row.chunks_mut(columns).zip(&mut parts).for_each(|(some, part)| part.push(some));
+            }
+            threads.for_parts(parts, |task, mut out| {
+                let first = task * columns;
+                walk.some_columns(first, &mut out);
+            });
+        } else if let (1, true, Some(nothing)) = (inner, self.bound <= lines.n / 4, nothing) {
+            // Some of the indices each, to a destination of its own.
+            let (tasks, each) = (threads.count(), lines.n.div_ceil(threads.count()));
+            let mut own = list(tasks * self.bound)?;
+            for (o, out) in out[self.base as usize..][..outer * every].chunks_mut(every).enumerate() {
+                own.clear();
+                own.resize(tasks * every, nothing);
+                threads.for_chunks_mut(&mut own, every, |task, own| {
+                    let indices = (task * each).min(lines.n)..((task + 1) * each).min(lines.n);
+                    walk.some(&DestinationPart { outers: o..o + 1, indices, base: -lines.outer.offset(0, o), ..to.clone() }, own);
+                });
+                for own in own.chunks(every) {
+                    out.iter_mut().zip(own).for_each(|(place, own)| *place = f(*place, *own));
+                }
+            }
         } else {
             let rows = self.bound.div_ceil(threads.count());
             let all = &mut out[self.base as usize..][..outer * every];
@@ -137,78 +172,119 @@ impl Job<'_> {
                 threads.for_chunks_mut(out, rows * inner, |task, out| {
                     let first = task * rows;
                     let base = -lines.outer.offset(0, o) - (first * inner) as isize;
-                    let to = DestinationPart { rows: first..(first + rows).min(self.bound), outers: o..o + 1, base };
-                    self.some(&to, &places, &read, source, out, &f, &wide, &worst);
+                    walk.some(&DestinationPart { rows: first..(first + rows).min(self.bound), outers: o..o + 1, base, ..to.clone() }, out);
                 });
             }
         }
         worst.report(self.bound, fault);
         Ok(())
     }
+}
+/// What every task walks with.
+struct ScatterWalk<'a, S, R, F, W> {
+    job: &'a Job<'a>,
+    places: &'a [ScratchVec<isize>; 3],
+    read: &'a R,
+    source: &'a [S],
+    combine: &'a F,
+    wide: &'a W,
+    worst: &'a WorstIndex,
+}
+impl<S: Copy, R: Fn(usize) -> i64, F, W> ScatterWalk<'_, S, R, F, W> {
     /// Combines what falls into a part of the destination.
-    fn some<S: Copy, T: Copy>(
-        &self,
-        part: &DestinationPart,
-        places: &[ScratchVec<isize>; 3],
-        read: &impl Fn(usize) -> i64,
-        source: &[S],
-        out: &mut [T],
-        f: &impl Fn(T, T) -> T,
-        wide: &impl Fn(S) -> T,
-        worst: &WorstIndex,
-    ) {
-        let lines = &self.lines;
+    fn some<T: Copy>(&self, part: &DestinationPart, out: &mut [T])
+    where
+        F: Fn(T, T) -> T,
+        W: Fn(S) -> T,
+    {
+        let ScatterWalk { job, places, read, source, combine, wide, worst } = *self;
+        let lines = &job.lines;
         let inner = lines.inner.len();
-        let (i0, s0) = (self.index.layout.offset as isize, self.source.layout.offset as isize);
+        let (i0, s0) = (job.index.layout.offset as isize, job.source.layout.offset as isize);
         // An index that is given once for elements side by side (a row of a table) is read once for them.
         let by_rows = inner > 1 && lines.inner.is_uniform(1) && [0, 2].iter().all(|&k| lines.inner.is_dense(k));
-        // Who has the first rows of an outer index tells of indices that are nowhere.
+        let (first, count) = (part.rows.start as i64, part.rows.len() as u64);
+        // What is negative is, without its sign, behind all rows. Who has the first rows of an outer index tells of indices that are
+        // nowhere.
         let place = |i: i64, position: usize| {
-            let inside = usize::try_from(i).ok().filter(|&i| i < self.bound);
-            if inside.is_none() && part.rows.start == 0 {
+            if (i.wrapping_sub(first) as u64) < count {
+                return Some(i as isize);
+            }
+            if part.rows.start == 0 && i as u64 >= job.bound as u64 {
                 worst.add(position, i);
             }
-            inside.filter(|i| part.rows.contains(i))
+            None
         };
         for o in part.outers.clone() {
             let [to, at, from] = [0, 1, 2].map(|k| lines.outer.offset(k, o));
             if inner == 1 {
                 let steps = [lines.steps[0], lines.steps[1], lines.steps[2]];
-                let (to, mut at, mut from) = (part.base + to, i0 + at, s0 + from);
-                for k in 0..lines.n {
+                let Range { start, end } = part.indices;
+                let (to, mut at, mut from) = (part.base + to, i0 + at + start as isize * steps[1], s0 + from + start as isize * steps[2]);
+                for k in start..end {
                     if let Some(i) = place(read(at as usize), o * lines.n + k) {
-                        let place = &mut out[(to + i as isize * steps[0]) as usize];
-                        *place = f(*place, wide(source[from as usize]));
+                        let place = &mut out[(to + i * steps[0]) as usize];
+                        *place = combine(*place, wide(source[from as usize]));
                     }
                     (at, from) = (at + steps[1], from + steps[2]);
                 }
                 continue;
             }
-            for k in 0..lines.n {
+            for k in part.indices.clone() {
                 let at = i0 + at + k as isize * lines.steps[1];
                 let from = s0 + from + k as isize * lines.steps[2];
                 let position = (o * lines.n + k) * inner;
                 if by_rows {
                     let Some(i) = place(read(at as usize), position) else { continue };
-                    let first = (part.base + to + i as isize * lines.steps[0]) as usize;
+                    let first = (part.base + to + i * lines.steps[0]) as usize;
                     let pairs = out[first..first + inner].iter_mut().zip(&source[from as usize..from as usize + inner]);
-                    pairs.for_each(|(place, &s)| *place = f(*place, wide(s)));
+                    pairs.for_each(|(place, &s)| *place = combine(*place, wide(s)));
                     continue;
                 }
                 for j in 0..inner {
                     let Some(i) = place(read((at + places[1][j]) as usize), position + j) else { continue };
-                    let place = &mut out[(part.base + to + i as isize * lines.steps[0] + places[0][j]) as usize];
-                    *place = f(*place, wide(source[(from + places[2][j]) as usize]));
+                    let place = &mut out[(part.base + to + i * lines.steps[0] + places[0][j]) as usize];
+                    *place = combine(*place, wide(source[(from + places[2][j]) as usize]));
+                }
+            }
+        }
+    }
+    /// Combines what falls into some columns, from `first` on, of which `rows` are the rows, those of an outer index behind those of
+    /// the one before.
+    fn some_columns<T: Copy>(&self, first: usize, rows: &mut [&mut [T]])
+    where
+        F: Fn(T, T) -> T,
+        W: Fn(S) -> T,
+    {
+        let ScatterWalk { job, places, read, source, combine, wide, worst } = *self;
+        let lines = &job.lines;
+        let (i0, s0) = (job.index.layout.offset as isize, job.source.layout.offset as isize);
+        for (o, rows) in rows.chunks_mut(job.bound).enumerate() {
+            let columns = rows[0].len();
+            let [at, from] = [1, 2].map(|k: usize| &places[k][first..first + columns]);
+            let [index, element] = [(1, i0), (2, s0)].map(|(k, start)| start + lines.outer.offset(k, o));
+            for k in 0..lines.n {
+                let (index, element) = (index + k as isize * lines.steps[1], element + k as isize * lines.steps[2]);
+                let position = (o * lines.n + k) * lines.inner.len() + first;
+                for j in 0..columns {
+                    let i = read((index + at[j]) as usize);
+                    let Some(row) = rows.get_mut(i as usize) else {
+                        worst.add(position + j, i);
+                        continue;
+                    };
+                    row[j] = combine(row[j], wide(source[(element + from[j]) as usize]));
                 }
             }
         }
     }
 }
-/// A part of the destination.
+/// A part of the destination, and the indices that are looked at for it.
+#[derive(Clone)]
 struct DestinationPart {
     /// places along the axis
     rows: Range<usize>,
     outers: Range<usize>,
+    indices: Range<usize>,
     /// where in the part the destination's first element would be
     base: isize,
 }

@@ -42,11 +42,14 @@ pub(crate) struct MatrixView<'a, E> {
     pub(crate) column_stride: isize,
 }
 
-impl<E: MatrixElement> MatrixView<'_, E> {
-    fn index(&self, row: usize, column: usize) -> usize {
+impl<E> MatrixView<'_, E> {
+    /// Where an element is in the slice.
+    #[inline(always)]
+    pub(crate) fn index(&self, row: usize, column: usize) -> usize {
         (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
-
+}
+impl<E: MatrixElement> MatrixView<'_, E> {
     pub(crate) fn transposed(self) -> Self {
         MatrixView { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }

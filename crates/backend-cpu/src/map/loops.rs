@@ -6,6 +6,7 @@ use crate::isa::Isa;
 use crate::math::{
     MathFn,
     pairs::{PairFn, pair_f32, pair_f64},
+    special::{SpecialElement, SpecialFn},
     unary_f32, unary_f64,
 };
 use crate::simd::{Float, Simd, SimdKernel, dispatch};
@@ -59,6 +60,7 @@ pub(crate) trait Real:
     + std::ops::Mul<Output = Self>
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
+    + SpecialElement
 {
     /// A vector of them.
     type V<S: Simd>: Float<Elem = Self>;
@@ -176,6 +178,7 @@ pub(crate) enum RealUnary {
     /// times a number of f64
     Times(f64),
     Math(MathFn),
+    Special(SpecialFn, fn(f64) -> f64),
     Exact(fn(f64) -> f64),
 }
 struct RealUnaryLoop<'a, T>(RealUnary, &'a [T], &'a mut [T]);
@@ -206,7 +209,7 @@ impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
             RealUnary::Frac => each(x, out, |x| x - x.cut()),
             RealUnary::Times(by) => each(x, out, |x| T::nearest(x.wide() * by)),
             RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
-            RealUnary::Math(_) => {}
+            RealUnary::Math(_) | RealUnary::Special(..) => {}
         }
     }
 }
@@ -214,6 +217,7 @@ impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
 pub(crate) fn real_unary<T: Real>(isa: Isa, f: RealUnary, x: &[T], out: &mut [T]) {
     match f {
         RealUnary::Math(f) => T::math(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, x, out),
+        RealUnary::Special(f, exact) => T::special(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, exact, x, out),
         RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
         _ => run(isa, x.len(), RealUnaryLoop(f, x, out)),
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     isa::Isa,
-    math::{MathFn, pairs::PairFn},
+    math::{MathFn, pairs::PairFn, special::SpecialFn},
 };
 use adamant_runtime::{
     DType, Scalar,
@@ -199,6 +199,7 @@ impl Code {
             Code::Load(_) | Code::Arg(_) | Code::Const(_) => 0,
             Code::RealUnary(RealUnary::Math(MathFn::Sqrt), _) | Code::RealBinary(RealBinary::Div, ..) => 2,
             Code::RealUnary(RealUnary::Math(_), _) | Code::RealBinary(RealBinary::Pair(_) | RealBinary::Remainder(..), ..) | Code::Random { .. } => 4,
+            Code::RealUnary(RealUnary::Special(..), _) => 16,
             Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_) | RealBinary::Pow | RealBinary::LogAddExp(_), ..) => 64,
             Code::IntUnary(..) | Code::IntTest(..) | Code::IntPredicate(..) | Code::IntBinary(IntBinary::Exact(_), ..) => 8,
             Code::RealTest(RealTest::Exact(_), _) | Code::RealPredicate(RealPredicate::Exact(_), ..) => 8,
@@ -255,9 +256,10 @@ fn real_unary(f: Unary, dtype: DType) -> RealUnary {
         "frac" => RealUnary::Frac,
         "deg2rad" => RealUnary::Times(std::f64::consts::PI / 180.0),
         "rad2deg" => RealUnary::Times(180.0 / std::f64::consts::PI),
-        name => match math(name) {
-            Some(m) => RealUnary::Math(m),
-            None => RealUnary::Exact(row.exact_in(dtype)),
+        name => match (math(name), SpecialFn::named(name)) {
+            (Some(m), _) => RealUnary::Math(m),
+            (None, Some(f)) => RealUnary::Special(f, row.exact_in(dtype)),
+            (None, None) => RealUnary::Exact(row.exact_in(dtype)),
         },
     }
 }

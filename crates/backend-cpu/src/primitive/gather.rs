@@ -60,7 +60,9 @@ impl Job<'_> {
         let out: &mut [T] = out.dense()?;
         let inner = lines.inner.len();
         let worst = WorstIndex::default();
-        if inner == 1 {
+        if inner == 1 && lines.n == 1 {
+            runtime.threads.for_chunks_mut(out, TASK, |task, out| self.one_of_each(elements, &read, task * TASK, out, &worst));
+        } else if inner == 1 {
             runtime.threads.for_chunks_mut(out, TASK, |task, out| self.along(elements, &read, task * TASK, out, &worst));
         } else if lines.inner.is_uniform(1) {
             let places = if lines.inner.is_dense(0) { Default::default() } else { lines.inner_offsets(0)? };
@@ -108,14 +110,46 @@ impl Job<'_> {
             let count = (lines.n - first % lines.n).min(out.len());
             let (now, rest) = std::mem::take(&mut out).split_at_mut(count);
             let (from, at) = self.place(first);
+            let next = first + now.len();
+            if lines.steps[..2] == [1, 1] {
+                let line = &elements[from as usize..][..self.bound];
+                for (t, o) in now.iter_mut().enumerate() {
+                    let i = read(at as usize + t);
+                    // An index that is negative is, without its sign, behind the end of any line.
+                    *o = if (i as u64) < line.len() as u64 {
+                        line[i as usize]
+                    } else {
+                        worst.add(first + t, i);
+                        T::zeroed()
+                    };
+                }
+                (first, out) = (next, rest);
+                continue;
+            }
             for (t, o) in now.iter_mut().enumerate() {
                 *o = match self.in_range(read((at + t as isize * lines.steps[1]) as usize), first + t, worst) {
                     Some(i) => elements[(from + i as isize * lines.steps[0]) as usize],
                     None => T::zeroed(),
                 };
             }
-            first += now.len();
-            out = rest;
+            (first, out) = (next, rest);
+        }
+    }
+    /// As [`Job::along`], of lines that one element is picked from.
+    fn one_of_each<T: Moved>(&self, elements: &[T], read: &impl Fn(usize) -> i64, first: usize, out: &mut [T], worst: &WorstIndex) {
+        let along = self.lines.steps[0];
+        let starts = [self.x.layout.offset as isize, self.index.layout.offset as isize];
+        let (mut from, mut line) = ([0; 64], [0; 64]);
+        for (some, out) in out.chunks_mut(from.len()).enumerate() {
+            let first = first + some * from.len();
+            self.lines.outer.places(0, first, starts[0], &mut from[..out.len()]);
+            self.lines.outer.places(1, first, starts[1], &mut line[..out.len()]);
+            for (k, o) in out.iter_mut().enumerate() {
+                *o = match self.in_range(read(line[k] as usize), first + k, worst) {
+                    Some(i) => elements[(from[k] + i as isize * along) as usize],
+                    None => T::zeroed(),
+                };
+            }
         }
     }
     /// Whole rows, from number `first` on, each picked by one index. Without `places` they lie side by side.

@@ -1,5 +1,5 @@
-//! Stable sorts along an axis. A value and its place become one integer in the order of the values (see [`crate::order`]), so an
-//! unstable sort is stable.
+//! Stable sorts along an axis, by the digits of the values' keys (see [`crate::order`]). Of a line longer than a place of 32 bits can
+//! tell, a value and its place become one integer in the order of the values, so an unstable sort is stable.
 use super::Call;
 pub(super) use super::computes as supports;
 use crate::{
@@ -7,8 +7,9 @@ use crate::{
     element::with_number,
     lines::AxisLines,
     operand::{In, Out, internal},
-    order::{Ordered, Placed, is_short, placed},
-    scratch::list,
+    order::{OrderKey, Ordered, Placed, placed},
+    radix::RadixSorter,
+    scratch::reserve,
 };
 use adamant_runtime::ErrorKind;
 
@@ -29,42 +30,44 @@ pub(super) fn run((axis, descending): Fields<'_>, call: &Call<'_>, inputs: &[In<
         return Ok(());
     }
     with_number!(x.dtype, T => {
-        let (x, base, values, order) = (x.elements::<T>()?, x.layout.offset as isize, values.dense()?, order.dense()?);
-        if is_short::<T>(lines.n) {
-            sort::<T, u64>(runtime, &lines, x, base, descending, values, order)
-        } else {
-            sort::<T, u128>(runtime, &lines, x, base, descending, values, order)
-        }
+        let job = SortJob { lines: &lines, x: x.elements::<T>()?, base: x.layout.offset as isize, descending };
+        job.run(runtime, values.dense()?, order.dense()?)
     })
 }
-fn sort<T: Ordered, P: Placed>(
-    runtime: &Runtime,
-    lines: &AxisLines,
-    x: &[T],
+struct SortJob<'a, T> {
+    lines: &'a AxisLines,
+    x: &'a [T],
     base: isize,
     descending: bool,
-    values: &mut [T],
-    order: &mut [i64],
-) -> Result<(), ErrorKind> {
-    let (inner, n) = (lines.inner.len(), lines.n);
-    let places = lines.inner_offsets(0)?;
-    let group = (16 * 1024 / (inner * n)).max(1);
-    let parts = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n));
-    runtime.threads.try_for_parts(parts, |task, (values, order)| {
-        let mut line: Vec<P> = list(n)?;
-        for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {
-            let start = base + lines.outer.offset(0, task * group + g);
-            for (j, p) in places.iter().enumerate() {
-                let at = |k: usize| x[(start + p + k as isize * lines.steps[0]) as usize];
-                line.clear();
-                line.extend((0..n).map(|k| placed::<T, P>(at(k), k, descending)));
-                line.sort_unstable();
-                for (t, element) in line.iter().enumerate() {
-                    values[t * inner + j] = at(element.place());
-                    order[t * inner + j] = element.place() as i64;
+}
+impl<T: Ordered> SortJob<'_, T> {
+    fn run(&self, runtime: &Runtime, values: &mut [T], order: &mut [i64]) -> Result<(), ErrorKind> {
+        let (inner, n, step) = (self.lines.inner.len(), self.lines.n, self.lines.steps[0]);
+        let places = self.lines.inner_offsets(0)?;
+        let group = (16 * 1024 / (inner * n)).max(1);
+        let parts = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n));
+        runtime.threads.try_for_parts(parts, |task, (values, order)| {
+            let mut sorter = RadixSorter::default();
+            let mut line: Vec<u128> = Vec::new();
+            for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {
+                let start = self.base + self.lines.outer.offset(0, task * group + g);
+                for (j, p) in places.iter().enumerate() {
+                    let at = |k: usize| self.x[(start + p + k as isize * step) as usize];
+                    let results = values[j..].iter_mut().step_by(inner).zip(order[j..].iter_mut().step_by(inner));
+                    let put = |((value, order), place): ((&mut T, &mut i64), usize)| (*value, *order) = (at(place), place as i64);
+                    if let Ok(n) = u32::try_from(n) {
+                        let key = |k: usize| if self.descending { at(k).key().reversed() } else { at(k).key() }.unsigned();
+                        results.zip(sorter.order(n, key)?).for_each(put);
+                    } else {
+                        line.clear();
+                        reserve(&mut line, n)?;
+                        line.extend((0..n).map(|k| placed::<T, u128>(at(k), k, self.descending)));
+                        line.sort_unstable();
+                        results.zip(line.iter().map(|element| element.place())).for_each(put);
+                    }
                 }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        })
+    }
 }

@@ -2,7 +2,7 @@
 use super::Sizes;
 use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
-    composite::loss::gather,
+    composite::{loss::gather, taps::Taps},
     op::{ArgOp, ScatterMode, WindowOp, WindowSpec},
     record::context,
     scope::call,
@@ -263,26 +263,47 @@ fn uniform(shape: &Shape, out: &[usize]) -> Option<Windows> {
     let zeros = SmallVec::from_elem(0, out.len());
     Some(Windows { stride: size.clone(), size, pad: zeros.clone(), dilation: SmallVec::from_elem(1, out.len()), after: zeros })
 }
-/// The windows along one axis spread out: `[.., out, longest, ..]`, which of these elements belong to the window, and
-/// the windows' lengths, both as they broadcast. Elements past a window's end repeat its last one.
+/// Where window i of `out` over an axis of a size begins, and where it ends.
+fn bounds(size: usize, out: usize, i: usize) -> (usize, usize) {
+    (i * size / out, ((i + 1) * size).div_ceil(out))
+}
+fn longest(size: usize, out: usize) -> usize {
+    (0..out).map(|i| bounds(size, out, i)).map(|(start, end)| end - start).max().unwrap_or(1)
+}
+/// The means of the windows along one axis: sums of as many elements as the longest has. Of a shorter one the last element is taken
+/// in parts, which together are all of it.
+#[track_caller]
+fn even_means(x: &Tensor, axis: usize, size: usize, out: usize) -> Tensor {
+    let (m, longest) = (x.meta(), longest(size, out));
+    let (mut index, mut weights) = (Vec::with_capacity(longest * out), Vec::with_capacity(longest * out));
+    for k in 0..longest {
+        for (start, end) in (0..out).map(|i| bounds(size, out, i)) {
+            let last = end - 1 - start;
+            index.push((start + k.min(last)) as i32);
+            weights.push(if k < last { 1.0 } else { 1.0 / (longest - last) as f64 });
+        }
+    }
+    let lengths: Vec<f64> = (0..out).map(|i| bounds(size, out, i)).map(|(start, end)| (end - start) as f64).collect();
+    let of_axis = |v: Vec<f64>, shape: Shape| Tensor::from_vec(v, shape).cast(m.dtype).to(m.device);
+    let table = Shape::along(0, longest, 2).with(1, out);
+    let index = Tensor::from_vec(index, table).to(m.device);
+    let sums = Tensor::composite1(Taps { axis }, &[x, &index, &of_axis(weights, table)]);
+    sums / of_axis(lengths, Shape::along(0, out, m.shape.rank() - axis))
+}
+/// The windows along one axis spread out: `[.., out, longest, ..]`. Elements past a window's end repeat its last one.
 struct SpreadWindows {
     index: Tensor,
-    inside: Tensor,
-    lengths: Tensor,
     longest: usize,
 }
 fn spread(size: usize, out: usize, like: &Meta) -> SpreadWindows {
-    let bounds = |i: usize| (i * size / out, ((i + 1) * size).div_ceil(out));
-    let longest = (0..out).map(|i| bounds(i).1 - bounds(i).0).max().unwrap_or(1);
+    let longest = longest(size, out);
     let grid = Tensor::full_on([out, longest], 0, DType::I32, like.device);
     let row = grid.iota_like(0, DType::I32);
     let (size, out) = (size as i32, out as i32);
     let start = (&row * size).floor_divide(out);
     let end = ((row + 1) * size + (out - 1)).floor_divide(out);
     let at = &start + grid.iota_like(1, DType::I32);
-    let inside = at.lt(&end);
-    let lengths = (&end - &start).narrow(1, 0, 1);
-    SpreadWindows { index: inside.where_(&at, &(end - 1)), inside, lengths, longest }
+    SpreadWindows { index: at.minimum(&(end - 1)), longest }
 }
 /// x with an axis replaced by `[out, longest]`.
 #[track_caller]
@@ -292,14 +313,6 @@ fn spread_axis(x: &Tensor, axis: usize, s: &SpreadWindows, out: usize) -> Result
     let index = s.index.reshape(dims).expand(shape.with(axis, out * s.longest));
     Ok(gather(x, axis, &index).reshape(shape.with(axis, out).insert(axis + 1, s.longest)?))
 }
-/// A `[out, longest]` tensor as it broadcasts to a spread axis.
-#[track_caller]
-fn beside(t: &Tensor, axis: usize, rank: usize) -> Tensor {
-    let mut dims = vec![1; rank - axis];
-    dims[..2].copy_from_slice(&t.meta().shape);
-    t.reshape(dims)
-}
-
 #[track_caller]
 fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKind> {
     let m = x.meta();
@@ -325,12 +338,7 @@ fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKin
             y = y.narrow(axis, 0, 0);
             continue;
         }
-        let s = spread(size, o, &y.meta());
-        let parts = spread_axis(&y, axis, &s, o)?;
-        let rank = parts.meta().shape.rank();
-        let sum = beside(&s.inside, axis, rank).where_(&parts, 0.0).sum(axis + 1);
-        let dims = Shape::along(0, o, rank - 1 - axis);
-        y = sum / s.lengths.reshape(dims).cast(y.meta().dtype);
+        y = even_means(&y, axis, size, o);
     }
     Ok(y.cast(m.dtype))
 }

@@ -348,7 +348,7 @@ impl Tensor {
             }
             let size = if meta.shape[0] == 0 { 0 } else { self.numbers_below()? }.max(minlength);
             let dtype = weights.map_or(DType::I64, |w| w.meta().dtype.to_float());
-            let source = weights.map_or_else(|| Tensor::ones_on(meta.shape, DType::I64, meta.device), |w| w.cast(dtype));
+            let source = weights.map_or_else(|| Tensor::ones_on([1], DType::I64, meta.device).expand(meta.shape), |w| w.cast(dtype));
             Ok(Tensor::zeros_on([size], dtype, meta.device).scatter_add(0, self, &source))
         })
     }
