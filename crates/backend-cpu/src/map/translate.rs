@@ -46,7 +46,7 @@ pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
     match register.code {
         Code::RealUnary(f, _) => match f {
             RealUnary::Math(f) => !matches!(f, MathFn::Sin | MathFn::Cos | MathFn::Tan),
-            RealUnary::Times(_) | RealUnary::Exact(_) => false,
+            RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => false,
             _ => true,
         },
         Code::RealBinary(f, ..) => !matches!(
@@ -150,7 +150,7 @@ fn unary<V: Arithmetic>(f: RealUnary, x: V) -> V {
         RealUnary::Relu => V::select(x.le(zero), zero, x),
         RealUnary::Frac => x.sub(x.trunc()),
         RealUnary::Math(f) => math::meaning(f, x),
-        RealUnary::Times(_) | RealUnary::Exact(_) => x,
+        RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => x,
     }
 }
 fn binary<V: Arithmetic>(f: RealBinary, x: V, y: V) -> V {

@@ -252,7 +252,7 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
         compiled += u64::from(was);
     }
     println!("{compiled} of {cases} programs were compiled, seed {seed}");
-    assert!(compiled > cases / 2, "{compiled} of {cases} programs were compiled");
+    assert!(compiled > cases / 3, "{compiled} of {cases} programs were compiled");
 }
 
 #[test]
