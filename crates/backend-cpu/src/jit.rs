@@ -2,7 +2,7 @@
 //! writes each result once, where the interpreter writes and reads a tile for every instruction.
 //!
 //! The way of a loop: [`trace`] runs the formulas of a program over a vector that writes down what is done with it, [`graph`] holds
-//! these operations, [`assemble`] places them into the registers of AVX2, [`LoopCode`] keeps the instructions in memory that is
+//! these operations, [`assemble`] places them into the registers of AVX2 or AVX-512, [`LoopCode`] keeps the instructions in memory that is
 //! first written and then executed, never both, and [`LoopCall`] calls them over slices. The operations are those of the other
 //! sets, so the bits are; `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and
 //! systems that give no memory to execute.
@@ -17,14 +17,12 @@ mod instructions;
 pub(crate) mod trace;
 
 use crate::isa::Isa;
-use frame::LoopFrame;
-pub(crate) use frame::{NUMBERS, POINTERS};
+#[cfg(target_arch = "x86_64")]
+use assemble::{AssembledLoop, LoopStore, LoopText, Unassembled};
+use frame::{LoopFrame, NUMBERS, POINTERS, WIDEST};
 use graph::{ElementFormat, LoopGraph, LoopValue};
 use smallvec::SmallVec;
 use std::{marker::PhantomData, sync::LazyLock};
-
-/// Bytes of a vector.
-const LANE_BYTES: usize = 32;
 
 /// Whether programs are compiled on this set: the processor can, and `ADAMANT_JIT` is not 0.
 pub(crate) fn is_on(isa: Isa) -> bool {
@@ -43,6 +41,8 @@ pub(crate) struct LoopPlan {
     pub numbers: usize,
     /// lanes of 64 bits instead of 32
     pub is_double: bool,
+    /// vectors of AVX-512 instead of AVX2
+    pub is_wide: bool,
     /// plain outputs by non-temporal stores
     pub past_caches: bool,
 }
@@ -56,9 +56,15 @@ pub(crate) struct LoopCode {
     reads: SmallVec<[ElementFormat; 8]>,
     writes: SmallVec<[ElementFormat; 4]>,
     numbers: usize,
-    lanes: usize,
+    is_double: bool,
+    /// bytes of a vector
+    width: usize,
+    /// elements of a turn
+    elements: usize,
     past_caches: bool,
 }
+/// Vectors of a turn: what one waits for takes as long as the other.
+const PARTS: usize = 2;
 impl LoopCode {
     /// Compiles a loop. `None`: it has too many streams or numbers, or the system gives no memory to execute.
     pub fn new(plan: &LoopPlan) -> Option<LoopCode> {
@@ -73,41 +79,66 @@ impl LoopCode {
     }
     #[cfg(target_arch = "x86_64")]
     fn assembled(plan: &LoopPlan) -> Option<LoopCode> {
-        let LoopPlan { graph, reads, writes, numbers, is_double, past_caches } = plan;
-        let text = assemble::LoopText { graph, streams: reads.len(), stores: writes, is_double: *is_double, past_caches: *past_caches };
-        let assembled = assemble::assemble(&text);
-        debug_assert!(assembled.is_ok(), "{:?}", assembled.err());
-        let assembled = assembled.ok()?;
+        let codes = match (plan.is_wide, plan.is_double) {
+            (false, false) => &instructions::SINGLE_256,
+            (false, true) => &instructions::DOUBLE_256,
+            (true, false) => &instructions::SINGLE_512,
+            (true, true) => &instructions::DOUBLE_512,
+        };
+        let of_parts = |parts: usize| {
+            let results: Vec<LoopValue> = plan.writes.iter().map(|w| w.0).collect();
+            let (graph, places) = plan.graph.unrolled(parts as u8, &results);
+            let mut stores = Vec::new();
+            for (part, places) in places.iter().enumerate() {
+                for (k, (&value, write)) in places.iter().zip(&plan.writes).enumerate() {
+                    stores.push(LoopStore { value, format: write.1, stream: plan.reads.len() + k, part: part as u8 });
+                }
+            }
+            let streams = plan.reads.len() + plan.writes.len();
+            let assembled = assemble::assemble(&LoopText { graph: &graph, streams, stores: &stores, codes, parts, past_caches: plan.past_caches });
+            debug_assert!(!matches!(assembled, Err(Unassembled::Encoding(_))), "{:?}", assembled.err());
+            assembled.ok()
+        };
+        let one = of_parts(1);
+        let all = of_parts(PARTS);
+        // Where registers are scarce, it is the traffic between them and the frame that counts.
+        let is_light = |all: &AssembledLoop| one.as_ref().is_none_or(|one| all.length * 8 <= one.length * PARTS * 9);
+        let (assembled, parts) = match all.filter(is_light) {
+            Some(all) => (all, PARTS),
+            None => (one?, 1),
+        };
         let mut memory = memmap2::MmapMut::map_anon(assembled.bytes.len()).ok()?;
         memory.copy_from_slice(&assembled.bytes);
         Some(LoopCode {
             memory: memory.make_exec().ok()?,
             entry: assembled.entry,
-            reads: reads.clone(),
-            writes: writes.iter().map(|w| w.1).collect(),
-            numbers: *numbers,
-            lanes: LANE_BYTES / if *is_double { 8 } else { 4 },
-            past_caches: *past_caches,
+            reads: plan.reads.clone(),
+            writes: plan.writes.iter().map(|w| w.1).collect(),
+            numbers: plan.numbers,
+            is_double: plan.is_double,
+            width: codes.width,
+            elements: parts * codes.width / codes.lane,
+            past_caches: plan.past_caches,
         })
     }
     /// Calls the instructions.
     ///
     /// # Safety
-    /// Each of the frame's streams has `frame.count` elements of its format, a multiple of the lanes and not 0, and the
-    /// processor has AVX2, FMA and F16C.
+    /// Each of the frame's streams has `frame.count` elements of its format, a multiple of those of a turn and not 0; plain outputs
+    /// that go past the caches begin at multiples of a vector; and the processor has the set.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
-    unsafe fn enter(&self, frame: &LoopFrame) {
+    unsafe fn enter(&self, frame: &mut LoopFrame) {
         // SAFETY: the memory holds the function that the assembler made, which reads what the frame names and keeps to the
         // convention of calls.
         unsafe {
-            let function: extern "sysv64" fn(*const LoopFrame) = std::mem::transmute(self.memory.as_ptr().add(self.entry));
+            let function: extern "sysv64" fn(*mut LoopFrame) = std::mem::transmute(self.memory.as_ptr().add(self.entry));
             function(frame);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
     #[allow(unsafe_code)]
-    unsafe fn enter(&self, _: &LoopFrame) {}
+    unsafe fn enter(&self, _: &mut LoopFrame) {}
 }
 
 /// The slices and numbers of one call, in the order of the plan: first what is read, then what is written.
@@ -151,7 +182,7 @@ impl<'a> LoopCall<'a> {
     /// The next number, as the bits of a lane.
     pub fn number(&mut self, bits: u64) {
         assert!(self.numbers < self.code.numbers);
-        self.frame.set_number(self.numbers, bits, self.code.lanes == LANE_BYTES / 8);
+        self.frame.set_number(self.numbers, bits, self.code.is_double);
         self.numbers += 1;
     }
     /// Runs the loop.
@@ -165,9 +196,9 @@ impl<'a> LoopCall<'a> {
             }
         }
         let head = if code.past_caches { self.head() } else { 0 };
-        let whole = (self.n - head) / code.lanes * code.lanes;
-        for at in (0..head).step_by(code.lanes) {
-            self.part(at, code.lanes.min(head - at));
+        let whole = (self.n - head) / code.elements * code.elements;
+        for at in (0..head).step_by(code.elements) {
+            self.part(at, code.elements.min(head - at));
         }
         if whole > 0 {
             let streams = self.frame.pointers;
@@ -178,7 +209,7 @@ impl<'a> LoopCall<'a> {
             // SAFETY: every stream has n elements of its format: `read` and `write` have seen to it. Loops are made where `is_on`.
             #[allow(unsafe_code)]
             unsafe {
-                code.enter(&self.frame);
+                code.enter(&mut self.frame);
             }
             self.frame.pointers = streams;
         }
@@ -194,7 +225,7 @@ impl<'a> LoopCall<'a> {
     fn head(&self) -> usize {
         let first = self.code.reads.len();
         let before = |(k, f): (usize, &ElementFormat)| {
-            let bytes = self.frame.pointers[first + k].addr().wrapping_neg() % LANE_BYTES;
+            let bytes = self.frame.pointers[first + k].addr().wrapping_neg() % self.code.width;
             bytes.is_multiple_of(f.size()).then_some(bytes / f.size())
         };
         let mut all = self.code.writes.iter().enumerate().filter(|(_, f)| f.is_plain()).map(before);
@@ -202,28 +233,28 @@ impl<'a> LoopCall<'a> {
         let head = if all.all(|other| other == one) { one } else { None };
         head.unwrap_or(self.n).min(self.n)
     }
-    /// Fewer elements than a vector has, by way of vectors of their own.
+    /// Fewer elements than a turn has, by way of vectors of their own.
     fn part(&mut self, at: usize, count: usize) {
         #[repr(C, align(64))]
         #[derive(Clone, Copy)]
-        struct Padded([u8; LANE_BYTES]);
-        let mut padded = [Padded([0; LANE_BYTES]); POINTERS];
+        struct Padded([u8; PARTS * WIDEST]);
+        let mut padded = [Padded([0; PARTS * WIDEST]); POINTERS];
         let streams = self.frame.pointers;
-        self.frame.count = self.code.lanes;
+        self.frame.count = self.code.elements;
         for ((k, format), padded) in self.formats().enumerate().zip(&mut padded) {
             self.frame.pointers[k] = padded.0.as_mut_ptr();
             if k < self.code.reads.len() {
-                // SAFETY: the stream has n elements, `at + count` at most; a vector's memory holds as many as a vector has.
+                // SAFETY: the stream has n elements, `at + count` at most; a stream's vectors hold as many as a turn has.
                 #[allow(unsafe_code)]
                 unsafe {
                     std::ptr::copy_nonoverlapping(streams[k].add(at * format.size()), padded.0.as_mut_ptr(), count * format.size());
                 }
             }
         }
-        // SAFETY: every stream has a vector.
+        // SAFETY: every stream has the vectors of a turn.
         #[allow(unsafe_code)]
         unsafe {
-            self.code.enter(&self.frame);
+            self.code.enter(&mut self.frame);
         }
         for (k, format) in self.formats().enumerate().skip(self.code.reads.len()) {
             // SAFETY: as above.

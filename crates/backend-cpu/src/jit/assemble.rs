@@ -1,25 +1,33 @@
-//! From operations to instructions of AVX2: which value is in which register, and the loop around them.
+//! From operations to instructions: which value is in which register, and the loop around them.
 //!
 //! Values get registers in the order of the operations. Where none is free, the one whose value is needed last gives way: a
-//! number, a constant or an element is read again where it lies, anything else waits on the stack. A constant that is needed often has
+//! number, a constant or an element is read again where it lies, anything else waits in the frame. A constant that is needed often has
 //! a register of its own over the whole loop, where the operations leave one. All stores come behind all reads, so an output may be
 //! the memory of an input.
 use super::{
-    LANE_BYTES,
-    frame::{NUMBERS, POINTERS, number_offset, pointer_offset},
+    frame::{POINTERS, SPILLS, number_offset, pointer_offset, spill_offset},
     graph::{ElementFormat, LoopGraph, LoopOp, LoopValue, PairOp, WholeRule},
-    instructions::{self as set, VectorCodes},
+    instructions::VectorCodes,
 };
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
+/// A value that a loop writes, to which stream, and how many vectors behind the first.
+#[derive(Clone, Copy)]
+pub(crate) struct LoopStore {
+    pub value: LoopValue,
+    pub format: ElementFormat,
+    pub stream: usize,
+    pub part: u8,
+}
 /// What a loop computes and where it goes.
 pub(crate) struct LoopText<'g> {
     pub graph: &'g LoopGraph,
-    /// How many streams are read; those that are written come behind them.
+    /// How many streams there are, read and written.
     pub streams: usize,
-    pub stores: &'g [(LoopValue, ElementFormat)],
-    /// Lanes of 64 bits instead of 32.
-    pub is_double: bool,
+    pub stores: &'g [LoopStore],
+    pub codes: &'static VectorCodes,
+    /// Vectors that are computed at a time.
+    pub parts: usize,
     /// Plain outputs are written by non-temporal stores; they begin at multiples of a vector.
     pub past_caches: bool,
 }
@@ -27,7 +35,22 @@ pub(crate) struct LoopText<'g> {
 pub(crate) struct AssembledLoop {
     pub bytes: Vec<u8>,
     pub entry: usize,
+    /// Instructions of a turn.
+    pub length: usize,
 }
+/// Why there are no instructions.
+#[derive(Debug)]
+pub(crate) enum Unassembled {
+    /// more values wait in memory than a frame has room for
+    Crowded,
+    Encoding(IcedError),
+}
+impl From<IcedError> for Unassembled {
+    fn from(error: IcedError) -> Unassembled {
+        Unassembled::Encoding(error)
+    }
+}
+type Done = Result<(), Unassembled>;
 
 /// An operand of an instruction.
 #[derive(Clone, Copy)]
@@ -35,8 +58,8 @@ enum Place {
     Register(Register),
     Memory(MemoryOperand),
 }
-/// Vector registers.
-const VECTORS: usize = 16;
+/// Vector registers, at most.
+const VECTORS: usize = 32;
 /// Where a stream lies; the first six may be overwritten by a function.
 const BASES: [Register; POINTERS] = [
     Register::RDX,
@@ -77,11 +100,11 @@ struct Assembler<'g> {
 /// Compiles a loop.
 ///
 /// # Errors
-/// An instruction that cannot be encoded.
-pub(crate) fn assemble(text: &LoopText<'_>) -> Result<AssembledLoop, IcedError> {
+/// An instruction that cannot be encoded; too many values that wait.
+pub(crate) fn assemble(text: &LoopText<'_>) -> Result<AssembledLoop, Unassembled> {
     // How many registers the operations leave is known when they have been placed once.
     let once = Assembler::new(text, &[]).body()?;
-    let free = VECTORS - once.most;
+    let free = text.codes.registers - once.most;
     let mut kept: Vec<(usize, LoopValue)> = Vec::new();
     let fresh = Assembler::new(text, &[]);
     for (k, op) in text.graph.ops().iter().enumerate() {
@@ -97,7 +120,7 @@ pub(crate) fn assemble(text: &LoopText<'_>) -> Result<AssembledLoop, IcedError> 
 impl<'g> Assembler<'g> {
     fn new(text: &'g LoopText<'g>, kept: &[LoopValue]) -> Assembler<'g> {
         let ops = text.graph.ops();
-        let results: Vec<LoopValue> = text.stores.iter().map(|s| s.0).collect();
+        let results: Vec<LoopValue> = text.stores.iter().map(|s| s.value).collect();
         let live = text.graph.live(&results);
         let mut needed = vec![Vec::new(); ops.len()];
         results.iter().for_each(|&r| needed[r as usize].push(u32::MAX));
@@ -106,7 +129,7 @@ impl<'g> Assembler<'g> {
         }
         let mut assembler = Assembler {
             text,
-            codes: if text.is_double { &set::DOUBLE } else { &set::SINGLE },
+            codes: text.codes,
             needed,
             register: vec![None; ops.len()],
             slot: vec![None; ops.len()],
@@ -116,8 +139,7 @@ impl<'g> Assembler<'g> {
             most: 0,
             code: Vec::new(),
         };
-        for (k, &value) in kept.iter().enumerate() {
-            let place = VECTORS - 1 - k;
+        for (&value, place) in kept.iter().zip((0..text.codes.registers).rev()) {
             assembler.register[value as usize] = Some(place as u8);
             assembler.holds[place] = Some(value);
             assembler.kept[place] = true;
@@ -127,27 +149,53 @@ impl<'g> Assembler<'g> {
     fn op(&self, value: LoopValue) -> LoopOp {
         self.text.graph.ops()[value as usize]
     }
-    fn push(&mut self, instruction: Result<Instruction, IcedError>) -> Result<(), IcedError> {
+    /// A register by its number.
+    fn vector(&self, place: usize) -> Register {
+        (if self.codes.is_wide() { Register::ZMM0 } else { Register::YMM0 }) + place as u32
+    }
+    /// The lower half of a vector register, and the lower half of that.
+    fn half(&self, of: Register) -> Register {
+        match self.codes.is_wide() {
+            true => Register::YMM0 + (of as u32 - Register::ZMM0 as u32),
+            false => Register::XMM0 + (of as u32 - Register::YMM0 as u32),
+        }
+    }
+    fn push(&mut self, instruction: Result<Instruction, IcedError>) -> Done {
         self.code.push(instruction?);
         Ok(())
     }
     /// `code first, second`.
-    fn two(&mut self, code: Code, first: Register, second: Place) -> Result<(), IcedError> {
+    fn two(&mut self, code: Code, first: Register, second: Place) -> Done {
         self.push(match second {
             Place::Register(r) => Instruction::with2(code, first, r),
             Place::Memory(m) => Instruction::with2(code, first, m),
         })
     }
+    /// `code first, second, number`.
+    fn two_by(&mut self, code: Code, first: Register, second: Place, number: i32) -> Done {
+        self.push(match second {
+            Place::Register(r) => Instruction::with3(code, first, r, number),
+            Place::Memory(m) => Instruction::with3(code, first, m, number),
+        })
+    }
     /// `code first, second, third`.
-    fn three(&mut self, code: Code, first: Register, second: Register, third: Place) -> Result<(), IcedError> {
+    fn three(&mut self, code: Code, first: Register, second: Register, third: Place) -> Done {
         self.push(match third {
             Place::Register(r) => Instruction::with3(code, first, second, r),
             Place::Memory(m) => Instruction::with3(code, first, second, m),
         })
     }
+    /// `code first, second, third, number`.
+    fn three_by(&mut self, code: Code, first: Register, second: Register, third: Place, number: i32) -> Done {
+        self.push(match third {
+            Place::Register(r) => Instruction::with4(code, first, second, r, number),
+            Place::Memory(m) => Instruction::with4(code, first, second, m, number),
+        })
+    }
 
-    /// Where the elements of a stream lie, `behind` further on.
-    fn elements(&self, stream: usize, size: usize, behind: i64) -> MemoryOperand {
+    /// Where the elements of a stream lie, `part` vectors and `behind` bytes further on.
+    fn elements(&self, stream: usize, size: usize, part: u8, behind: i64) -> MemoryOperand {
+        let behind = behind + (usize::from(part) * self.codes.width / self.codes.lane * size) as i64;
         MemoryOperand::with_base_index_scale_displ_size(BASES[stream], INDEX, size as u32, behind, 1)
     }
     /// Where a value lies in memory.
@@ -156,27 +204,32 @@ impl<'g> Assembler<'g> {
             LoopOp::Number(k) => MemoryOperand::with_base_displ_size(FRAME, number_offset(k as usize) as i64, 1),
             // By the place of the constant; what it is from there is known at the end.
             LoopOp::Constant(_) => MemoryOperand::with_base_displ_size(Register::RIP, value as i64, 1),
-            LoopOp::Stream(k, format) if format.is_plain() => self.elements(k as usize, format.size(), 0),
-            _ => MemoryOperand::with_base_displ_size(Register::RSP, i64::from(self.slot[value as usize].unwrap_or(0)) * LANE_BYTES as i64, 1),
+            LoopOp::Stream(k, format, part) if format.is_plain() => self.elements(k as usize, format.size(), part, 0),
+            _ => MemoryOperand::with_base_displ_size(FRAME, spill_offset(self.slot[value as usize].unwrap_or(0) as usize) as i64, 1),
         }
     }
     fn is_in_memory(&self, value: LoopValue) -> bool {
         self.op(value).is_in_memory() || self.slot[value as usize].is_some()
     }
+    /// Is it only in memory?
+    fn lies(&self, value: LoopValue) -> bool {
+        self.register[value as usize].is_none() && self.is_in_memory(value)
+    }
     fn next_need(&self, value: LoopValue) -> Option<u32> {
         self.needed[value as usize].last().copied()
     }
     /// A register for a value, not that of one of `keep`.
-    fn take(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Register, IcedError> {
-        let free = (0..VECTORS).find(|&k| self.holds[k].is_none());
+    fn take(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Register, Unassembled> {
+        let registers = self.codes.registers;
+        let free = (0..registers).find(|&k| self.holds[k].is_none());
         let place = match free {
             Some(place) => place,
             None => {
                 let may = |k: &usize| !self.kept[*k] && self.holds[*k].is_some_and(|held| !keep.contains(&held));
-                let last = (0..VECTORS).filter(may).max_by_key(|&k| self.holds[k].and_then(|held| self.next_need(held)));
-                let place = last.unwrap_or(0);
+                let last = (0..registers).filter(may).max_by_key(|&k| self.holds[k].and_then(|held| self.next_need(held)));
+                let place = last.ok_or(Unassembled::Crowded)?;
                 if let Some(held) = self.holds[place] {
-                    self.give_way(held, vector(place))?;
+                    self.give_way(held, self.vector(place))?;
                 }
                 place
             }
@@ -184,65 +237,44 @@ impl<'g> Assembler<'g> {
         self.holds[place] = Some(value);
         self.register[value as usize] = Some(place as u8);
         self.most = self.most.max(self.holds.iter().flatten().count());
-        Ok(vector(place))
+        Ok(self.vector(place))
     }
-    fn give_way(&mut self, held: LoopValue, from: Register) -> Result<(), IcedError> {
+    fn give_way(&mut self, held: LoopValue, from: Register) -> Done {
         self.register[held as usize] = None;
         if !self.is_in_memory(held) {
+            if self.slots as usize == SPILLS {
+                return Err(Unassembled::Crowded);
+            }
             self.slot[held as usize] = Some(self.slots);
             self.slots += 1;
             let to = self.memory(held);
-            self.push(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, to, from))?;
+            self.push(Instruction::with2(self.codes.write, to, from))?;
         }
         Ok(())
     }
     /// The value in a register.
-    fn in_register(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Register, IcedError> {
+    fn in_register(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Register, Unassembled> {
         if let Some(place) = self.register[value as usize] {
-            return Ok(vector(place as usize));
+            return Ok(self.vector(place as usize));
         }
         let register = self.take(value, keep)?;
-        if let (LoopOp::Stream(k, format), None) = (self.op(value), self.slot[value as usize]) {
-            self.load(k as usize, format, register)?;
+        if let (LoopOp::Stream(k, format, part), None) = (self.op(value), self.slot[value as usize]) {
+            self.load(k as usize, format, part, register)?;
         } else {
             let from = self.memory(value);
-            self.two(Code::VEX_Vmovups_ymm_ymmm256, register, Place::Memory(from))?;
+            self.two(self.codes.read, register, Place::Memory(from))?;
         }
         Ok(register)
     }
     /// The value as the last operand of an instruction: where it lies in memory, if it is needed no more, or no register is free.
-    fn operand(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Place, IcedError> {
-        if self.register[value as usize].is_none() && self.is_in_memory(value) {
+    fn operand(&mut self, value: LoopValue, keep: &[LoopValue]) -> Result<Place, Unassembled> {
+        if self.lies(value) {
             let once = self.needed[value as usize].len() <= 1 || !matches!(self.op(value), LoopOp::Stream(..));
-            if once || self.holds.iter().all(Option::is_some) {
+            if once || self.holds[..self.codes.registers].iter().all(Option::is_some) {
                 return Ok(Place::Memory(self.memory(value)));
             }
         }
         Ok(Place::Register(self.in_register(value, keep)?))
-    }
-    fn load(&mut self, stream: usize, format: ElementFormat, to: Register) -> Result<(), IcedError> {
-        let from = Place::Memory(self.elements(stream, format.size(), 0));
-        match format {
-            ElementFormat::F32 | ElementFormat::F64 => self.two(Code::VEX_Vmovups_ymm_ymmm256, to, from),
-            ElementFormat::F16 => self.two(Code::VEX_Vcvtph2ps_ymm_xmmm128, to, from),
-            ElementFormat::Bf16 => {
-                self.two(Code::VEX_Vpmovzxwd_ymm_xmmm128, to, from)?;
-                self.push(Instruction::with3(Code::VEX_Vpslld_ymm_ymm_imm8, to, to, 16))
-            }
-            ElementFormat::Bool => {
-                self.two(self.codes.widen_bytes, to, from)?;
-                // The mask of a one is nothing less it, of a zero nothing.
-                self.push(Instruction::with3(self.codes.shift_left, to, to, if self.text.is_double { 63 } else { 31 }))?;
-                match self.text.is_double {
-                    // There is no shift of 64 bits that fills with the sign: both halves have that of the upper.
-                    true => {
-                        self.push(Instruction::with3(Code::VEX_Vpshufd_ymm_ymmm256_imm8, to, to, 0xF5))?;
-                        self.push(Instruction::with3(Code::VEX_Vpsrad_ymm_ymm_imm8, to, to, 31))
-                    }
-                    false => self.push(Instruction::with3(Code::VEX_Vpsrad_ymm_ymm_imm8, to, to, 31)),
-                }
-            }
-        }
     }
     /// Values that the operation at `at` was the last to need give up their registers.
     fn release(&mut self, at: u32, operands: &[LoopValue]) {
@@ -263,74 +295,41 @@ impl<'g> Assembler<'g> {
         }
     }
     /// Places all operations, then the stores.
-    fn body(mut self) -> Result<Assembler<'g>, IcedError> {
+    fn body(mut self) -> Result<Assembler<'g>, Unassembled> {
         for k in 0..self.text.graph.ops().len() {
             if !self.needed[k].is_empty() {
                 self.place(k as LoopValue)?;
             }
         }
         // An element that goes out as it came is read before the first store, which may overwrite it.
-        let plain: Vec<LoopValue> = self.text.stores.iter().map(|s| s.0).filter(|&v| matches!(self.op(v), LoopOp::Stream(..))).collect();
+        let plain: Vec<LoopValue> = self.text.stores.iter().map(|s| s.value).filter(|&v| matches!(self.op(v), LoopOp::Stream(..))).collect();
         for &value in &plain {
             self.in_register(value, &plain)?;
         }
-        for k in 0..self.text.stores.len() {
-            let (value, format) = self.text.stores[k];
-            let from = self.in_register(value, &plain)?;
-            self.store(self.text.streams + k, value, format, from)?;
+        for store in self.text.stores {
+            let from = self.in_register(store.value, &plain)?;
+            self.store(store, from, &plain)?;
+            // It may go to another stream too.
+            let needed = &mut self.needed[store.value as usize];
+            if needed.len() > 1 {
+                needed.pop();
+            } else {
+                self.release(u32::MAX, &[store.value]);
+            }
         }
         Ok(self)
     }
-    fn store(&mut self, stream: usize, value: LoopValue, format: ElementFormat, from: Register) -> Result<(), IcedError> {
-        let to = self.elements(stream, format.size(), 0);
-        if format.is_plain() {
-            let code = if self.text.past_caches { Code::VEX_Vmovntps_m256_ymm } else { Code::VEX_Vmovups_ymmm256_ymm };
-            return self.push(Instruction::with2(code, to, from));
-        }
-        if format == ElementFormat::F16 {
-            return self.push(Instruction::with3(Code::VEX_Vcvtps2ph_xmmm128_ymm_imm8, to, from, 0));
-        }
-        // A name of its own, which nobody else asks for.
-        let name = self.register.len() as LoopValue;
-        self.register.push(None);
-        self.slot.push(None);
-        self.needed.push(Vec::new());
-        let all: Vec<LoopValue> = self.text.stores.iter().map(|s| s.0).chain([value]).collect();
-        let spare = self.take(name, &all)?;
-        let low = half(spare);
-        if format == ElementFormat::Bf16 {
-            self.push(Instruction::with3(Code::VEX_Vpsrld_ymm_ymm_imm8, spare, from, 16))?;
-            self.push(Instruction::with3(Code::VEX_Vpackusdw_ymm_ymm_ymmm256, spare, spare, spare))?;
-            self.push(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, spare, 0x08))?;
-            self.push(Instruction::with2(Code::VEX_Vmovdqu_xmmm128_xmm, to, low))?;
-        } else {
-            // Words, all of them in the lower half, then bytes.
-            self.push(Instruction::with3(Code::VEX_Vpackssdw_ymm_ymm_ymmm256, spare, from, from))?;
-            self.push(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, spare, 0x08))?;
-            if self.text.is_double {
-                self.push(Instruction::with3(Code::VEX_Vpackssdw_xmm_xmm_xmmm128, low, low, low))?;
-            }
-            self.push(Instruction::with3(Code::VEX_Vpacksswb_xmm_xmm_xmmm128, low, low, low))?;
-            self.push(Instruction::with2(Code::VEX_Vpabsb_xmm_xmmm128, low, low))?;
-            let code = if self.text.is_double { Code::VEX_Vmovd_rm32_xmm } else { Code::VEX_Vmovq_xmmm64_xmm };
-            self.push(Instruction::with2(code, to, low))?;
-        }
-        if let Some(place) = self.register[name as usize] {
-            self.holds[place as usize] = None;
-        }
-        Ok(())
-    }
-    fn place(&mut self, value: LoopValue) -> Result<(), IcedError> {
+    fn place(&mut self, value: LoopValue) -> Done {
         let (op, at) = (self.op(value), value as u32);
         let codes = self.codes;
         match op {
             // Read where it is needed.
-            LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Stream(..) => {}
+            LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Stream(..) => Ok(()),
             LoopOp::Sqrt(x) => {
                 let from = self.operand(x, &[x])?;
                 self.release(at, &[x]);
                 let to = self.take(value, &[x])?;
-                self.two(codes.sqrt, to, from)?;
+                self.two(codes.sqrt, to, from)
             }
             LoopOp::Whole(rule, x) => {
                 let from = self.operand(x, &[x])?;
@@ -342,27 +341,26 @@ impl<'g> Assembler<'g> {
                     WholeRule::Ceil => 0x0A,
                     WholeRule::Trunc => 0x0B,
                 };
-                self.push(match from {
-                    Place::Register(r) => Instruction::with3(codes.whole, to, r, rule),
-                    Place::Memory(m) => Instruction::with3(codes.whole, to, m, rule),
-                })?;
+                self.two_by(codes.whole, to, from, rule)
             }
             LoopOp::ThroughF16(x) => {
                 let from = self.in_register(x, &[x])?;
                 self.release(at, &[x]);
                 let to = self.take(value, &[x])?;
-                self.push(Instruction::with3(Code::VEX_Vcvtps2ph_xmmm128_ymm_imm8, half(to), from, 0))?;
-                self.push(Instruction::with2(Code::VEX_Vcvtph2ps_ymm_xmmm128, to, half(to)))?;
+                let half = self.half(to);
+                self.two_by(codes.narrow_f16, half, Place::Register(from), 0)?;
+                self.two(codes.widen_f16, to, Place::Register(half))
             }
             LoopOp::ShiftLeft(x, by) | LoopOp::ShiftRight(x, by) => {
                 let from = self.in_register(x, &[x])?;
                 self.release(at, &[x]);
                 let to = self.take(value, &[x])?;
                 let code = if matches!(op, LoopOp::ShiftLeft(..)) { codes.shift_left } else { codes.shift_right };
-                self.push(Instruction::with3(code, to, from, i32::from(by)))?;
+                self.two_by(code, to, Place::Register(from), i32::from(by))
             }
-            LoopOp::Pair(pair, x, y) => self.place_pair(value, pair, x, y)?,
-            LoopOp::MulAdd(x, y, z) => self.place_mul_add(value, x, y, z)?,
+            LoopOp::Pair(pair, x, y) => self.place_pair(value, pair, x, y),
+            LoopOp::MulAdd(x, y, z) => self.place_mul_add(value, [x, y, z]),
+            LoopOp::Select(mask, yes, no) if codes.is_wide() => self.place_choice(value, [mask, yes, no]),
             LoopOp::Select(mask, yes, no) => {
                 let keep = [mask, yes, no];
                 let (mask, no) = (self.in_register(mask, &keep)?, self.in_register(no, &keep)?);
@@ -372,16 +370,14 @@ impl<'g> Assembler<'g> {
                 self.push(match yes {
                     Place::Register(r) => Instruction::with4(codes.select, to, no, r, mask),
                     Place::Memory(m) => Instruction::with4(codes.select, to, no, m, mask),
-                })?;
+                })
             }
         }
-        Ok(())
     }
-    fn place_pair(&mut self, value: LoopValue, pair: PairOp, x: LoopValue, y: LoopValue) -> Result<(), IcedError> {
+    fn place_pair(&mut self, value: LoopValue, pair: PairOp, x: LoopValue, y: LoopValue) -> Done {
         let keep = [x, y];
-        let lies = |v: LoopValue| self.register[v as usize].is_none() && self.is_in_memory(v);
         // The second may lie in memory.
-        let swaps = lies(x) && !lies(y);
+        let swaps = self.lies(x) && !self.lies(y);
         let compared = match pair {
             PairOp::Less => Some(if swaps { 0x1E } else { 0x11 }),
             PairOp::LessEqual => Some(if swaps { 0x1D } else { 0x12 }),
@@ -394,98 +390,120 @@ impl<'g> Assembler<'g> {
         let second = self.operand(second, &keep)?;
         self.release(value as u32, &keep);
         let to = self.take(value, &keep)?;
+        let spread = self.codes.spread_mask.filter(|_| compared.is_some() || matches!(pair, PairOp::IntEqual | PairOp::IntGreater));
+        let into = if spread.is_some() { Register::K1 } else { to };
+        let code = self.codes.pair(pair);
         match compared {
-            Some(rule) => self.push(match second {
-                Place::Register(r) => Instruction::with4(self.codes.compare, to, first, r, rule),
-                Place::Memory(m) => Instruction::with4(self.codes.compare, to, first, m, rule),
-            }),
-            None => self.three(self.codes.pair(pair), to, first, second),
+            Some(rule) => self.three_by(code, into, first, second, rule)?,
+            None => self.three(code, into, first, second)?,
+        }
+        match spread {
+            Some(spread) => self.push(Instruction::with2(spread, to, Register::K1)),
+            None => Ok(()),
         }
     }
-    /// The instruction overwrites one of its operands: one that is needed no more, or a copy.
-    fn place_mul_add(&mut self, value: LoopValue, x: LoopValue, y: LoopValue, z: LoopValue) -> Result<(), IcedError> {
-        let (at, keep) = (value as u32, [x, y, z]);
-        let dies = |v: LoopValue| {
-            let needed = &self.needed[v as usize];
-            let free = self.register[v as usize].is_some_and(|place| !self.kept[place as usize]);
-            free && needed.iter().all(|&n| n == at)
+    /// Which of the operands an instruction that overwrites one best overwrites: the first of them that is needed no more; else one
+    /// that is read from memory anyway. And whether it needs no copy.
+    fn overwritten(&self, at: u32, operands: [LoopValue; 3]) -> (Option<usize>, bool) {
+        let is_once = |k: &usize| operands.iter().filter(|&&v| v == operands[*k]).count() == 1;
+        let dies = |k: &usize| {
+            let v = operands[*k] as usize;
+            let free = self.register[v].is_some_and(|place| !self.kept[place as usize]);
+            free && self.needed[v].iter().all(|&n| n == at)
         };
-        let is_once = |v: LoopValue| keep.iter().filter(|&&k| k == v).count() == 1;
-        let over = [z, x, y].into_iter().find(|&v| dies(v) && is_once(v));
-        let lies = |v: LoopValue| self.register[v as usize].is_none() && self.is_in_memory(v);
-        // A copy is best one that is read from memory anyway.
-        let over = over.or_else(|| [z, x, y].into_iter().find(|&v| lies(v) && is_once(v)));
-        let by_sum = over.is_none_or(|over| over == z);
-        let (factors, addend) = if over == Some(y) { ([y, x], z) } else { ([x, y], z) };
-        let target = over.unwrap_or(z);
+        if let Some(k) = (0..3).find(|k| dies(k) && is_once(k)) {
+            return (Some(k), true);
+        }
+        ((0..3).find(|k| self.lies(operands[*k]) && is_once(k)), false)
+    }
+    /// A register for `value` that holds what `target` is, in its own place if it is needed no more.
+    fn onto(&mut self, value: LoopValue, target: LoopValue, is_dying: bool, keep: &[LoopValue]) -> Result<Register, Unassembled> {
+        let at = value as u32;
+        if let (true, Some(place)) = (is_dying, self.register[target as usize]) {
+            self.release(at, keep);
+            self.holds[place as usize] = Some(value);
+            self.register[value as usize] = Some(place);
+            return Ok(self.vector(place as usize));
+        }
+        // `operand` leaves what lies in memory there where it can, so the copy is no second read.
+        let from = match self.register[target as usize] {
+            Some(place) => Place::Register(self.vector(place as usize)),
+            None if self.is_in_memory(target) => Place::Memory(self.memory(target)),
+            None => Place::Register(self.in_register(target, keep)?),
+        };
+        let to = self.take(value, keep)?;
+        self.two(self.codes.read, to, from)?;
+        self.release(at, keep);
+        Ok(to)
+    }
+    /// The instruction overwrites one of its operands.
+    fn place_mul_add(&mut self, value: LoopValue, [x, y, z]: [LoopValue; 3]) -> Done {
+        let keep = [z, x, y];
+        let (over, is_dying) = self.overwritten(value as u32, keep);
+        let (factors, addend) = if over == Some(2) { ([y, x], z) } else { ([x, y], z) };
+        let by_sum = over.is_none_or(|over| over == 0);
         let codes = self.codes;
         // What is not overwritten: one of them may lie in memory.
         let (mut first, mut second) = if by_sum { (factors[0], factors[1]) } else { (factors[1], addend) };
         let mut code = if by_sum { codes.mul_add_231 } else { codes.mul_add_213 };
-        if lies(first) && !lies(second) {
+        if self.lies(first) && !self.lies(second) {
             std::mem::swap(&mut first, &mut second);
             if !by_sum {
                 code = codes.mul_add_132;
             }
         }
-        let is_dying = dies(target) && is_once(target);
         let first = self.in_register(first, &keep)?;
         let second = self.operand(second, &keep)?;
-        let to = if is_dying {
-            let to = self.in_register(target, &keep)?;
-            self.release(at, &keep);
-            let place = (to as usize) - Register::YMM0 as usize;
-            self.holds[place] = Some(value);
-            self.register[value as usize] = Some(place as u8);
-            to
-        } else {
-            // `operand` leaves what lies in memory there where it can, so the copy is no second read.
-            let from = match self.register[target as usize] {
-                Some(place) => Place::Register(vector(place as usize)),
-                None if self.is_in_memory(target) => Place::Memory(self.memory(target)),
-                None => Place::Register(self.in_register(target, &keep)?),
-            };
-            let to = self.take(value, &keep)?;
-            self.two(Code::VEX_Vmovups_ymm_ymmm256, to, from)?;
-            self.release(at, &keep);
-            to
-        };
+        let to = self.onto(value, keep[over.unwrap_or(0)], is_dying, &keep)?;
         self.three(code, to, first, second)
     }
+    /// AVX-512: bit by bit, by a table whose rows are the bits of the operand that is overwritten, the second and the third.
+    fn place_choice(&mut self, value: LoopValue, keep: [LoopValue; 3]) -> Done {
+        let (over, is_dying) = self.overwritten(value as u32, keep);
+        let over = over.unwrap_or(0);
+        let [mask, yes, no] = keep;
+        let (first, second, table, swapped) = match over {
+            0 => (yes, no, 0xCA, 0xAC),
+            1 => (mask, no, 0xE2, 0xE4),
+            _ => (mask, yes, 0xB8, 0xD8),
+        };
+        let swaps = self.lies(first) && !self.lies(second);
+        let (first, second, table) = if swaps { (second, first, swapped) } else { (first, second, table) };
+        let first = self.in_register(first, &keep)?;
+        let second = self.operand(second, &keep)?;
+        let to = self.onto(value, keep[over], is_dying, &keep)?;
+        self.three_by(self.codes.select, to, first, second, table)
+    }
     /// The whole function: constants, what is done once, the loop, the way back.
-    fn finish(self, kept: &[LoopValue]) -> Result<AssembledLoop, IcedError> {
-        let lane = if self.text.is_double { 8 } else { 4 };
+    fn finish(self, kept: &[LoopValue]) -> Result<AssembledLoop, Unassembled> {
+        let (width, lane) = (self.codes.width, self.codes.lane);
         let mut bytes = Vec::new();
         let mut places = vec![0u64; self.text.graph.ops().len()];
         for (k, op) in self.text.graph.ops().iter().enumerate() {
             if let LoopOp::Constant(bits) = op {
                 places[k] = bytes.len() as u64;
-                (0..LANE_BYTES / lane).for_each(|_| bytes.extend(&bits.to_le_bytes()[..lane]));
+                (0..width / lane).for_each(|_| bytes.extend(&bits.to_le_bytes()[..lane]));
             }
         }
         bytes.resize(bytes.len().next_multiple_of(64), 0);
         let entry = bytes.len();
-        let streams = self.text.streams + self.text.stores.len();
+        let streams = self.text.streams;
         let saved = &BASES[SCRATCHED.min(streams)..streams];
-        let stack = self.slots as i32 * LANE_BYTES as i32;
         let mut head: Vec<Instruction> = Vec::new();
         for &register in saved {
             head.push(Instruction::with1(Code::Push_r64, register)?);
-        }
-        if stack > 0 {
-            head.push(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, stack)?);
         }
         head.push(Instruction::with2(Code::Mov_r64_rm64, COUNT, MemoryOperand::with_base(FRAME))?);
         for (k, &base) in BASES[..streams].iter().enumerate() {
             head.push(Instruction::with2(Code::Mov_r64_rm64, base, MemoryOperand::with_base_displ_size(FRAME, pointer_offset(k) as i64, 1))?);
         }
-        for (k, &value) in kept.iter().enumerate() {
-            head.push(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, vector(VECTORS - 1 - k), self.memory(value))?);
+        for (&value, place) in kept.iter().zip((0..self.codes.registers).rev()) {
+            head.push(Instruction::with2(self.codes.read, self.vector(place), self.memory(value))?);
         }
         head.push(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX)?);
         let mut encoder = Encoder::try_new(64)?;
         let mut at = entry as u64;
-        let mut encode = |instruction: &Instruction, at: &mut u64| -> Result<(), IcedError> {
+        let mut encode = |instruction: &Instruction, at: &mut u64| -> Done {
             let mut instruction = *instruction;
             if instruction.memory_base() == Register::RIP {
                 let place = places[instruction.memory_displacement64() as usize];
@@ -499,33 +517,107 @@ impl<'g> Assembler<'g> {
         }
         let top = at;
         for op in self.text.graph.ops().iter().filter(|_| self.text.past_caches) {
-            if let LoopOp::Stream(stream, format) = op {
-                encode(&Instruction::with1(Code::Prefetcht0_m8, self.elements(*stream as usize, format.size(), AHEAD))?, &mut at)?;
+            if let LoopOp::Stream(stream, format, part) = *op {
+                encode(&Instruction::with1(Code::Prefetcht0_m8, self.elements(stream as usize, format.size(), part, AHEAD))?, &mut at)?;
             }
         }
         for instruction in &self.code {
             encode(instruction, &mut at)?;
         }
-        encode(&Instruction::with2(Code::Add_rm64_imm8, INDEX, (LANE_BYTES / lane) as i32)?, &mut at)?;
+        encode(&Instruction::with2(Code::Add_rm64_imm8, INDEX, (self.text.parts * width / lane) as i32)?, &mut at)?;
         encode(&Instruction::with2(Code::Cmp_r64_rm64, INDEX, COUNT)?, &mut at)?;
         encode(&Instruction::with_branch(Code::Jb_rel32_64, top)?, &mut at)?;
         encode(&Instruction::with(Code::VEX_Vzeroupper), &mut at)?;
-        if stack > 0 {
-            encode(&Instruction::with2(Code::Add_rm64_imm32, Register::RSP, stack)?, &mut at)?;
-        }
         for &register in saved.iter().rev() {
             encode(&Instruction::with1(Code::Pop_r64, register)?, &mut at)?;
         }
         encode(&Instruction::with(Code::Retnq), &mut at)?;
         bytes.extend(encoder.take_buffer());
-        debug_assert!(self.text.graph.ops().iter().all(|op| !matches!(op, LoopOp::Number(k) if *k as usize >= NUMBERS)));
-        Ok(AssembledLoop { bytes, entry })
+        Ok(AssembledLoop { bytes, entry, length: self.code.len() })
     }
 }
-fn vector(place: usize) -> Register {
-    Register::YMM0 + place as u32
-}
-/// The lower half of a vector register.
-fn half(of: Register) -> Register {
-    Register::XMM0 + (of as u32 - Register::YMM0 as u32)
+
+/// Elements on their way between memory and registers.
+impl Assembler<'_> {
+    fn load(&mut self, stream: usize, format: ElementFormat, part: u8, to: Register) -> Done {
+        let from = Place::Memory(self.elements(stream, format.size(), part, 0));
+        let codes = self.codes;
+        let (is_double, here) = (codes.lane == 8, Place::Register(to));
+        match format {
+            ElementFormat::F32 | ElementFormat::F64 => self.two(codes.read, to, from),
+            ElementFormat::F16 => self.two(codes.widen_f16, to, from),
+            ElementFormat::Bf16 => {
+                self.two(codes.widen_words, to, from)?;
+                self.two_by(codes.shift_left, to, here, 16)
+            }
+            // The mask of a one is nothing less it, of a zero nothing.
+            ElementFormat::Bool => {
+                self.two(codes.widen_bytes, to, from)?;
+                self.two_by(codes.shift_left, to, here, if is_double { 63 } else { 31 })?;
+                match (codes.is_wide(), is_double) {
+                    (true, true) => self.two_by(Code::EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8, to, here, 63),
+                    (true, false) => self.two_by(Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, to, here, 31),
+                    // There is no shift of 64 bits that fills with the sign: both halves have that of the upper.
+                    (false, true) => {
+                        self.two_by(Code::VEX_Vpshufd_ymm_ymmm256_imm8, to, here, 0xF5)?;
+                        self.two_by(Code::VEX_Vpsrad_ymm_ymm_imm8, to, here, 31)
+                    }
+                    (false, false) => self.two_by(Code::VEX_Vpsrad_ymm_ymm_imm8, to, here, 31),
+                }
+            }
+        }
+    }
+    /// Writes a value that is in a register; those of `keep` stay in theirs.
+    fn store(&mut self, store: &LoopStore, from: Register, keep: &[LoopValue]) -> Done {
+        let to = self.elements(store.stream, store.format.size(), store.part, 0);
+        let codes = self.codes;
+        if store.format.is_plain() {
+            let code = if self.text.past_caches { codes.write_past_caches } else { codes.write };
+            return self.push(Instruction::with2(code, to, from));
+        }
+        if store.format == ElementFormat::F16 {
+            return self.push(Instruction::with3(codes.narrow_f16, to, from, 0));
+        }
+        // A name of its own, which nobody else asks for.
+        let name = self.register.len() as LoopValue;
+        self.register.push(None);
+        self.slot.push(None);
+        self.needed.push(Vec::new());
+        let keep: Vec<LoopValue> = keep.iter().copied().chain([store.value]).collect();
+        let spare = self.take(name, &keep)?;
+        let (low, here, is_double) = (self.half(spare), Place::Register(spare), codes.lane == 8);
+        match (store.format, codes.is_wide()) {
+            (ElementFormat::Bf16, true) => {
+                self.two_by(codes.shift_right, spare, Place::Register(from), 16)?;
+                self.push(Instruction::with2(Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, to, spare))?;
+            }
+            (ElementFormat::Bf16, false) => {
+                self.two_by(codes.shift_right, spare, Place::Register(from), 16)?;
+                self.three(Code::VEX_Vpackusdw_ymm_ymm_ymmm256, spare, spare, here)?;
+                self.two_by(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, here, 0x08)?;
+                self.push(Instruction::with2(Code::VEX_Vmovdqu_xmmm128_xmm, to, low))?;
+            }
+            (_, true) => {
+                self.two_by(codes.shift_right, spare, Place::Register(from), if is_double { 63 } else { 31 })?;
+                let code = if is_double { Code::EVEX_Vpmovqb_xmmm64_k1z_zmm } else { Code::EVEX_Vpmovdb_xmmm128_k1z_zmm };
+                self.push(Instruction::with2(code, to, spare))?;
+            }
+            (_, false) => {
+                // Words, all of them in the lower half, then bytes.
+                self.three(Code::VEX_Vpackssdw_ymm_ymm_ymmm256, spare, from, Place::Register(from))?;
+                self.two_by(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, here, 0x08)?;
+                if is_double {
+                    self.three(Code::VEX_Vpackssdw_xmm_xmm_xmmm128, low, low, Place::Register(low))?;
+                }
+                self.three(Code::VEX_Vpacksswb_xmm_xmm_xmmm128, low, low, Place::Register(low))?;
+                self.two(Code::VEX_Vpabsb_xmm_xmmm128, low, Place::Register(low))?;
+                let code = if is_double { Code::VEX_Vmovd_rm32_xmm } else { Code::VEX_Vmovq_xmmm64_xmm };
+                self.push(Instruction::with2(code, to, low))?;
+            }
+        }
+        if let Some(place) = self.register[name as usize] {
+            self.holds[place as usize] = None;
+        }
+        Ok(())
+    }
 }

@@ -1,19 +1,27 @@
-//! What a compiled loop is called with: how many elements, where they lie, and the numbers that are the same for all of them.
-use super::LANE_BYTES;
+//! What a compiled loop is called with: how many elements, where they lie, and the numbers that are the same for all of them; and
+//! where it puts values for which it has no register.
+use std::mem::MaybeUninit;
 
 /// Streams of a loop, read and written.
 pub(crate) const POINTERS: usize = 12;
 /// Numbers of a loop.
 pub(crate) const NUMBERS: usize = 24;
+/// Values of a loop that wait in memory.
+pub(super) const SPILLS: usize = 48;
+/// Bytes of the widest vector.
+pub(super) const WIDEST: usize = 64;
+
+/// A vector in memory.
+type Spread = [u64; WIDEST / 8];
 
 /// The memory that a loop reads it from.
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct LoopFrame {
-    /// elements, a multiple of what a vector holds
+    /// elements, a multiple of what the loop takes at a time
     pub count: usize,
     pub pointers: [*mut u8; POINTERS],
-    spare: [usize; 3],
-    numbers: [[u64; LANE_BYTES / 8]; NUMBERS],
+    numbers: [MaybeUninit<Spread>; NUMBERS],
+    spills: [MaybeUninit<Spread>; SPILLS],
 }
 /// Where the pointer of stream `k` is in a frame, in bytes.
 pub(super) const fn pointer_offset(k: usize) -> usize {
@@ -21,14 +29,24 @@ pub(super) const fn pointer_offset(k: usize) -> usize {
 }
 /// Where number `k` is in a frame, in bytes.
 pub(super) const fn number_offset(k: usize) -> usize {
-    std::mem::offset_of!(LoopFrame, numbers) + k * LANE_BYTES
+    std::mem::offset_of!(LoopFrame, numbers) + k * WIDEST
+}
+/// Where value `k` waits in a frame, in bytes.
+pub(super) const fn spill_offset(k: usize) -> usize {
+    std::mem::offset_of!(LoopFrame, spills) + k * WIDEST
 }
 impl LoopFrame {
     pub fn new() -> LoopFrame {
-        LoopFrame { count: 0, pointers: [std::ptr::null_mut(); POINTERS], spare: [0; 3], numbers: [[0; LANE_BYTES / 8]; NUMBERS] }
+        LoopFrame {
+            count: 0,
+            pointers: [std::ptr::null_mut(); POINTERS],
+            numbers: [const { MaybeUninit::uninit() }; NUMBERS],
+            spills: [const { MaybeUninit::uninit() }; SPILLS],
+        }
     }
     /// Sets number `k` to these bits in every lane, of 64 bits or of 32.
     pub fn set_number(&mut self, k: usize, bits: u64, is_double: bool) {
-        self.numbers[k] = [if is_double { bits } else { bits & u64::from(u32::MAX) | bits << 32 }; LANE_BYTES / 8];
+        let bits = if is_double { bits } else { bits & u64::from(u32::MAX) | bits << 32 };
+        self.numbers[k] = MaybeUninit::new([bits; WIDEST / 8]);
     }
 }

@@ -72,8 +72,8 @@ pub(crate) enum WholeRule {
 /// One operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LoopOp {
-    /// the next elements of a stream
-    Stream(u8, ElementFormat),
+    /// the next elements of a stream, or those so many vectors further on
+    Stream(u8, ElementFormat, u8),
     /// a number of the call, in every lane
     Number(u8),
     /// these bits in every lane
@@ -102,11 +102,26 @@ impl LoopOp {
         };
         of.into_iter().flatten()
     }
+    /// The same operation on what `of` says of its operands, and of elements `part` vectors further on.
+    fn moved(self, part: u8, of: impl Fn(LoopValue) -> LoopValue) -> LoopOp {
+        match self {
+            LoopOp::Stream(k, format, _) => LoopOp::Stream(k, format, part),
+            LoopOp::Number(_) | LoopOp::Constant(_) => self,
+            LoopOp::Sqrt(x) => LoopOp::Sqrt(of(x)),
+            LoopOp::Whole(rule, x) => LoopOp::Whole(rule, of(x)),
+            LoopOp::ThroughF16(x) => LoopOp::ThroughF16(of(x)),
+            LoopOp::ShiftLeft(x, by) => LoopOp::ShiftLeft(of(x), by),
+            LoopOp::ShiftRight(x, by) => LoopOp::ShiftRight(of(x), by),
+            LoopOp::Pair(op, x, y) => LoopOp::Pair(op, of(x), of(y)),
+            LoopOp::MulAdd(x, y, z) => LoopOp::MulAdd(of(x), of(y), of(z)),
+            LoopOp::Select(x, y, z) => LoopOp::Select(of(x), of(y), of(z)),
+        }
+    }
     /// Can it be had again from memory, at no more cost than a read?
     pub fn is_in_memory(&self) -> bool {
         match self {
             LoopOp::Number(_) | LoopOp::Constant(_) => true,
-            LoopOp::Stream(_, format) => format.is_plain(),
+            LoopOp::Stream(_, format, _) => format.is_plain(),
             _ => false,
         }
     }
@@ -140,5 +155,20 @@ impl LoopGraph {
             }
         }
         live
+    }
+    /// The line over `parts` vectors at a time, what `results` stand on alone, and the results of each part. The parts take turns, so that
+    /// one is computed while another waits.
+    pub fn unrolled(&self, parts: u8, results: &[LoopValue]) -> (LoopGraph, Vec<Vec<LoopValue>>) {
+        let live = self.live(results);
+        let mut graph = LoopGraph::default();
+        let mut places: Vec<Vec<LoopValue>> = vec![Vec::new(); parts.into()];
+        for (k, op) in self.ops.iter().enumerate() {
+            for (part, places) in places.iter_mut().enumerate() {
+                let place = if live[k] { graph.enter(op.moved(part as u8, |x| places[x as usize])) } else { LoopValue::MAX };
+                places.push(place);
+            }
+        }
+        let of = places.iter().map(|places| results.iter().map(|&r| places[r as usize]).collect()).collect();
+        (graph, of)
     }
 }

@@ -1,15 +1,29 @@
-//! The instructions of AVX2 by width of a lane. Must not know registers.
+//! The instructions of a set of vectors, by width of a lane. Must not know registers.
 use super::graph::PairOp;
 use iced_x86::Code;
 
-/// Instructions on vectors of one width of lane.
+/// What vectors of one set and one width of lane can do.
 pub(crate) struct VectorCodes {
+    /// bytes of a vector
+    pub width: usize,
+    /// bytes of a lane
+    pub lane: usize,
+    /// how many registers there are
+    pub registers: usize,
+    /// reads and writes of a whole vector
+    pub read: Code,
+    pub write: Code,
+    pub write_past_caches: Code,
     pub sqrt: Code,
     pub whole: Code,
     pub shift_left: Code,
     pub shift_right: Code,
+    /// by the mask of each lane; AVX-512: of each bit, by a table of three
     pub select: Code,
+    /// of floats, by a rule; AVX-512: into a mask register
     pub compare: Code,
+    /// AVX-512: lanes from a mask register
+    pub spread_mask: Option<Code>,
     /// first · second + third, into the first
     pub mul_add_213: Code,
     /// second · third + first, into the first
@@ -18,19 +32,26 @@ pub(crate) struct VectorCodes {
     pub mul_add_132: Code,
     /// bytes as lanes
     pub widen_bytes: Code,
+    /// words as lanes of 32 bits
+    pub widen_words: Code,
+    pub widen_f16: Code,
+    pub narrow_f16: Code,
     add: Code,
     sub: Code,
     mul: Code,
     div: Code,
     min: Code,
     max: Code,
+    and: Code,
+    or: Code,
+    xor: Code,
     int_add: Code,
     int_sub: Code,
     int_equal: Code,
     int_greater: Code,
 }
 impl VectorCodes {
-    /// The instruction of a pair, but for comparisons of floats.
+    /// The instruction of a pair. Those of comparisons take a rule, or give a mask register: [`VectorCodes::spread_mask`].
     pub fn pair(&self, op: PairOp) -> Code {
         match op {
             PairOp::Add => self.add,
@@ -39,9 +60,9 @@ impl VectorCodes {
             PairOp::Div => self.div,
             PairOp::Min => self.min,
             PairOp::Max => self.max,
-            PairOp::And => Code::VEX_Vandps_ymm_ymm_ymmm256,
-            PairOp::Or => Code::VEX_Vorps_ymm_ymm_ymmm256,
-            PairOp::Xor => Code::VEX_Vxorps_ymm_ymm_ymmm256,
+            PairOp::And => self.and,
+            PairOp::Or => self.or,
+            PairOp::Xor => self.xor,
             PairOp::IntAdd => self.int_add,
             PairOp::IntSub => self.int_sub,
             PairOp::IntEqual => self.int_equal,
@@ -49,50 +70,153 @@ impl VectorCodes {
             PairOp::Less | PairOp::LessEqual | PairOp::Equal | PairOp::Unordered => self.compare,
         }
     }
+    /// Are these vectors of AVX-512?
+    pub fn is_wide(&self) -> bool {
+        self.spread_mask.is_some()
+    }
 }
-/// Lanes of 32 bits.
-pub(crate) static SINGLE: VectorCodes = VectorCodes {
+
+/// AVX2, lanes of 32 bits.
+pub(crate) static SINGLE_256: VectorCodes = VectorCodes {
+    width: 32,
+    lane: 4,
+    registers: 16,
+    read: Code::VEX_Vmovups_ymm_ymmm256,
+    write: Code::VEX_Vmovups_ymmm256_ymm,
+    write_past_caches: Code::VEX_Vmovntps_m256_ymm,
     sqrt: Code::VEX_Vsqrtps_ymm_ymmm256,
     whole: Code::VEX_Vroundps_ymm_ymmm256_imm8,
     shift_left: Code::VEX_Vpslld_ymm_ymm_imm8,
     shift_right: Code::VEX_Vpsrld_ymm_ymm_imm8,
     select: Code::VEX_Vblendvps_ymm_ymm_ymmm256_ymm,
     compare: Code::VEX_Vcmpps_ymm_ymm_ymmm256_imm8,
+    spread_mask: None,
     mul_add_213: Code::VEX_Vfmadd213ps_ymm_ymm_ymmm256,
     mul_add_231: Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256,
     mul_add_132: Code::VEX_Vfmadd132ps_ymm_ymm_ymmm256,
     widen_bytes: Code::VEX_Vpmovzxbd_ymm_xmmm64,
+    widen_words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
+    widen_f16: Code::VEX_Vcvtph2ps_ymm_xmmm128,
+    narrow_f16: Code::VEX_Vcvtps2ph_xmmm128_ymm_imm8,
     add: Code::VEX_Vaddps_ymm_ymm_ymmm256,
     sub: Code::VEX_Vsubps_ymm_ymm_ymmm256,
     mul: Code::VEX_Vmulps_ymm_ymm_ymmm256,
     div: Code::VEX_Vdivps_ymm_ymm_ymmm256,
     min: Code::VEX_Vminps_ymm_ymm_ymmm256,
     max: Code::VEX_Vmaxps_ymm_ymm_ymmm256,
+    and: Code::VEX_Vandps_ymm_ymm_ymmm256,
+    or: Code::VEX_Vorps_ymm_ymm_ymmm256,
+    xor: Code::VEX_Vxorps_ymm_ymm_ymmm256,
     int_add: Code::VEX_Vpaddd_ymm_ymm_ymmm256,
     int_sub: Code::VEX_Vpsubd_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtd_ymm_ymm_ymmm256,
 };
-/// Lanes of 64 bits.
-pub(crate) static DOUBLE: VectorCodes = VectorCodes {
+/// AVX2, lanes of 64 bits.
+pub(crate) static DOUBLE_256: VectorCodes = VectorCodes {
+    width: 32,
+    lane: 8,
+    registers: 16,
+    read: Code::VEX_Vmovups_ymm_ymmm256,
+    write: Code::VEX_Vmovups_ymmm256_ymm,
+    write_past_caches: Code::VEX_Vmovntps_m256_ymm,
     sqrt: Code::VEX_Vsqrtpd_ymm_ymmm256,
     whole: Code::VEX_Vroundpd_ymm_ymmm256_imm8,
     shift_left: Code::VEX_Vpsllq_ymm_ymm_imm8,
     shift_right: Code::VEX_Vpsrlq_ymm_ymm_imm8,
     select: Code::VEX_Vblendvpd_ymm_ymm_ymmm256_ymm,
     compare: Code::VEX_Vcmppd_ymm_ymm_ymmm256_imm8,
+    spread_mask: None,
     mul_add_213: Code::VEX_Vfmadd213pd_ymm_ymm_ymmm256,
     mul_add_231: Code::VEX_Vfmadd231pd_ymm_ymm_ymmm256,
     mul_add_132: Code::VEX_Vfmadd132pd_ymm_ymm_ymmm256,
     widen_bytes: Code::VEX_Vpmovzxbq_ymm_xmmm32,
+    widen_words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
+    widen_f16: Code::VEX_Vcvtph2ps_ymm_xmmm128,
+    narrow_f16: Code::VEX_Vcvtps2ph_xmmm128_ymm_imm8,
     add: Code::VEX_Vaddpd_ymm_ymm_ymmm256,
     sub: Code::VEX_Vsubpd_ymm_ymm_ymmm256,
     mul: Code::VEX_Vmulpd_ymm_ymm_ymmm256,
     div: Code::VEX_Vdivpd_ymm_ymm_ymmm256,
     min: Code::VEX_Vminpd_ymm_ymm_ymmm256,
     max: Code::VEX_Vmaxpd_ymm_ymm_ymmm256,
+    and: Code::VEX_Vandps_ymm_ymm_ymmm256,
+    or: Code::VEX_Vorps_ymm_ymm_ymmm256,
+    xor: Code::VEX_Vxorps_ymm_ymm_ymmm256,
     int_add: Code::VEX_Vpaddq_ymm_ymm_ymmm256,
     int_sub: Code::VEX_Vpsubq_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256,
+};
+/// AVX-512, lanes of 32 bits.
+pub(crate) static SINGLE_512: VectorCodes = VectorCodes {
+    width: 64,
+    lane: 4,
+    registers: 32,
+    read: Code::EVEX_Vmovups_zmm_k1z_zmmm512,
+    write: Code::EVEX_Vmovups_zmmm512_k1z_zmm,
+    write_past_caches: Code::EVEX_Vmovntps_m512_zmm,
+    sqrt: Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er,
+    whole: Code::EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae,
+    shift_left: Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8,
+    shift_right: Code::EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8,
+    select: Code::EVEX_Vpternlogd_zmm_k1z_zmm_zmmm512b32_imm8,
+    compare: Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
+    spread_mask: Some(Code::EVEX_Vpmovm2d_zmm_kr),
+    mul_add_213: Code::EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er,
+    mul_add_231: Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
+    mul_add_132: Code::EVEX_Vfmadd132ps_zmm_k1z_zmm_zmmm512b32_er,
+    widen_bytes: Code::EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
+    widen_words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
+    widen_f16: Code::EVEX_Vcvtph2ps_zmm_k1z_ymmm256_sae,
+    narrow_f16: Code::EVEX_Vcvtps2ph_ymmm256_k1z_zmm_imm8_sae,
+    add: Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
+    sub: Code::EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er,
+    mul: Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+    div: Code::EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er,
+    min: Code::EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae,
+    max: Code::EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
+    and: Code::EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
+    or: Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
+    xor: Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+    int_add: Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+    int_sub: Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+    int_equal: Code::EVEX_Vpcmpeqd_kr_k1_zmm_zmmm512b32,
+    int_greater: Code::EVEX_Vpcmpgtd_kr_k1_zmm_zmmm512b32,
+};
+/// AVX-512, lanes of 64 bits.
+pub(crate) static DOUBLE_512: VectorCodes = VectorCodes {
+    width: 64,
+    lane: 8,
+    registers: 32,
+    read: Code::EVEX_Vmovups_zmm_k1z_zmmm512,
+    write: Code::EVEX_Vmovups_zmmm512_k1z_zmm,
+    write_past_caches: Code::EVEX_Vmovntps_m512_zmm,
+    sqrt: Code::EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er,
+    whole: Code::EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae,
+    shift_left: Code::EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8,
+    shift_right: Code::EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8,
+    select: Code::EVEX_Vpternlogq_zmm_k1z_zmm_zmmm512b64_imm8,
+    compare: Code::EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae,
+    spread_mask: Some(Code::EVEX_Vpmovm2q_zmm_kr),
+    mul_add_213: Code::EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er,
+    mul_add_231: Code::EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+    mul_add_132: Code::EVEX_Vfmadd132pd_zmm_k1z_zmm_zmmm512b64_er,
+    widen_bytes: Code::EVEX_Vpmovzxbq_zmm_k1z_xmmm64,
+    widen_words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
+    widen_f16: Code::EVEX_Vcvtph2ps_zmm_k1z_ymmm256_sae,
+    narrow_f16: Code::EVEX_Vcvtps2ph_ymmm256_k1z_zmm_imm8_sae,
+    add: Code::EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
+    sub: Code::EVEX_Vsubpd_zmm_k1z_zmm_zmmm512b64_er,
+    mul: Code::EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er,
+    div: Code::EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er,
+    min: Code::EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae,
+    max: Code::EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae,
+    and: Code::EVEX_Vpandq_zmm_k1z_zmm_zmmm512b64,
+    or: Code::EVEX_Vporq_zmm_k1z_zmm_zmmm512b64,
+    xor: Code::EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64,
+    int_add: Code::EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64,
+    int_sub: Code::EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64,
+    int_equal: Code::EVEX_Vpcmpeqq_kr_k1_zmm_zmmm512b64,
+    int_greater: Code::EVEX_Vpcmpgtq_kr_k1_zmm_zmmm512b64,
 };

@@ -18,6 +18,7 @@ use crate::{
         graph::{ElementFormat, LoopGraph, LoopOp, LoopValue},
         trace,
     },
+    isa::Isa,
     map::loops::Src,
 };
 use adamant_runtime::{DType, ErrorKind, expr::Reg};
@@ -41,6 +42,8 @@ pub(crate) struct LoopForm {
     outputs: SmallVec<[DType; 4]>,
     /// results go past the caches
     streamed: bool,
+    /// vectors of AVX-512
+    is_wide: bool,
 }
 /// Where a stream that a loop reads comes from.
 #[derive(Clone, Copy)]
@@ -171,7 +174,7 @@ impl Builder<'_> {
     }
     fn stream(&mut self, source: StreamSource, format: ElementFormat) -> Option<LoopOp> {
         self.reads.push((source, format));
-        Some(LoopOp::Stream((self.reads.len() - 1).try_into().ok()?, format))
+        Some(LoopOp::Stream((self.reads.len() - 1).try_into().ok()?, format, 0))
     }
 }
 fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[Phase]) -> Option<CompiledPart> {
@@ -215,6 +218,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         writes: stores?,
         numbers: builder.numbers.len(),
         is_double: DOUBLE,
+        is_wide: form.is_wide,
         past_caches: form.streamed,
     })?;
     // What is interpreted: results that the loop does not give, what is read from tiles, and all that these stand on.
@@ -264,9 +268,9 @@ impl TileRun<'_> {
         if n < WORTH || program.ahead.is_some() || !self.drawn.is_empty() || !jit::is_on(self.isa) || program.registers.len() > BITS || inputs > BITS {
             return;
         }
-        let mut form = LoopForm { numbers: 0, in_memory: 0, outputs: SmallVec::from_slice(outputs), streamed: self.streamed };
+        let mut form = LoopForm { numbers: 0, in_memory: 0, outputs: SmallVec::from_slice(outputs), streamed: self.streamed, is_wide: self.isa == Isa::Avx512 };
         for r in 0..program.registers.len() {
-            let is_number = self.uniform[r].is_some() || self.lines.get(r) == Some(&true) && self.into[r].is_none();
+            let is_number = self.uniform[r].is_some() || self.lines.get(r) == Some(&true);
             form.numbers |= u128::from(is_number) << r;
         }
         for (k, input) in self.inputs.iter().enumerate() {

@@ -179,7 +179,8 @@ impl<'a> TileRun<'a> {
             return Ok(());
         }
         self.lines = filled(false, self.program.registers.len())?;
-        for (r, register) in self.program.registers.iter().enumerate() {
+        // What goes to an output is there for every position, and so is what is made of it.
+        for (r, register) in self.program.registers.iter().enumerate().filter(|(r, _)| self.into[*r].is_none()) {
             self.lines[r] = match register.code {
                 Code::Load(k) => self.inputs[k as usize].in_place.is_none() && self.nest.innermost_stride(k as usize) == 0,
                 Code::Index(place) => self.nest.innermost_stride(place as usize) == 0,
@@ -191,7 +192,7 @@ impl<'a> TileRun<'a> {
     }
     /// Has register `r` one value over these positions, in the first place of its tile?
     pub(super) fn is_line(&self, r: usize, at: usize, n: usize) -> bool {
-        self.lines.get(r) == Some(&true) && self.into[r].is_none() && at % self.nest.innermost() + n <= self.nest.innermost()
+        self.lines.get(r) == Some(&true) && at % self.nest.innermost() + n <= self.nest.innermost()
     }
     /// Computes register `r` where output `o` has its memory, if that looks like a tile and the register is computed.
     pub fn compute_into(&mut self, r: Reg, o: usize) {

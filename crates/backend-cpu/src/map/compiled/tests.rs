@@ -70,6 +70,9 @@ impl Case {
             if all.is_empty() { None } else { Some(r.of(&all)) }
         };
         let out = |class: Class| if class == Class::ToBool { DType::Bool } else { dtype };
+        // The sign of a NaN that was computed is nobody's promise.
+        let loaded = expr.instrs.clone();
+        let has_sign = |r: Reg| matches!(loaded[r as usize], Instr::Load(_) | Instr::Const(_) | Instr::Arg(_));
         match r.below(8) {
             0..3 => {
                 let fits = |f: &Unary| match f.row().class {
@@ -77,6 +80,7 @@ impl Case {
                     Class::Bits => !dtype.is_float(),
                     _ => dtype != DType::Bool || f.row().class == Class::ToBool,
                 };
+                let fits = |f: &Unary| fits(f) && (f.name() != "signbit" || has_sign(x));
                 let all: Vec<Unary> = Unary::ALL.iter().copied().filter(fits).collect();
                 let f = r.of(&all);
                 expr.push(Instr::Unary(f, x), out(f.row().class));
@@ -91,7 +95,7 @@ impl Case {
                     _ => dtype.is_float() || dtype != DType::Bool && ["add", "sub", "mul", "maximum", "minimum"].contains(&f.name()),
                 };
                 let shifts = |f: &Binary| f.name().contains("shift") || f.name().contains("div") && !dtype.is_float();
-                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !shifts(f)).collect();
+                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !shifts(f) && (f.name() != "copysign" || has_sign(y))).collect();
                 let f = r.of(&all);
                 expr.push(Instr::Binary(f, x, y), out(f.row().class));
             }
