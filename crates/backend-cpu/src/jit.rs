@@ -63,8 +63,14 @@ pub(crate) struct LoopCode {
     elements: usize,
     past_caches: bool,
 }
-/// Vectors of a turn: what one waits for takes as long as the other.
-const PARTS: usize = 2;
+/// Vectors of a turn, at most: while one waits for what comes before, the others are computed.
+const PARTS: usize = 4;
+/// A turn of fewer instructions, with elements that lie in memory as in registers, is as well done by loops over memory.
+#[cfg(target_arch = "x86_64")]
+const LEAST: usize = 4;
+/// From so many instructions on they wait for each other longer than a turn takes.
+#[cfg(target_arch = "x86_64")]
+const LONG: usize = 16;
 impl LoopCode {
     /// Compiles a loop. `None`: it has too many streams or numbers, or the system gives no memory to execute.
     pub fn new(plan: &LoopPlan) -> Option<LoopCode> {
@@ -99,14 +105,16 @@ impl LoopCode {
             debug_assert!(!matches!(assembled, Err(Unassembled::Encoding(_))), "{:?}", assembled.err());
             assembled.ok()
         };
-        let one = of_parts(1);
-        let all = of_parts(PARTS);
+        let one = of_parts(1)?;
+        let is_plain = plan.reads.iter().chain(plan.writes.iter().map(|w| &w.1)).all(|f| f.is_plain());
+        if is_plain && one.length < LEAST {
+            return None;
+        }
         // Where registers are scarce, it is the traffic between them and the frame that counts.
-        let is_light = |all: &AssembledLoop| one.as_ref().is_none_or(|one| all.length * 8 <= one.length * PARTS * 9);
-        let (assembled, parts) = match all.filter(is_light) {
-            Some(all) => (all, PARTS),
-            None => (one?, 1),
-        };
+        let is_light = |all: &AssembledLoop, parts: usize| all.length * 8 <= one.length * parts * 9;
+        let most = if one.length < LONG { PARTS / 2 } else { PARTS };
+        let more = [most, PARTS / 2].into_iter().find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
+        let (assembled, parts) = more.unwrap_or((one, 1));
         let mut memory = memmap2::MmapMut::map_anon(assembled.bytes.len()).ok()?;
         memory.copy_from_slice(&assembled.bytes);
         Some(LoopCode {

@@ -60,6 +60,8 @@ enum Place {
 }
 /// Vector registers, at most.
 const VECTORS: usize = 32;
+/// Mask registers that an instruction can go by; K1 is for the moment of a comparison.
+const MASKS: usize = 6;
 /// Where a stream lies; the first six may be overwritten by a function.
 const BASES: [Register; POINTERS] = [
     Register::RDX,
@@ -92,6 +94,8 @@ struct Assembler<'g> {
     holds: [Option<LoopValue>; VECTORS],
     /// registers that keep a constant over the whole loop
     kept: [bool; VECTORS],
+    /// comparisons that are in mask registers and nowhere else
+    masks: [Option<LoopValue>; MASKS],
     slots: u32,
     most: usize,
     code: Vec<Instruction>,
@@ -135,6 +139,7 @@ impl<'g> Assembler<'g> {
             slot: vec![None; ops.len()],
             holds: [None; VECTORS],
             kept: [false; VECTORS],
+            masks: [None; MASKS],
             slots: 0,
             most: 0,
             code: Vec::new(),
@@ -285,6 +290,11 @@ impl<'g> Assembler<'g> {
             }
             // A number or a constant that has no register of its own is read again where it is needed next.
             let is_passing = matches!(self.text.graph.ops()[x as usize], LoopOp::Number(_) | LoopOp::Constant(_));
+            if self.needed[x as usize].is_empty()
+                && let Some(mask) = self.masks.iter_mut().find(|m| **m == Some(x))
+            {
+                *mask = None;
+            }
             if (self.needed[x as usize].is_empty() || is_passing)
                 && let Some(place) = self.register[x as usize]
                 && !self.kept[place as usize]
@@ -360,7 +370,10 @@ impl<'g> Assembler<'g> {
             }
             LoopOp::Pair(pair, x, y) => self.place_pair(value, pair, x, y),
             LoopOp::MulAdd(x, y, z) => self.place_mul_add(value, [x, y, z]),
-            LoopOp::Select(mask, yes, no) if codes.is_wide() => self.place_choice(value, [mask, yes, no]),
+            LoopOp::Select(mask, yes, no) if codes.is_wide() => match (self.mask(mask), codes.blend) {
+                (Some(by), Some(blend)) => self.place_blend(value, by, blend, [mask, yes, no]),
+                _ => self.place_choice(value, [mask, yes, no]),
+            },
             LoopOp::Select(mask, yes, no) => {
                 let keep = [mask, yes, no];
                 let (mask, no) = (self.in_register(mask, &keep)?, self.in_register(no, &keep)?);
@@ -389,18 +402,52 @@ impl<'g> Assembler<'g> {
         let first = self.in_register(first, &keep)?;
         let second = self.operand(second, &keep)?;
         self.release(value as u32, &keep);
-        let to = self.take(value, &keep)?;
-        let spread = self.codes.spread_mask.filter(|_| compared.is_some() || matches!(pair, PairOp::IntEqual | PairOp::IntGreater));
-        let into = if spread.is_some() { Register::K1 } else { to };
         let code = self.codes.pair(pair);
+        let spread = self.codes.spread_mask.filter(|_| compared.is_some() || matches!(pair, PairOp::IntEqual | PairOp::IntGreater));
+        let Some(spread) = spread else {
+            let to = self.take(value, &keep)?;
+            return match compared {
+                Some(rule) => self.three_by(code, to, first, second, rule),
+                None => self.three(code, to, first, second),
+            };
+        };
+        let free = self.masks.iter().position(Option::is_none).filter(|_| self.only_chooses(value));
+        let mask = free.map_or(Register::K1, mask_register);
         match compared {
-            Some(rule) => self.three_by(code, into, first, second, rule)?,
-            None => self.three(code, into, first, second)?,
+            Some(rule) => self.three_by(code, mask, first, second, rule)?,
+            None => self.three(code, mask, first, second)?,
         }
-        match spread {
-            Some(spread) => self.push(Instruction::with2(spread, to, Register::K1)),
-            None => Ok(()),
+        match free {
+            Some(free) => self.masks[free] = Some(value),
+            None => {
+                let to = self.take(value, &keep)?;
+                self.push(Instruction::with2(spread, to, mask))?;
+            }
         }
+        Ok(())
+    }
+    /// Is this comparison needed for nothing but to choose between others?
+    fn only_chooses(&self, value: LoopValue) -> bool {
+        self.needed[value as usize].iter().all(|&at| {
+            let op = self.text.graph.ops().get(at as usize);
+            matches!(op, Some(&LoopOp::Select(mask, yes, no)) if mask == value && yes != value && no != value)
+        })
+    }
+    /// The mask register of a comparison that has one.
+    fn mask(&self, value: LoopValue) -> Option<Register> {
+        self.masks.iter().position(|m| *m == Some(value)).map(mask_register)
+    }
+    /// AVX-512: lane by lane, by a mask register.
+    fn place_blend(&mut self, value: LoopValue, by: Register, blend: Code, keep: [LoopValue; 3]) -> Done {
+        let no = self.in_register(keep[2], &keep)?;
+        let yes = self.operand(keep[1], &keep)?;
+        self.release(value as u32, &keep);
+        let to = self.take(value, &keep)?;
+        self.three(blend, to, no, yes)?;
+        if let Some(last) = self.code.last_mut() {
+            last.set_op_mask(by);
+        }
+        Ok(())
     }
     /// Which of the operands an instruction that overwrites one best overwrites: the first of them that is needed no more; else one
     /// that is read from memory anyway. And whether it needs no copy.
@@ -620,4 +667,7 @@ impl Assembler<'_> {
         }
         Ok(())
     }
+}
+fn mask_register(place: usize) -> Register {
+    Register::K2 + place as u32
 }

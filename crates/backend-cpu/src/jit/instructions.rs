@@ -24,6 +24,8 @@ pub(crate) struct VectorCodes {
     pub compare: Code,
     /// AVX-512: lanes from a mask register
     pub spread_mask: Option<Code>,
+    /// AVX-512: by a mask register
+    pub blend: Option<Code>,
     /// first · second + third, into the first
     pub mul_add_213: Code,
     /// second · third + first, into the first
@@ -91,6 +93,7 @@ pub(crate) static SINGLE_256: VectorCodes = VectorCodes {
     select: Code::VEX_Vblendvps_ymm_ymm_ymmm256_ymm,
     compare: Code::VEX_Vcmpps_ymm_ymm_ymmm256_imm8,
     spread_mask: None,
+    blend: None,
     mul_add_213: Code::VEX_Vfmadd213ps_ymm_ymm_ymmm256,
     mul_add_231: Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256,
     mul_add_132: Code::VEX_Vfmadd132ps_ymm_ymm_ymmm256,
@@ -127,6 +130,7 @@ pub(crate) static DOUBLE_256: VectorCodes = VectorCodes {
     select: Code::VEX_Vblendvpd_ymm_ymm_ymmm256_ymm,
     compare: Code::VEX_Vcmppd_ymm_ymm_ymmm256_imm8,
     spread_mask: None,
+    blend: None,
     mul_add_213: Code::VEX_Vfmadd213pd_ymm_ymm_ymmm256,
     mul_add_231: Code::VEX_Vfmadd231pd_ymm_ymm_ymmm256,
     mul_add_132: Code::VEX_Vfmadd132pd_ymm_ymm_ymmm256,
@@ -163,6 +167,7 @@ pub(crate) static SINGLE_512: VectorCodes = VectorCodes {
     select: Code::EVEX_Vpternlogd_zmm_k1z_zmm_zmmm512b32_imm8,
     compare: Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
     spread_mask: Some(Code::EVEX_Vpmovm2d_zmm_kr),
+    blend: Some(Code::EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32),
     mul_add_213: Code::EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er,
     mul_add_231: Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er,
     mul_add_132: Code::EVEX_Vfmadd132ps_zmm_k1z_zmm_zmmm512b32_er,
@@ -199,6 +204,7 @@ pub(crate) static DOUBLE_512: VectorCodes = VectorCodes {
     select: Code::EVEX_Vpternlogq_zmm_k1z_zmm_zmmm512b64_imm8,
     compare: Code::EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae,
     spread_mask: Some(Code::EVEX_Vpmovm2q_zmm_kr),
+    blend: Some(Code::EVEX_Vblendmpd_zmm_k1z_zmm_zmmm512b64),
     mul_add_213: Code::EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er,
     mul_add_231: Code::EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
     mul_add_132: Code::EVEX_Vfmadd132pd_zmm_k1z_zmm_zmmm512b64_er,

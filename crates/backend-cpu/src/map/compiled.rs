@@ -24,10 +24,15 @@ use crate::{
 use adamant_runtime::{DType, ErrorKind, expr::Reg};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-/// From so many elements on a program is worth compiling.
-const WORTH: usize = if cfg!(test) { 1 } else { 4 * super::tiles::TILE };
+/// A program that has run over so many elements is compiled: what the interpreter took for them is about what the compiler takes.
+const WORTH: usize = if cfg!(test) { 1 } else { 256 * super::tiles::TILE };
+/// Fewer elements are not worth a look at what there is.
+const FEWEST: usize = if cfg!(test) { 1 } else { super::tiles::TILE };
 /// Registers and inputs of a program that a form has bits for.
 const BITS: usize = u128::BITS as usize;
 
@@ -91,16 +96,24 @@ impl CompiledPart {
 }
 /// The loops that were compiled for a program, by their forms.
 #[derive(Default)]
-pub(crate) struct CompiledLoops(Mutex<SmallVec<[(LoopForm, Option<Arc<CompiledPart>>); 1]>>);
+pub(crate) struct CompiledLoops {
+    loops: Mutex<SmallVec<[(LoopForm, Option<Arc<CompiledPart>>); 1]>>,
+    /// elements that the program has run over
+    elements: AtomicUsize,
+}
 impl CompiledLoops {
+    /// Is the program worth compiling, now that it runs over `n` elements more?
+    fn are_worth(&self, n: usize) -> bool {
+        n >= FEWEST && n.saturating_add(self.elements.fetch_add(n, Ordering::Relaxed)) >= WORTH
+    }
     /// How many loops there are.
     #[cfg(test)]
     fn count(&self) -> usize {
-        self.0.lock().iter().filter(|(_, part)| part.is_some()).count()
+        self.loops.lock().iter().filter(|(_, part)| part.is_some()).count()
     }
     /// The loop of a form. `None`: there is nothing in it that a loop could do.
     fn get(&self, program: &Program, form: &LoopForm, results: &[Reg]) -> Option<Arc<CompiledPart>> {
-        let mut loops = self.0.lock();
+        let mut loops = self.loops.lock();
         if let Some((_, part)) = loops.iter().find(|(known, _)| known == form) {
             return part.clone();
         }
@@ -265,7 +278,8 @@ impl TileRun<'_> {
     pub fn compile(&mut self, results: &[Reg], outputs: &[DType], n: usize) {
         let program = self.program;
         let inputs = self.inputs.len();
-        if n < WORTH || program.ahead.is_some() || !self.drawn.is_empty() || !jit::is_on(self.isa) || program.registers.len() > BITS || inputs > BITS {
+        let may = program.ahead.is_none() && self.drawn.is_empty() && program.registers.len() <= BITS && inputs <= BITS;
+        if !may || !jit::is_on(self.isa) || !program.compiled.are_worth(n) {
             return;
         }
         let mut form = LoopForm { numbers: 0, in_memory: 0, outputs: SmallVec::from_slice(outputs), streamed: self.streamed, is_wide: self.isa == Isa::Avx512 };
