@@ -179,6 +179,7 @@ impl<'a> Finish<'a> {
         if apart {
             run.share(0, 1);
         }
+        run.compile(&[value], &[result], space.elements());
         Ok(Finish { run, value, result, product })
     }
     /// On elements from `at` on, counted in the order of the result, that lie where their results go.

@@ -4,7 +4,7 @@
 //! The way of a loop: [`trace`] runs the formulas of a program over a vector that writes down what is done with it, [`graph`] holds
 //! these operations, [`assemble`] places them into the registers of AVX2 or AVX-512, [`LoopCode`] keeps the instructions in memory that is
 //! first written and then executed, never both, and [`LoopCall`] calls them over slices. The operations are those of the other
-//! sets, so the bits are; `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and
+//! sets, so the bits are; `ADAMANT_JIT=0` leaves all to the interpreter (`always` compiles what runs once), as do processors other than x86-64 with AVX2 and
 //! systems that give no memory to execute.
 //!
 //! Must not know programs, tiles or layouts.
@@ -24,10 +24,25 @@ use graph::{ElementFormat, LoopGraph, LoopValue};
 use smallvec::SmallVec;
 use std::{marker::PhantomData, sync::LazyLock};
 
+/// What `ADAMANT_JIT` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Never,
+    WhenWorth,
+    Always,
+}
+static WANTED: LazyLock<Wanted> = LazyLock::new(|| match std::env::var("ADAMANT_JIT").as_deref() {
+    Ok("0") => Wanted::Never,
+    Ok("always") => Wanted::Always,
+    _ => Wanted::WhenWorth,
+});
 /// Whether programs are compiled on this set: the processor can, and `ADAMANT_JIT` is not 0.
 pub(crate) fn is_on(isa: Isa) -> bool {
-    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("ADAMANT_JIT").is_none_or(|v| v != "0"));
-    cfg!(target_arch = "x86_64") && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED
+    cfg!(target_arch = "x86_64") && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED != Wanted::Never
+}
+/// Whether they are compiled when they first run, be it worth it or not: `ADAMANT_JIT=always`, for tests.
+pub(crate) fn is_eager() -> bool {
+    cfg!(test) || *WANTED == Wanted::Always
 }
 
 /// A loop as an assembler takes it.

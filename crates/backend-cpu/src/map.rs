@@ -30,6 +30,7 @@ use adamant_runtime::{
     expr::Reg,
     kernel::{FaultWord, Kernel, KernelKind, Step},
 };
+pub(crate) use ahead::LINE;
 use few::GivenInput;
 use program::{Code, Program};
 use smallvec::SmallVec;
@@ -171,7 +172,7 @@ pub(crate) fn execute(
         }
     }
     run.find_shared(results);
-    if run.nest.innermost() >= ahead::LINE {
+    if run.nest.innermost() >= LINE {
         run.find_lines()?;
     }
     let dtypes: SmallVec<[DType; 4]> = bytes.iter().map(|b| b.1).collect();

@@ -68,6 +68,9 @@ pub(crate) fn run(
         return Err(internal("a reduction into another kind"));
     }
     let mut run = TileRun::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;
+    if run.nest.innermost() >= map::LINE {
+        run.find_lines()?;
+    }
     run.compile(&[value], &[], step.space.elements());
     let job = Job {
         runtime,

@@ -31,7 +31,7 @@ impl Stretch {
     }
 }
 /// Shorter lines are gathered into tiles.
-pub(super) const LINE: usize = 512;
+pub(crate) const LINE: usize = 512;
 /// A number of one operand, or its elements.
 enum LoadedOperand<'a> {
     Number(f32),
@@ -44,13 +44,11 @@ impl TileRun<'_> {
     /// by side, or a line of those that are broadcast along others.
     pub fn stretch(&self) -> Stretch {
         if let Some(part) = &self.compiled {
-            let is_line = |r: &Reg| self.uniform[*r as usize].is_none();
-            let by_lines = part.numbers().iter().any(is_line) || part.inputs().any(|k| !self.nest.is_dense(k));
-            return match (part.is_whole, by_lines) {
-                (true, false) => Stretch::Elements(usize::MAX),
-                (true, true) => Stretch::Lines(self.nest.innermost()),
-                (false, false) => Stretch::Elements(TILE),
-                (false, true) => Stretch::TilesOf(self.nest.innermost()),
+            return match (part.is_whole, self.line_of(part)) {
+                (true, None) => Stretch::Elements(usize::MAX),
+                (true, Some(line)) => Stretch::Lines(line),
+                (false, None) => Stretch::Elements(TILE),
+                (false, Some(line)) => Stretch::TilesOf(line),
             };
         }
         let ahead = self.program.ahead.is_some();

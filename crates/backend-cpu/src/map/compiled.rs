@@ -30,9 +30,9 @@ use std::sync::{
 };
 
 /// A program that has run over so many elements is compiled: what the interpreter took for them is about what the compiler takes.
-const WORTH: usize = if cfg!(test) { 1 } else { 256 * super::tiles::TILE };
+const WORTH: usize = 256 * super::tiles::TILE;
 /// Fewer elements are not worth a look at what there is.
-const FEWEST: usize = if cfg!(test) { 1 } else { super::tiles::TILE };
+const FEWEST: usize = super::tiles::TILE;
 /// Registers and inputs of a program that a form has bits for.
 const BITS: usize = u128::BITS as usize;
 
@@ -78,12 +78,8 @@ pub(crate) struct CompiledPart {
 }
 impl CompiledPart {
     /// The inputs that the loop reads where they lie.
-    pub fn inputs(&self) -> impl Iterator<Item = usize> {
+    fn inputs(&self) -> impl Iterator<Item = usize> {
         self.reads.iter().filter_map(|r| if let StreamSource::Input(k) = r { Some(*k as usize) } else { None })
-    }
-    /// The registers that are one number for a call.
-    pub fn numbers(&self) -> &[Reg] {
-        &self.numbers
     }
     /// Does the loop write this output?
     pub fn writes_output(&self, o: usize) -> bool {
@@ -104,7 +100,7 @@ pub(crate) struct CompiledLoops {
 impl CompiledLoops {
     /// Is the program worth compiling, now that it runs over `n` elements more?
     fn are_worth(&self, n: usize) -> bool {
-        n >= FEWEST && n.saturating_add(self.elements.fetch_add(n, Ordering::Relaxed)) >= WORTH
+        jit::is_eager() || n >= FEWEST && n.saturating_add(self.elements.fetch_add(n, Ordering::Relaxed)) >= WORTH
     }
     /// How many loops there are.
     #[cfg(test)]
@@ -290,14 +286,15 @@ impl TileRun<'_> {
         for (k, input) in self.inputs.iter().enumerate() {
             let lies = match input.in_place {
                 None => self.nest.is_dense(k) || self.nest.innermost() >= super::ahead::LINE && self.nest.innermost_stride(k) == 1,
-                Some(o) => self.nest.is_dense(k) && outputs.get(o) == Some(&input.dtype),
+                // Of the size that is written there; or beside all that is written.
+                Some(o) => self.nest.is_dense(k) && outputs.get(o).is_none_or(|d| *d == input.dtype),
             };
             form.in_memory |= u128::from(lies && translate::format(input.dtype).is_some()) << k;
         }
         form.streamed &= outputs.iter().all(|d| translate::format(*d).is_some_and(ElementFormat::is_plain));
         let Some(part) = program.compiled.get(program, &form, results) else { return };
         // Interpreted registers would be written where an input still waits to be read, or read where one was overwritten.
-        let shares = |k: usize| self.inputs[k].in_place.is_some();
+        let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
         let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
         let reads_outputs = (0..inputs).any(|k| shares(k) && form.in_memory >> k & 1 == 0);
         let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
@@ -315,15 +312,6 @@ impl TileRun<'_> {
             registers.try_for_each(|r| self.execute(r, at, if self.is_line(r, at, n) { 1 } else { n }, scratch, outs))
         };
         interpret(&part.before, scratch, outs)?;
-        let mut call = LoopCall::new(&part.code, n);
-        for &r in &part.numbers {
-            let register = &self.program.registers[r as usize];
-            let value = match self.uniform[r as usize] {
-                Some(value) => value,
-                None => with_kind!(register.kind, T => T::tiles(scratch).values(part.slot(r as usize))[0].value()),
-            };
-            call.number(bits(value));
-        }
         // Tiles that the loop writes are none that it reads.
         let mut tiles: SmallVec<[WrittenTile; 2]> = SmallVec::new();
         for sink in &part.writes {
@@ -331,42 +319,74 @@ impl TileRun<'_> {
                 tiles.push(WrittenTile::take(self.program.registers[r as usize].kind, part.slot(r as usize), scratch));
             }
         }
+        let line = self.line_of(part).unwrap_or(usize::MAX);
+        let mut done = 0;
+        while done < n {
+            let count = (line - (at + done) % line).min(n - done);
+            self.call(part, Stretched { at, n, done, count }, scratch, &mut tiles, outs)?;
+            done += count;
+        }
+        tiles.into_iter().for_each(|tile| tile.put(scratch));
+        interpret(&part.behind, scratch, outs)
+    }
+    /// How long the lines are along which a loop can go at a time, if it cannot go on and on.
+    pub(super) fn line_of(&self, part: &CompiledPart) -> Option<usize> {
+        let is_line = |r: &Reg| self.uniform[*r as usize].is_none();
+        let by_lines = part.numbers.iter().any(is_line) || part.inputs().any(|k| !self.nest.is_dense(k));
+        by_lines.then(|| self.nest.innermost())
+    }
+    /// One call of the loop.
+    fn call(&self, part: &CompiledPart, place: Stretched, scratch: &Scratch, tiles: &mut [WrittenTile], outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let Stretched { at, n, done, count } = place;
+        let mut call = LoopCall::new(&part.code, count);
+        for &r in &part.numbers {
+            let register = &self.program.registers[r as usize];
+            let value = match self.uniform[r as usize] {
+                Some(value) => value,
+                None => {
+                    let place = if self.is_line(r as usize, at, n) { 0 } else { done };
+                    with_kind!(register.kind, T => T::tiles(scratch).values(part.slot(r as usize))[place].value())
+                }
+            };
+            call.number(bits(value));
+        }
+        // What lies behind the outputs is only read.
+        let (written, beside) = outs.split_at_mut(self.program.results.len().min(outs.len()));
         for source in &part.reads {
             match *source {
                 StreamSource::Input(k) => match self.inputs[k as usize].in_place {
-                    Some(o) => match part.writes.iter().position(|w| matches!(w, StreamSink::Output(of) if *of as usize == o)) {
-                        Some(place) => call.read_output(place),
-                        None => return super::tile::unexpected(),
+                    Some(o) => match (o.checked_sub(written.len()), part.writes.iter().position(|w| matches!(w, StreamSink::Output(of) if *of as usize == o))) {
+                        (None, Some(place)) => call.read_output(place),
+                        (Some(o), _) if o < beside.len() => call.read(&beside[o].bytes[beside[o].range(at + done, count)]),
+                        _ => return super::tile::unexpected(),
                     },
-                    None => call.read(self.memory(k as usize, at, n)),
+                    None => call.read(self.memory(k as usize, at + done, count)),
                 },
                 StreamSource::Tile(r) => {
                     let kind = self.program.registers[r as usize].kind;
                     with_kind!(kind, T => match self.src::<T>(r, at, n, scratch, &[]) {
-                        Src::Slice(values) => call.read(bytemuck::cast_slice(values)),
+                        Src::Slice(values) => call.read(bytemuck::cast_slice(&values[done..done + count])),
                         Src::Splat(_) => return super::tile::unexpected(),
                     });
                 }
             }
         }
-        let (mut places, mut waiting) = (outs.iter_mut().map(Some).collect::<SmallVec<[_; 4]>>(), tiles.iter_mut());
+        let (mut places, mut waiting) = (written.iter_mut().map(Some).collect::<SmallVec<[_; 4]>>(), tiles.iter_mut());
         for sink in &part.writes {
             match *sink {
                 StreamSink::Output(o) => {
                     let Some(out) = places.get_mut(o as usize).and_then(Option::take) else { return super::tile::unexpected() };
-                    let range = out.range(at, n);
+                    let range = out.range(at + done, count);
                     call.write(&mut out.bytes[range]);
                 }
                 StreamSink::Tile(_) => match waiting.next() {
-                    Some(tile) => call.write(tile.bytes()),
+                    Some(tile) => call.write(tile.bytes(done, count)),
                     None => return super::tile::unexpected(),
                 },
             }
         }
         call.run();
-        drop(places);
-        tiles.into_iter().for_each(|tile| tile.put(scratch));
-        interpret(&part.behind, scratch, outs)
+        Ok(())
     }
     /// The elements of an input that lie side by side from position `at` on.
     fn memory(&self, k: usize, at: usize, n: usize) -> &[u8] {
@@ -375,6 +395,14 @@ impl TileRun<'_> {
         let start = from as usize * size;
         &input.bytes[start..start + n * size]
     }
+}
+/// The positions of one call among those of a tile: `count` from `done` on, of the `n` from `at` on.
+#[derive(Clone, Copy)]
+struct Stretched {
+    at: usize,
+    n: usize,
+    done: usize,
+    count: usize,
 }
 /// A tile while a loop writes it.
 enum WrittenTile {
@@ -390,11 +418,11 @@ impl WrittenTile {
             _ => WrittenTile::F32(slot, f32::tiles_mut(scratch).take(slot)),
         }
     }
-    fn bytes(&mut self) -> &mut [u8] {
+    fn bytes(&mut self, from: usize, count: usize) -> &mut [u8] {
         match self {
-            WrittenTile::F32(_, tile) => bytemuck::cast_slice_mut(tile.values_mut()),
-            WrittenTile::F64(_, tile) => bytemuck::cast_slice_mut(tile.values_mut()),
-            WrittenTile::Bool(_, tile) => tile.values_mut(),
+            WrittenTile::F32(_, tile) => bytemuck::cast_slice_mut(&mut tile.values_mut()[from..from + count]),
+            WrittenTile::F64(_, tile) => bytemuck::cast_slice_mut(&mut tile.values_mut()[from..from + count]),
+            WrittenTile::Bool(_, tile) => &mut tile.values_mut()[from..from + count],
         }
     }
     fn put(self, scratch: &mut Scratch) {
