@@ -4,8 +4,8 @@
 //! The way of a loop: [`trace`] runs the formulas of a program over a vector that writes down what is done with it, [`graph`] holds
 //! these operations, [`assemble`] places them into the registers of AVX2 or AVX-512, [`LoopCode`] keeps the instructions in memory that is
 //! first written and then executed, never both, and [`LoopCall`] calls them over slices. The operations are those of the other
-//! sets, so the bits are; `ADAMANT_JIT=0` leaves all to the interpreter (`always` compiles what runs once), as do processors other than x86-64 with AVX2 and
-//! systems that give no memory to execute.
+//! sets, so the bits are. `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and systems that
+//! give no memory to execute; `always` compiles what runs once.
 //!
 //! Must not know programs, tiles or layouts.
 #[cfg(target_arch = "x86_64")]
@@ -40,7 +40,7 @@ static WANTED: LazyLock<Wanted> = LazyLock::new(|| match std::env::var("ADAMANT_
 });
 /// Whether programs are compiled on this set: the processor can, and `ADAMANT_JIT` is not 0.
 pub(crate) fn is_on(isa: Isa) -> bool {
-    cfg!(target_arch = "x86_64") && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED != Wanted::Never
+    cfg!(all(target_arch = "x86_64", not(miri))) && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED != Wanted::Never
 }
 /// Whether they are compiled when they first run, be it worth it or not: `ADAMANT_JIT=always`, for tests.
 pub(crate) fn is_eager() -> bool {
@@ -69,7 +69,7 @@ pub(crate) struct LoopPlan {
 struct LoopEntry {
     /// where it begins
     at: usize,
-    /// elements of a turn
+    /// elements of an iteration
     elements: usize,
 }
 /// A loop in memory that can be executed.
@@ -77,9 +77,9 @@ pub(crate) struct LoopCode {
     #[cfg(target_arch = "x86_64")]
     memory: memmap2::Mmap,
     /// several vectors at a time
-    turns: LoopEntry,
+    unrolled: LoopEntry,
     /// one at a time
-    rest: LoopEntry,
+    single: LoopEntry,
     reads: SmallVec<[ElementFormat; 8]>,
     writes: SmallVec<[ElementFormat; 4]>,
     numbers: usize,
@@ -88,13 +88,13 @@ pub(crate) struct LoopCode {
     width: usize,
     past_caches: bool,
 }
-/// Vectors of a turn, at most: while one waits for what comes before, the others are computed.
+/// Vectors of an iteration, at most: while one waits for what comes before, the others are computed.
 #[cfg(target_arch = "x86_64")]
 const PARTS: usize = 4;
-/// A turn of fewer instructions, with elements that lie in memory as in registers, is as well done by loops over memory.
+/// An iteration of fewer instructions, with elements that lie in memory as in registers, is as well done by loops over memory.
 #[cfg(target_arch = "x86_64")]
 const LEAST: usize = 4;
-/// From so many instructions on they wait for each other longer than a turn takes.
+/// From so many instructions on they wait for each other longer than an iteration takes.
 #[cfg(target_arch = "x86_64")]
 const LONG: usize = 16;
 impl LoopCode {
@@ -144,8 +144,8 @@ impl LoopCode {
         let more = [most, PARTS / 2].into_iter().find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
         let lanes = codes.width / codes.lane;
         let mut bytes = one.bytes;
-        let rest = LoopEntry { at: one.entry, elements: lanes };
-        let turns = more.map_or(rest, |(more, parts)| {
+        let single = LoopEntry { at: one.entry, elements: lanes };
+        let unrolled = more.map_or(single, |(more, parts)| {
             bytes.resize(bytes.len().next_multiple_of(WIDEST), 0);
             let at = bytes.len() + more.entry;
             bytes.extend(more.bytes);
@@ -155,8 +155,8 @@ impl LoopCode {
         memory.copy_from_slice(&bytes);
         Some(LoopCode {
             memory: memory.make_exec().ok()?,
-            turns,
-            rest,
+            unrolled,
+            single,
             reads: plan.reads.clone(),
             writes: plan.writes.iter().map(|w| w.1).collect(),
             numbers: plan.numbers,
@@ -168,7 +168,7 @@ impl LoopCode {
     /// Calls the instructions.
     ///
     /// # Safety
-    /// Each of the frame's streams has `frame.count` elements of its format, a multiple of those of a turn and not 0; plain outputs
+    /// Each of the frame's streams has `frame.count` elements of its format, a multiple of those of an iteration and not 0; plain outputs
     /// that go past the caches begin at multiples of a vector; and the processor has the set.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]

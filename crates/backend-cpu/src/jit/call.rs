@@ -76,20 +76,20 @@ impl<'a> LoopCall<'a> {
             frame.set_number(k, *bits, code.is_double);
         }
         let head = if code.past_caches { self.head() } else { 0 };
-        for at in (0..head).step_by(code.rest.elements) {
-            self.part(&mut frame, at, code.rest.elements.min(head - at));
+        for at in (0..head).step_by(code.single.elements) {
+            self.part(&mut frame, at, code.single.elements.min(head - at));
         }
         let mut done = head;
-        for entry in [code.turns, code.rest] {
+        for entry in [code.unrolled, code.single] {
             let whole = (n - done) / entry.elements * entry.elements;
             self.whole(&mut frame, entry, done, whole);
             done += whole;
         }
-        let lanes = code.rest.elements;
+        let lanes = code.single.elements;
         if done == n {
         } else if n >= lanes && !code.past_caches && self.outputs == [0; POINTERS] {
             // What is only read may be read again: the last vector has some elements of the one before.
-            self.whole(&mut frame, code.rest, n - lanes, lanes);
+            self.whole(&mut frame, code.single, n - lanes, lanes);
         } else {
             self.part(&mut frame, done, n - done);
         }
@@ -109,7 +109,7 @@ impl<'a> LoopCall<'a> {
         let head = if all.all(|other| other == one) { one } else { None };
         head.unwrap_or(self.n).min(self.n)
     }
-    /// Whole turns where the elements lie, from element `at` on.
+    /// Whole iterations where the elements lie, from element `at` on.
     fn whole(&self, frame: &mut LoopFrame, entry: LoopEntry, at: usize, count: usize) {
         if count == 0 {
             return;
@@ -130,7 +130,7 @@ impl<'a> LoopCall<'a> {
         #[derive(Clone, Copy)]
         struct Padded([u8; WIDEST]);
         let mut padded = [Padded([0; WIDEST]); POINTERS];
-        frame.count = self.code.rest.elements;
+        frame.count = self.code.single.elements;
         for ((k, format), padded) in self.formats().enumerate().zip(&mut padded) {
             frame.pointers[k] = padded.0.as_mut_ptr();
             if k < self.code.reads.len() {
@@ -144,7 +144,7 @@ impl<'a> LoopCall<'a> {
         // SAFETY: every stream has a vector.
         #[allow(unsafe_code)]
         unsafe {
-            self.code.enter(self.code.rest, frame);
+            self.code.enter(self.code.single, frame);
         }
         for (k, format) in self.formats().enumerate().skip(self.code.reads.len()) {
             // SAFETY: as above.

@@ -156,7 +156,7 @@ impl LoopGraph {
         }
         live
     }
-    /// The line over `parts` vectors at a time, what `results` stand on alone, and the results of each part. The parts take turns, so that
+    /// The line over `parts` vectors at a time, what `results` stand on alone, and the results of each part. The parts alternate, so that
     /// one is computed while another waits.
     pub fn unrolled(&self, parts: u8, results: &[LoopValue]) -> (LoopGraph, Vec<Vec<LoopValue>>) {
         let live = self.live(results);

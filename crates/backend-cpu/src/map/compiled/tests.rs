@@ -117,7 +117,7 @@ enum Lie {
     Row,
     Column,
     One,
-    Turned,
+    Transposed,
     InPlace,
 }
 const CORNERS: [f64; 16] =
@@ -176,7 +176,7 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
                 Lie::Row => layout.strides[0] = 0,
                 Lie::Column => (layout.strides[0], layout.strides[1]) = (1, 0),
                 Lie::One => layout.strides[..2].fill(0),
-                Lie::Turned => (layout.strides[0], layout.strides[1]) = (1, rows as isize),
+                Lie::Transposed => (layout.strides[0], layout.strides[1]) = (1, rows as isize),
                 Lie::Each | Lie::InPlace => {}
             }
             let in_place = (lies[k] == Lie::InPlace).then_some(0);
@@ -239,7 +239,7 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
         (0..4).for_each(|_| _ = r.below(2));
         let program = Case::new(&mut r);
         let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
-        let mut lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Turned])).collect();
+        let mut lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Transposed])).collect();
         let first = program.expr.dtypes[program.results[0] as usize];
         let may = first.is_float();
         let reduced = (may && r.below(4) == 0).then(|| r.below(2));
@@ -284,4 +284,23 @@ fn a_function_whose_loop_has_other_bits() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Mappings of a process that can be written and executed.
+#[cfg(target_os = "linux")]
+fn writable_code(maps: &str) -> Vec<&str> {
+    maps.lines().filter(|line| line.split_whitespace().nth(1).is_some_and(|may| may.contains('w') && may.contains('x'))).collect()
+}
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_can_be_written_and_executed() {
+    assert_eq!(writable_code("7f00-7f01 rwxp 00000000 00:00 0\n7f01-7f02 r-xp 00000000 00:00 0").len(), 1);
+    let Some(isa) = Isa::ALL.into_iter().rev().find(|i| crate::jit::is_on(*i)) else { return println!("skipped: this processor compiles no loops") };
+    let count = || std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut expr = Expr::default();
+    expr.push(Instr::Load(0), DType::F32);
+    let last = expr.push(Instr::Unary(Unary::Tanh, 0), DType::F32);
+    let case = Case { expr, inputs: vec![DType::F32], results: vec![last] };
+    assert!(run(&Setting { case: &case, lies: vec![Lie::Each], shape: Shape::new(&[5, 1003]).unwrap(), reduced: None }, isa).1);
+    assert_eq!(writable_code(&count()), Vec::<&str>::new());
 }
