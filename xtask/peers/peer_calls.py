@@ -173,20 +173,25 @@ class Passes:
         self.weights = None
 
     def roots(self, given):
+        return list(self.placed_roots(given).values())
+
+    def placed_roots(self, given):
+        # By their places among all outputs: which of them have a gradient differs between libraries (the sign of a determinant).
         many = given if isinstance(given, (tuple, list)) else (given,)
-        return [y for y in programs.outputs(many) if y.requires_grad and y.is_floating_point()]
+        return {k: y for k, y in enumerate(programs.outputs(many)) if y.requires_grad and y.is_floating_point()}
 
     def call(self):
         if not self.case["grad"]:
             return self.forward
-        roots = self.roots(self.forward())
+        placed = self.placed_roots(self.forward())
+        roots = list(placed.values())
         if not roots or not self.leaves:
             raise NotImplementedError("nothing to differentiate")
         if self.narrow:
             self.weights = [w.double() for w in self.narrow.weights]
         else:
             one = {"layout": "contiguous", "fill": {"within": [0.5, 1.5]}}
-            self.weights = [tensor({**one, "shape": y.shape, "dtype": programs.NAMES[y.dtype], "seed": 9001 + k}) for k, y in enumerate(roots)]
+            self.weights = [tensor({**one, "shape": y.shape, "dtype": programs.NAMES[y.dtype], "seed": 9001 + k}) for k, y in placed.items()]
         forward, leaves, weights, roots_of = self.forward, self.leaves, self.weights, self.roots
         grad = torch.autograd.grad
 

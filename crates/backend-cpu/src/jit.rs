@@ -8,6 +8,8 @@
 //! give no memory to execute; `always` compiles what runs once.
 //!
 //! Must not know programs, tiles or layouts.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is compiled on this processor"))]
+
 #[cfg(target_arch = "x86_64")]
 mod assemble;
 mod call;
@@ -21,7 +23,7 @@ use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use assemble::{AssembledLoop, LoopStore, LoopText, Unassembled};
 pub(crate) use call::LoopCall;
-use frame::{LoopFrame, NUMBERS, POINTERS, WIDEST};
+use frame::{LoopFrame, NUMBERS, POINTERS};
 use graph::{ElementFormat, LoopGraph, LoopValue};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
@@ -146,7 +148,7 @@ impl LoopCode {
         let mut bytes = one.bytes;
         let single = LoopEntry { at: one.entry, elements: lanes };
         let unrolled = more.map_or(single, |(more, parts)| {
-            bytes.resize(bytes.len().next_multiple_of(WIDEST), 0);
+            bytes.resize(bytes.len().next_multiple_of(frame::WIDEST), 0);
             let at = bytes.len() + more.entry;
             bytes.extend(more.bytes);
             LoopEntry { at, elements: parts * lanes }
@@ -169,7 +171,7 @@ impl LoopCode {
     ///
     /// # Safety
     /// Each of the frame's streams has `frame.count` elements of its format, a multiple of those of an iteration and not 0; plain outputs
-    /// that go past the caches begin at multiples of a vector; and the processor has the set.
+    /// written by non-temporal stores begin at multiples of a vector; and the processor has the set.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     unsafe fn enter(&self, entry: LoopEntry, frame: &mut LoopFrame) {

@@ -72,14 +72,7 @@ pub(crate) fn run(
         run.find_lines()?;
     }
     run.compile(&[value], &[], step.space.elements());
-    let job = Job {
-        runtime,
-        value,
-        reduced,
-        inner: if columns { inner } else { 1 },
-        run,
-        dtype,
-    };
+    let job = Job { runtime, value, reduced, inner: if columns { inner } else { 1 }, run, dtype };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
         return Ok(());

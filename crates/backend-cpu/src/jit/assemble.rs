@@ -43,7 +43,7 @@ pub(crate) struct AssembledLoop {
 /// Why there are no instructions.
 #[derive(Debug)]
 pub(crate) enum Unassembled {
-    /// more values wait in memory than a frame has room for
+    /// more values wait in memory than a frame holds
     Crowded,
     Encoding(IcedError),
 }
@@ -83,7 +83,7 @@ const SCRATCHED: usize = 6;
 const INDEX: Register = Register::RAX;
 const COUNT: Register = Register::RCX;
 const FRAME: Register = Register::RDI;
-/// How far ahead of their use elements are asked for where outputs go past the caches, in bytes.
+/// How far ahead of their use elements are asked for where outputs are written by non-temporal stores, in bytes.
 const AHEAD: i64 = 1024;
 
 struct Assembler<'g> {

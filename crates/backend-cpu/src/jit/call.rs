@@ -134,7 +134,7 @@ impl<'a> LoopCall<'a> {
         for ((k, format), padded) in self.formats().enumerate().zip(&mut padded) {
             frame.pointers[k] = padded.0.as_mut_ptr();
             if k < self.code.reads.len() {
-                // SAFETY: the stream has n elements, `at + count` at most; a vector has room for as many as it has lanes.
+                // SAFETY: the stream has n elements, `at + count` at most; a vector holds as many as it has lanes.
                 #[allow(unsafe_code)]
                 unsafe {
                     std::ptr::copy_nonoverlapping(self.streams[k].add(at * format.size()), padded.0.as_mut_ptr(), count * format.size());

@@ -13,12 +13,12 @@ use super::{
     translate,
 };
 use crate::{
+    isa::Isa,
     jit::{
         self, LoopCall, LoopCode, LoopPlan,
         graph::{ElementFormat, LoopGraph, LoopOp, LoopValue},
         trace,
     },
-    isa::Isa,
     map::loops::Src,
 };
 use adamant_runtime::{DType, ErrorKind, expr::Reg};
@@ -45,7 +45,7 @@ pub(crate) struct LoopForm {
     in_memory: u128,
     /// the dtypes of the results, where they are written to outputs and not to tiles
     outputs: SmallVec<[DType; 4]>,
-    /// results go past the caches
+    /// results are written by non-temporal stores
     streamed: bool,
     /// vectors of AVX-512
     is_wide: bool,
@@ -121,23 +121,23 @@ impl CompiledLoops {
 
 /// When a register is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum RegisterPhase {
     Number,
     Before,
     Loop,
     Behind,
 }
 /// The phases of a program's registers for a loop with such lanes.
-fn phases(program: &Program, form: &LoopForm, lanes: TileKind) -> Vec<Phase> {
-    let mut phases: Vec<Phase> = Vec::with_capacity(program.registers.len());
+fn phases(program: &Program, form: &LoopForm, lanes: TileKind) -> Vec<RegisterPhase> {
+    let mut phases: Vec<RegisterPhase> = Vec::with_capacity(program.registers.len());
     for r in 0..program.registers.len() {
-        let latest = program.reads[r].iter().flatten().map(|&x| phases[x as usize]).max().unwrap_or(Phase::Number);
+        let latest = program.reads[r].iter().flatten().map(|&x| phases[x as usize]).max().unwrap_or(RegisterPhase::Number);
         phases.push(match program.registers[r].code {
-            _ if form.numbers >> r & 1 == 1 => Phase::Number,
-            Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => Phase::Before,
-            _ if latest <= Phase::Loop && translate::is_known(program, r, lanes) => Phase::Loop,
-            _ if latest <= Phase::Before => Phase::Before,
-            _ => Phase::Behind,
+            _ if form.numbers >> r & 1 == 1 => RegisterPhase::Number,
+            Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => RegisterPhase::Before,
+            _ if latest <= RegisterPhase::Loop && translate::is_known(program, r, lanes) => RegisterPhase::Loop,
+            _ if latest <= RegisterPhase::Before => RegisterPhase::Before,
+            _ => RegisterPhase::Behind,
         });
     }
     phases
@@ -145,7 +145,7 @@ fn phases(program: &Program, form: &LoopForm, lanes: TileKind) -> Vec<Phase> {
 fn compile(program: &Program, form: &LoopForm, results: &[Reg]) -> Option<CompiledPart> {
     let singles = phases(program, form, TileKind::F32);
     let doubles = phases(program, form, TileKind::F64);
-    let count = |phases: &[Phase]| phases.iter().filter(|p| **p == Phase::Loop).count();
+    let count = |phases: &[RegisterPhase]| phases.iter().filter(|p| **p == RegisterPhase::Loop).count();
     let (phases, lanes) = if count(&doubles) > count(&singles) { (doubles, TileKind::F64) } else { (singles, TileKind::F32) };
     match lanes {
         TileKind::F64 => build::<true>(program, form, results, &phases),
@@ -153,16 +153,16 @@ fn compile(program: &Program, form: &LoopForm, results: &[Reg]) -> Option<Compil
     }
 }
 /// A loop in the making.
-struct Builder<'p> {
+struct LoopBuilder<'p> {
     program: &'p Program,
     form: &'p LoopForm,
-    phases: &'p [Phase],
+    phases: &'p [RegisterPhase],
     values: Vec<Option<LoopValue>>,
     graph: LoopGraph,
     reads: SmallVec<[(StreamSource, ElementFormat); 8]>,
     numbers: SmallVec<[Reg; 8]>,
 }
-impl Builder<'_> {
+impl LoopBuilder<'_> {
     /// A value that the loop reads and does not compute.
     fn leaf(&mut self, r: Reg) -> Option<LoopValue> {
         if let Some(value) = self.values[r as usize] {
@@ -170,7 +170,7 @@ impl Builder<'_> {
         }
         let register = &self.program.registers[r as usize];
         let op = match (self.phases[r as usize], &register.code) {
-            (Phase::Number, _) => {
+            (RegisterPhase::Number, _) => {
                 self.numbers.push(r);
                 LoopOp::Number((self.numbers.len() - 1).try_into().ok()?)
             }
@@ -186,9 +186,9 @@ impl Builder<'_> {
         Some(LoopOp::Stream((self.reads.len() - 1).try_into().ok()?, format, 0))
     }
 }
-fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[Phase]) -> Option<CompiledPart> {
+fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[RegisterPhase]) -> Option<CompiledPart> {
     let n = program.registers.len();
-    let in_loop = |r: Reg| phases[r as usize] == Phase::Loop;
+    let in_loop = |r: Reg| phases[r as usize] == RegisterPhase::Loop;
     // What the loop gives: results, and what is read behind it.
     let mut writes: SmallVec<[(StreamSink, Reg, ElementFormat); 4]> = SmallVec::new();
     for (o, &dtype) in form.outputs.iter().enumerate() {
@@ -196,7 +196,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
             writes.push((StreamSink::Output(o as u8), results[o], translate::format(dtype)?));
         }
     }
-    let behind_reads = |r: Reg| (0..n).any(|x| phases[x] == Phase::Behind && program.reads[x].contains(&Some(r)));
+    let behind_reads = |r: Reg| (0..n).any(|x| phases[x] == RegisterPhase::Behind && program.reads[x].contains(&Some(r)));
     for r in (0..n as Reg).filter(|&r| in_loop(r)) {
         if behind_reads(r) || form.outputs.is_empty() && results.contains(&r) {
             writes.push((StreamSink::Tile(r), r, translate::tile_format(program.registers[r as usize].kind)?));
@@ -205,13 +205,14 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
     // Backwards: what the loop needs of what it computes.
     let mut wanted = vec![false; n];
     writes.iter().for_each(|w| wanted[w.1 as usize] = true);
-    for r in (0..n).rev().filter(|&r| phases[r] == Phase::Loop) {
+    for r in (0..n).rev().filter(|&r| phases[r] == RegisterPhase::Loop) {
         if wanted[r] {
             program.reads[r].iter().flatten().for_each(|&x| wanted[x as usize] = true);
         }
     }
-    let mut builder = Builder { program, form, phases, values: vec![None; n], graph: LoopGraph::default(), reads: SmallVec::new(), numbers: SmallVec::new() };
-    for r in (0..n).filter(|&r| wanted[r] && phases[r] == Phase::Loop) {
+    let mut builder =
+        LoopBuilder { program, form, phases, values: vec![None; n], graph: LoopGraph::default(), reads: SmallVec::new(), numbers: SmallVec::new() };
+    for r in (0..n).filter(|&r| wanted[r] && phases[r] == RegisterPhase::Loop) {
         for &x in program.reads[r].iter().flatten() {
             builder.leaf(x)?;
         }
@@ -237,13 +238,13 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         let is_read = builder.numbers.contains(&r) || builder.reads.iter().any(|(s, _)| matches!(s, StreamSource::Tile(of) if *of == r));
         *interpreted = is_read || results.contains(&r) && !in_loop(r);
     }
-    for r in (0..n).rev().filter(|&r| phases[r] != Phase::Loop) {
+    for r in (0..n).rev().filter(|&r| phases[r] != RegisterPhase::Loop) {
         if interpreted[r] {
             program.reads[r].iter().flatten().for_each(|&x| interpreted[x as usize] = true);
         }
     }
-    let of = |phase: &dyn Fn(Phase) -> bool| (0..n).filter(|&r| interpreted[r] && phase(phases[r])).map(|r| r as Reg).collect::<Vec<_>>();
-    let (before, behind) = (of(&|p| p <= Phase::Before), of(&|p| p == Phase::Behind));
+    let of = |phase: &dyn Fn(RegisterPhase) -> bool| (0..n).filter(|&r| interpreted[r] && phase(phases[r])).map(|r| r as Reg).collect::<Vec<_>>();
+    let (before, behind) = (of(&|p| p <= RegisterPhase::Before), of(&|p| p == RegisterPhase::Behind));
     let mut made = [0u16; 4];
     let mut slots = vec![0; n];
     let written = writes.iter().filter(|w| matches!(w.0, StreamSink::Tile(_))).map(|w| w.1);
@@ -254,7 +255,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
     }
     let only_memory = builder.reads.iter().all(|r| matches!(r.0, StreamSource::Input(_))) && writes.iter().all(|w| matches!(w.0, StreamSink::Output(_)));
     let gives_all = results.iter().all(|&r| in_loop(r)) && behind.is_empty();
-    let is_whole = only_memory && gives_all && before.iter().all(|&r| phases[r as usize] == Phase::Number);
+    let is_whole = only_memory && gives_all && before.iter().all(|&r| phases[r as usize] == RegisterPhase::Number);
     let (reads, writes) = (builder.reads.iter().map(|r| r.0).collect(), writes.iter().map(|w| w.0).collect());
     Some(CompiledPart { code, reads, writes, numbers: builder.numbers, before, behind, slots, is_whole })
 }
@@ -355,11 +356,13 @@ impl TileRun<'_> {
         for source in &part.reads {
             match *source {
                 StreamSource::Input(k) => match self.inputs[k as usize].in_place {
-                    Some(o) => match (o.checked_sub(written.len()), part.writes.iter().position(|w| matches!(w, StreamSink::Output(of) if *of as usize == o))) {
-                        (None, Some(place)) => call.read_output(place),
-                        (Some(o), _) if o < beside.len() => call.read(&beside[o].bytes[beside[o].range(at + done, count)]),
-                        _ => return super::tile::unexpected(),
-                    },
+                    Some(o) => {
+                        match (o.checked_sub(written.len()), part.writes.iter().position(|w| matches!(w, StreamSink::Output(of) if *of as usize == o))) {
+                            (None, Some(place)) => call.read_output(place),
+                            (Some(o), _) if o < beside.len() => call.read(&beside[o].bytes[beside[o].range(at + done, count)]),
+                            _ => return super::tile::unexpected(),
+                        }
+                    }
                     None => call.read(self.memory(k as usize, at + done, count)),
                 },
                 StreamSource::Tile(r) => {

@@ -189,7 +189,20 @@ impl Program {
         let (single, few) = (Single::of(&registers, results), ahead.is_none() && few::fits(&registers, results));
         let weight = registers.iter().map(|r| r.code.weight()).sum::<usize>().max(1);
         let uniforms = uniforms(expr, &registers, &reads, results);
-        Program { registers, reads, inputs, indices, draws, single, few, uniforms, ahead, results: SmallVec::from_slice(results), weight, compiled: CompiledLoops::default() }
+        Program {
+            registers,
+            reads,
+            inputs,
+            indices,
+            draws,
+            single,
+            few,
+            uniforms,
+            ahead,
+            results: SmallVec::from_slice(results),
+            weight,
+            compiled: CompiledLoops::default(),
+        }
     }
 }
 impl Code {

@@ -49,10 +49,9 @@ pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
             RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => false,
             _ => true,
         },
-        Code::RealBinary(f, ..) => !matches!(
-            f,
-            RealBinary::DivTrunc | RealBinary::Pow | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_)
-        ),
+        Code::RealBinary(f, ..) => {
+            !matches!(f, RealBinary::DivTrunc | RealBinary::Pow | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_))
+        }
         Code::RealTest(f, _) => !matches!(f, RealTest::Exact(_)),
         Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
         Code::Compare(_, x, _) => kind(x) == lanes,

@@ -120,8 +120,7 @@ enum Lie {
     Transposed,
     InPlace,
 }
-const CORNERS: [f64; 16] =
-    [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -1e-300, 3e38, -87.5, 88.8, 0.5, -104.0, 65519.0, 5.9e-8];
+const CORNERS: [f64; 16] = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -1e-300, 3e38, -87.5, 88.8, 0.5, -104.0, 65519.0, 5.9e-8];
 fn bytes(dtype: DType, k: usize, n: usize) -> Vec<u8> {
     let value = |i: usize| if (i * 7 + k) % 5 == 0 { CORNERS[(i / 5 + k * 5) % CORNERS.len()] } else { ((i * 37 + k * 101) % 997) as f64 * 0.01 - 4.0 };
     (0..n)
@@ -252,7 +251,12 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
         let (fast, was) = run(&setting, isa);
         let Case { expr, inputs, results } = &program;
         let differs = || plain.iter().zip(&fast).enumerate().find_map(|(o, (p, f))| Some((o, p.iter().zip(f).enumerate().find(|(_, (p, f))| p != f)?)));
-        assert!(fast == plain, "(output, (place, (interpreted, compiled))) {:x?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, reduced {reduced:?}", differs(), setting.lies);
+        assert!(
+            fast == plain,
+            "(output, (place, (interpreted, compiled))) {:x?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, reduced {reduced:?}",
+            differs(),
+            setting.lies
+        );
         compiled += u64::from(was);
     }
     println!("{compiled} of {cases} programs were compiled, seed {seed}");

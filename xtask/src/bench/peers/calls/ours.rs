@@ -56,26 +56,29 @@ fn prepared(case: &CallCase) -> Checked<Prepared> {
         let call = move || no_grad(|| black_box(forward()).iter().try_for_each(Tensor::materialize));
         return Ok(timed(&case.name, call, move || Ok(no_grad(|| again()))));
     }
-    let roots = |given: &[Tensor]| -> Vec<Tensor> { given.iter().filter(|y| y.is_tracked() && y.dtype().is_ok_and(DType::is_float)).cloned().collect() };
+    // By their places among all outputs, as the other side counts them.
+    let roots = |given: &[Tensor]| -> Vec<(usize, Tensor)> {
+        given.iter().cloned().enumerate().filter(|(_, y)| y.is_tracked() && y.dtype().is_ok_and(DType::is_float)).collect()
+    };
     let first = roots(&forward());
     ensure(!first.is_empty() && !leaves.is_empty(), || "nothing to differentiate".into())?;
-    let weight = |(k, y): (usize, &Tensor)| {
+    let weight = |(k, y): &(usize, Tensor)| {
         let (shape, dtype) = (y.shape()?, y.dtype()?);
         made(&CallInput {
             shape: shape.to_vec(),
             dtype: dtype.name().into(),
             layout: CallLayout::Contiguous,
             fill: Fill::Within(0.5, 1.5),
-            seed: WEIGHTS + k as u64,
+            seed: WEIGHTS + *k as u64,
             leaf: false,
         })
     };
-    let weights = first.iter().enumerate().map(weight).collect::<Result<Vec<Tensor>>>()?;
+    let weights = first.iter().map(weight).collect::<Result<Vec<Tensor>>>()?;
     drop(first);
     let both = Rc::new(move || -> Result<Vec<Tensor>> {
         let mut given = forward();
         let roots = roots(&given);
-        let pairs: Vec<(&Tensor, &Tensor)> = roots.iter().zip(&weights).collect();
+        let pairs: Vec<(&Tensor, &Tensor)> = roots.iter().map(|(_, y)| y).zip(&weights).collect();
         let grads = grad::backward_many(&pairs, false)?;
         given.extend(leaves.iter().map(|leaf| grads.get(leaf).cloned().unwrap_or_else(|| leaf.zeros_like())));
         Ok(given)
