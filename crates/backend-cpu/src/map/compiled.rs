@@ -297,7 +297,7 @@ impl TileRun<'_> {
         // Interpreted registers would be written where an input still waits to be read, or read where one was overwritten.
         let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
         let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
-        let reads_outputs = (0..inputs).any(|k| shares(k) && form.in_memory >> k & 1 == 0);
+        let reads_outputs = (0..inputs).any(|k| self.inputs[k].in_place.is_some() && form.in_memory >> k & 1 == 0);
         let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
         if !reads_outputs && !reads_results && (is_alone || !(0..inputs).any(shares)) {
             self.compiled = Some(part);
