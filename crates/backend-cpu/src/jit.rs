@@ -23,7 +23,8 @@ use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use assemble::{AssembledLoop, LoopStore, LoopText, Unassembled};
 pub(crate) use call::LoopCall;
-use frame::{LoopFrame, NUMBERS, POINTERS};
+pub(crate) use frame::POINTERS;
+use frame::{LoopFrame, NUMBERS};
 use graph::{ElementFormat, LoopGraph, LoopValue};
 use smallvec::SmallVec;
 use std::sync::LazyLock;

@@ -18,6 +18,7 @@ mod widened;
 use crate::{
     device::Runtime,
     isa::Isa,
+    jit,
     nest::{Nest, Strides},
     operand::{In, Out, internal},
     simd::{
@@ -175,8 +176,10 @@ pub(crate) fn execute(
     if run.nest.innermost() >= LINE {
         run.find_lines()?;
     }
-    let dtypes: SmallVec<[DType; 4]> = bytes.iter().map(|b| b.1).collect();
-    run.compile(results, &dtypes, n);
+    if bytes.len() <= jit::POINTERS {
+        let dtypes: SmallVec<[DType; jit::POINTERS]> = bytes.iter().map(|b| b.1).collect();
+        run.compile(results, &dtypes, n);
+    }
     let run = &run;
     let task = TASK / program.weight;
     if n <= 2 * task || runtime.threads.count() == 1 {

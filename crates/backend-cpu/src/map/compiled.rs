@@ -44,7 +44,7 @@ pub(crate) struct LoopForm {
     /// inputs that are read where they lie
     in_memory: u128,
     /// the dtypes of the results, where they are written to outputs and not to tiles
-    outputs: SmallVec<[DType; 4]>,
+    outputs: SmallVec<[DType; jit::POINTERS]>,
     /// results are written by non-temporal stores
     streamed: bool,
     /// vectors of AVX-512
@@ -314,7 +314,7 @@ impl TileRun<'_> {
         };
         interpret(&part.before, scratch, outs)?;
         // Tiles that the loop writes are none that it reads.
-        let mut tiles: SmallVec<[WrittenTile; 2]> = SmallVec::new();
+        let mut tiles: SmallVec<[WrittenTile; 8]> = SmallVec::new();
         for sink in &part.writes {
             if let StreamSink::Tile(r) = *sink {
                 tiles.push(WrittenTile::take(self.program.registers[r as usize].kind, part.slot(r as usize), scratch));
@@ -374,7 +374,7 @@ impl TileRun<'_> {
                 }
             }
         }
-        let (mut places, mut waiting) = (written.iter_mut().map(Some).collect::<SmallVec<[_; 4]>>(), tiles.iter_mut());
+        let (mut places, mut waiting) = (written.iter_mut().map(Some).collect::<SmallVec<[_; jit::POINTERS]>>(), tiles.iter_mut());
         for sink in &part.writes {
             match *sink {
                 StreamSink::Output(o) => {
