@@ -1,6 +1,6 @@
 //! Summaries against figures computed by hand.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use adamant_backend_cpu as _;
+use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{DType, Device, Result, Tensor};
 use adamant_nn::*;
 use adamant_train::summary::{Row, Summary, summary};
@@ -142,7 +142,8 @@ fn an_attention_whose_figures_are_not_those_of_the_hand() {
 }
 #[test]
 fn a_summary_that_runs_the_model() {
-    let device = Device::cpu().unwrap();
+    // Of its own: other tests take memory of the common one meanwhile.
+    let device = Context::new(CpuBackend::builder().threads(1)).unwrap().device();
     device.make_current();
     let net = Sequential::new().add(conv(3, 8, 3, 1, 1, true)).add(BatchNorm2d::new(8).unwrap()).add(Dropout::new(0.5).unwrap());
     for (_, p) in net.leaves() {
