@@ -3,7 +3,7 @@ use crate::{
     composite, convolution, copy,
     gemm::Blas,
     isa::Isa,
-    map, matmul,
+    jit, map, matmul,
     memory::CpuMemory,
     operand::{In, Out, internal, with_operands},
     primitive::{self, Call},
@@ -143,8 +143,9 @@ impl CpuBuilder {
     /// The backend.
     ///
     /// # Errors
-    /// An instruction set that the CPU lacks, or a matrix library that is not compiled in.
+    /// An instruction set that the CPU lacks, a matrix library that is not compiled in, or an unknown word in `ADAMANT_JIT`.
     pub fn build(self) -> Result<CpuBackend, ErrorKind> {
+        jit::check_wanted().map_err(ErrorKind::DeviceAbsent)?;
         let isa = match self.isa {
             Some(isa) if isa.is_available() => isa,
             Some(isa) => return Err(ErrorKind::DeviceAbsent(format!("the CPU lacks {isa:?}; the widest set it has is {:?}", Isa::detect()))),

@@ -30,24 +30,40 @@ use smallvec::SmallVec;
 use std::sync::LazyLock;
 
 /// What `ADAMANT_JIT` says.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
     Never,
     WhenWorth,
     Always,
 }
-static WANTED: LazyLock<Wanted> = LazyLock::new(|| match std::env::var("ADAMANT_JIT").as_deref() {
-    Ok("0") => Wanted::Never,
-    Ok("always") => Wanted::Always,
-    _ => Wanted::WhenWorth,
-});
+impl Wanted {
+    fn parse(word: Option<&str>) -> Result<Wanted, String> {
+        match word {
+            None => Ok(Wanted::WhenWorth),
+            Some("0") => Ok(Wanted::Never),
+            Some("always") => Ok(Wanted::Always),
+            Some(other) => Err(format!("ADAMANT_JIT={other} says nothing about loops: use 0 or always, or unset it")),
+        }
+    }
+}
+static WANTED: LazyLock<Result<Wanted, String>> =
+    LazyLock::new(|| Wanted::parse(std::env::var_os("ADAMANT_JIT").map(|word| word.to_string_lossy().into_owned()).as_deref()));
+
+/// Looks at `ADAMANT_JIT`, for whoever opens a device.
+///
+/// # Errors
+/// It holds an unknown word.
+pub(crate) fn check_wanted() -> Result<(), String> {
+    WANTED.as_ref().map(|_| ()).map_err(Clone::clone)
+}
 /// Whether programs are compiled on this set: the processor can, and `ADAMANT_JIT` is not 0.
 pub(crate) fn is_on(isa: Isa) -> bool {
-    cfg!(all(target_arch = "x86_64", not(miri))) && !matches!(isa, Isa::Scalar) && isa.is_available() && *WANTED != Wanted::Never
+    let may = cfg!(all(target_arch = "x86_64", not(miri))) && !matches!(isa, Isa::Scalar) && isa.is_available();
+    may && matches!(*WANTED, Ok(Wanted::WhenWorth | Wanted::Always))
 }
 /// Whether they are compiled when they first run, be it worth it or not: `ADAMANT_JIT=always`, for tests.
 pub(crate) fn is_eager() -> bool {
-    cfg!(test) || *WANTED == Wanted::Always
+    cfg!(test) || matches!(*WANTED, Ok(Wanted::Always))
 }
 
 /// A loop as an assembler takes it.
@@ -143,8 +159,8 @@ impl LoopCode {
         }
         // Where registers are scarce, it is the traffic between them and the frame that counts.
         let is_light = |all: &AssembledLoop, parts: usize| all.length * 8 <= one.length * parts * 9;
-        let most = if one.length < LONG { PARTS / 2 } else { PARTS };
-        let more = [most, PARTS / 2].into_iter().find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
+        let mut counts = [PARTS, PARTS / 2].into_iter().skip(usize::from(one.length < LONG));
+        let more = counts.find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
         let lanes = codes.width / codes.lane;
         let mut bytes = one.bytes;
         let single = LoopEntry { at: one.entry, elements: lanes };
@@ -186,4 +202,17 @@ impl LoopCode {
     #[cfg(not(target_arch = "x86_64"))]
     #[allow(unsafe_code)]
     unsafe fn enter(&self, _: LoopEntry, _: &mut LoopFrame) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wanted;
+
+    #[test]
+    fn a_word_of_the_environment_that_nobody_knows() {
+        assert_eq!([None, Some("0"), Some("always")].map(Wanted::parse), [Ok(Wanted::WhenWorth), Ok(Wanted::Never), Ok(Wanted::Always)]);
+        assert!(
+            ["", "1", "off", "Always"].into_iter().all(|word| Wanted::parse(Some(word)).is_err_and(|why| why.contains(word) && why.contains("ADAMANT_JIT")))
+        );
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) struct LoopStore {
 }
 /// What a loop computes and where it goes.
 pub(crate) struct LoopText<'g> {
+    /// Operations that the stores stand on, and no others.
     pub graph: &'g LoopGraph,
     /// How many streams there are, read and written.
     pub streams: usize,
@@ -109,15 +110,11 @@ struct Assembler<'g> {
 /// An instruction that cannot be encoded; too many values that wait.
 pub(crate) fn assemble(text: &LoopText<'_>) -> Result<AssembledLoop, Unassembled> {
     // How many registers the operations leave is known when they have been placed once.
-    let once = Assembler::new(text, &[]).body()?;
-    let free = text.codes.registers - once.most;
-    let mut kept: Vec<(usize, LoopValue)> = Vec::new();
-    let fresh = Assembler::new(text, &[]);
-    for (k, op) in text.graph.ops().iter().enumerate() {
-        if matches!(op, LoopOp::Constant(_) | LoopOp::Number(_)) && !fresh.needed[k].is_empty() {
-            kept.push((fresh.needed[k].len(), k as LoopValue));
-        }
-    }
+    let first = Assembler::new(text, &[]);
+    let uses: Vec<usize> = first.needed.iter().map(Vec::len).collect();
+    let free = text.codes.registers - first.body()?.most;
+    let stays = |(k, op): (usize, &LoopOp)| matches!(op, LoopOp::Constant(_) | LoopOp::Number(_)).then_some((uses[k], k as LoopValue));
+    let mut kept: Vec<(usize, LoopValue)> = text.graph.ops().iter().enumerate().filter_map(stays).collect();
     kept.sort_by_key(|&(uses, k)| (std::cmp::Reverse(uses), k));
     let kept: Vec<LoopValue> = kept.into_iter().take(free).map(|(_, k)| k).collect();
     Assembler::new(text, &kept).body()?.finish(&kept)
@@ -127,10 +124,9 @@ impl<'g> Assembler<'g> {
     fn new(text: &'g LoopText<'g>, kept: &[LoopValue]) -> Assembler<'g> {
         let ops = text.graph.ops();
         let results: Vec<LoopValue> = text.stores.iter().map(|s| s.value).collect();
-        let live = text.graph.live(&results);
         let mut needed = vec![Vec::new(); ops.len()];
         results.iter().for_each(|&r| needed[r as usize].push(u32::MAX));
-        for (k, op) in ops.iter().enumerate().rev().filter(|(k, _)| live[*k]) {
+        for (k, op) in ops.iter().enumerate().rev() {
             op.operands().for_each(|x| needed[x as usize].push(k as u32));
         }
         let mut assembler = Assembler {
@@ -160,7 +156,7 @@ impl<'g> Assembler<'g> {
     fn vector(&self, place: usize) -> Register {
         (if self.codes.is_wide() { Register::ZMM0 } else { Register::YMM0 }) + place as u32
     }
-    /// The lower half of a vector register, and the lower half of that.
+    /// The lower half of a vector register.
     fn half(&self, of: Register) -> Register {
         match self.codes.is_wide() {
             true => Register::YMM0 + (of as u32 - Register::ZMM0 as u32),
@@ -309,9 +305,7 @@ impl<'g> Assembler<'g> {
     /// Places all operations, then the stores.
     fn body(mut self) -> Result<Assembler<'g>, Unassembled> {
         for k in 0..self.text.graph.ops().len() {
-            if !self.needed[k].is_empty() {
-                self.place(k as LoopValue)?;
-            }
+            self.place(k as LoopValue)?;
         }
         // An element that goes out as it came is read before the first store, which may overwrite it.
         let plain: Vec<LoopValue> = self.text.stores.iter().map(|s| s.value).filter(|&v| matches!(self.op(v), LoopOp::Stream(..))).collect();

@@ -293,13 +293,15 @@ impl TileRun<'_> {
             form.in_memory |= u128::from(lies && translate::format(input.dtype).is_some()) << k;
         }
         form.streamed &= outputs.iter().all(|d| translate::format(*d).is_some_and(ElementFormat::is_plain));
-        let Some(part) = program.compiled.get(program, &form, results) else { return };
         // Interpreted registers would be written where an input still waits to be read, or read where one was overwritten.
+        if (0..inputs).any(|k| self.inputs[k].in_place.is_some() && form.in_memory >> k & 1 == 0) {
+            return;
+        }
+        let Some(part) = program.compiled.get(program, &form, results) else { return };
         let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
         let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
-        let reads_outputs = (0..inputs).any(|k| self.inputs[k].in_place.is_some() && form.in_memory >> k & 1 == 0);
         let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
-        if !reads_outputs && !reads_results && (is_alone || !(0..inputs).any(shares)) {
+        if !reads_results && (is_alone || !(0..inputs).any(shares)) {
             self.compiled = Some(part);
         }
     }

@@ -3,6 +3,7 @@
 use crate::{
     Isa, Threads,
     device::Runtime,
+    ends::{self, Finish},
     gemm::Blas,
     map::{self, Programs, program::Program},
     operand::{In, Out},
@@ -14,6 +15,7 @@ use adamant_runtime::{
     expr::{Expr, Instr, Reg},
     kernel::{FaultWord, Kernel, KernelKind, Step},
     op::ReduceOp,
+    product::End,
     scalar::{Binary, Class, Unary},
 };
 use half::{bf16, f16};
@@ -162,13 +164,11 @@ struct Setting<'c> {
     /// an axis along which the first result is summed instead
     reduced: Option<usize>,
 }
-/// The results' bits, and whether a loop was compiled for them.
-fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
-    let Setting { case: Case { expr, inputs, results }, lies, shape, reduced } = setting;
-    let (n, rows) = (shape.elements(), shape[0]);
-    let sum = reduced.map(|axis| (ReduceOp::Sum, AxisSet::one(axis)));
-    let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
-    let given: Vec<In<'_>> = (0..inputs.len())
+/// The inputs as they lie in `data`.
+fn operands<'d>(setting: &Setting<'_>, data: &'d [Vec<u8>]) -> Vec<In<'d>> {
+    let Setting { case: Case { inputs, .. }, lies, shape, .. } = setting;
+    let rows = shape[0];
+    (0..inputs.len())
         .map(|k| {
             let mut layout = Layout::dense(shape);
             match lies[k] {
@@ -182,7 +182,15 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
             let bytes: &[u8] = if in_place.is_some() { &[] } else { &data[k] };
             In { bytes, shape: *shape, layout, dtype: inputs[k], is_dense: layout.is_dense(shape), in_place }
         })
-        .collect();
+        .collect()
+}
+/// The results' bits, and whether a loop was compiled for them.
+fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
+    let Setting { case: Case { expr, inputs, results }, lies, shape, reduced } = setting;
+    let n = shape.elements();
+    let sum = reduced.map(|axis| (ReduceOp::Sum, AxisSet::one(axis)));
+    let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
+    let given = operands(setting, &data);
     let kind = match sum {
         Some((op, axes)) => KernelKind::Reduce { op, expr: expr.clone(), value: results[0], axes },
         None => KernelKind::Map { expr: expr.clone(), outputs: results.clone() },
@@ -219,6 +227,33 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
     let compiled = map::program(&kernel, isa).unwrap().compiled.count() > 0;
     let bits = made.iter().zip(&dtypes).map(|(m, &d)| comparable(d, &bytemuck::cast_slice::<u64, u8>(m)[..out_shape.elements() * d.size()])).collect();
     (bits, compiled)
+}
+/// The bits of an epilogue of the first input, beside the results or where they go, in pieces of so many elements.
+fn finish(setting: &Setting<'_>, isa: Isa, apart: bool, piece: usize) -> (Vec<u64>, bool) {
+    let Setting { case: Case { expr, inputs, results }, shape, .. } = setting;
+    let n = shape.elements();
+    let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
+    let given = operands(setting, &data);
+    let end = End { expr: expr.clone(), value: results[0] };
+    let program = Program { few: false, ..Program::with_loop(expr, &results[..1], None) };
+    let reads = ends::reads(shape, inputs[0], &given[1..], apart);
+    let (args, fault) = ([Scalar::Float(-1.25)], FaultWord::none());
+    let finish = Finish::new(isa, &program, &end, shape, &reads, &args, &fault).unwrap();
+    let words = |bytes: usize| vec![0u64; bytes.div_ceil(8)];
+    let (from, to) = (inputs[0].size(), end.dtype().size());
+    let (mut product, mut made) = (words(n * from), words(n * to));
+    let (product, made): (&mut [u8], &mut [u8]) = (bytemuck::cast_slice_mut(&mut product), bytemuck::cast_slice_mut(&mut made));
+    product[..n * from].copy_from_slice(&data[0]);
+    made[..n * from.min(to)].copy_from_slice(&data[0][..n * from.min(to)]);
+    for at in (0..n).step_by(piece) {
+        let next = (at + piece).min(n);
+        let results = &mut made[at * to..next * to];
+        match apart {
+            true => finish.apart(at, &mut product[at * from..next * from], results).unwrap(),
+            false => finish.in_place(at, results).unwrap(),
+        }
+    }
+    (comparable(end.dtype(), &made[..n * to]), program.compiled.count() > 0)
 }
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
@@ -264,6 +299,40 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
 }
 
 #[test]
+fn a_compiled_epilogue_with_other_bits_than_the_interpreter() {
+    let vectors: Vec<Isa> = Isa::ALL.into_iter().filter(|i| crate::jit::is_on(*i)).collect();
+    if vectors.is_empty() {
+        println!("skipped: this processor compiles no loops");
+        return;
+    }
+    let (cases, seed) = (number("ADAMANT_JIT_CASES", 3000), number("ADAMANT_JIT_SEED", 1));
+    let mut compiled = 0;
+    for case in 0..cases {
+        let mut r = Random(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
+        (0..4).for_each(|_| _ = r.below(2));
+        let program = Case::new(&mut r);
+        let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
+        let lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Transposed])).collect();
+        let apart = program.inputs[0] != program.expr.dtypes[program.results[0] as usize] || r.below(2) == 0;
+        let piece = r.of(&[1, 7, 64, 530, 2000]);
+        let isa = r.of(&vectors);
+        let setting = Setting { case: &program, lies, shape, reduced: None };
+        let (plain, fast) = (finish(&setting, Isa::Scalar, apart, piece), finish(&setting, isa, apart, piece));
+        let differs = || plain.0.iter().zip(&fast.0).position(|(p, f)| p != f);
+        let Case { expr, inputs, results } = &program;
+        assert!(
+            plain.0 == fast.0,
+            "at {:?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, apart {apart}, by {piece}",
+            differs(),
+            setting.lies
+        );
+        compiled += u64::from(fast.1);
+    }
+    println!("{compiled} of {cases} epilogues were compiled, seed {seed}");
+    assert!(compiled > cases / 4, "{compiled} of {cases} epilogues were compiled");
+}
+
+#[test]
 fn a_function_whose_loop_has_other_bits() {
     let vectors: Vec<Isa> = Isa::ALL.into_iter().filter(|i| crate::jit::is_on(*i)).collect();
     let mut wrong = Vec::new();
@@ -300,11 +369,10 @@ fn writable_code(maps: &str) -> Vec<&str> {
 fn memory_that_can_be_written_and_executed() {
     assert_eq!(writable_code("7f00-7f01 rwxp 00000000 00:00 0\n7f01-7f02 r-xp 00000000 00:00 0").len(), 1);
     let Some(isa) = Isa::ALL.into_iter().rev().find(|i| crate::jit::is_on(*i)) else { return println!("skipped: this processor compiles no loops") };
-    let count = || std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut expr = Expr::default();
     expr.push(Instr::Load(0), DType::F32);
     let last = expr.push(Instr::Unary(Unary::Tanh, 0), DType::F32);
     let case = Case { expr, inputs: vec![DType::F32], results: vec![last] };
     assert!(run(&Setting { case: &case, lies: vec![Lie::Each], shape: Shape::new(&[5, 1003]).unwrap(), reduced: None }, isa).1);
-    assert_eq!(writable_code(&count()), Vec::<&str>::new());
+    assert_eq!(writable_code(&std::fs::read_to_string("/proc/self/maps").unwrap()), Vec::<&str>::new());
 }
