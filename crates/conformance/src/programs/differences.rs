@@ -173,6 +173,22 @@ impl Case<'_> {
     fn without_rank(&self) -> bool {
         self.singular_values().iter().any(|v| v[v.len() - 1] <= 64.0 * self.unit() * v[0])
     }
+    /// Is the symmetric part of a matrix of the first operand one without an inverse?
+    fn symmetric_without_rank(&self) -> bool {
+        let Some(&a) = self.tensors().first().filter(|a| a.shape.rank() >= 2) else { return false };
+        let values = Device::reference().scoped(|| {
+            let x = upload(a, Device::reference());
+            // The sum of bools is one.
+            let sum = (&x + x.transpose(-2, -1)).cast(DType::F64) * 0.5;
+            sum.svdvals().to_vec::<f64>()
+        });
+        let n = a.shape.last().copied().unwrap_or(1).max(1);
+        values.is_ok_and(|all| all.chunks(n).any(|v| v[v.len() - 1] <= 64.0 * self.unit() * v[0]))
+    }
+    /// Is each wrong number the other's negative?
+    fn opposite(&self) -> bool {
+        !self.wrong.is_empty() && self.wrong.iter().all(|(here, there)| *here == -there)
+    }
     /// Has one two that differ by a rounding of its largest?
     fn equal_singular_values(&self) -> bool {
         self.singular_values().iter().any(|v| v.windows(2).any(|w| w[0] - w[1] <= 64.0 * self.unit() * v[0]))

@@ -175,7 +175,8 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn logit_with(&self, eps: f64) -> Tensor {
-        float_function("logit", self, |x| Ok(x.clamp(eps, 1.0 - eps).logit()))
+        // A NaN is no number that a bound has taken the place of: its gradient is NaN.
+        float_function("logit", self, |x| Ok(x.isnan().where_(x, x.clamp(eps, 1.0 - eps)).logit()))
     }
     /// A soft choice among the last axis's classes: the softmax of the logits plus Gumbel noise, divided by `tau`;
     /// `hard` gives the one-hot choice with the soft one's gradient (Jang et al., 2017).
