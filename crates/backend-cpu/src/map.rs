@@ -2,6 +2,7 @@
 //! combines.
 mod ahead;
 pub(crate) mod compiled;
+mod crossed;
 pub(crate) mod direct;
 mod drawn;
 mod few;
@@ -32,6 +33,7 @@ use adamant_runtime::{
     kernel::{FaultWord, Kernel, KernelKind, Step},
 };
 pub(crate) use ahead::LINE;
+use crossed::Crossed;
 use few::GivenInput;
 use program::{Code, Program};
 use smallvec::SmallVec;
@@ -114,12 +116,17 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     if n <= direct::FEW && program.few && few(runtime, program, step, inputs, outputs)?.is_some() {
         return Ok(());
     }
+    if outputs.iter().any(|o| o.shape.elements() != n) {
+        return Err(internal("an output of another size than its space"));
+    }
+    if let Some(crossed) = Crossed::of(program, &step.space, inputs)
+        && crossed.run(runtime, program, step, results, inputs, outputs)?
+    {
+        return Ok(());
+    }
     let nest = nest(program, &step.space, 0..step.space.rank(), inputs);
     let mut bytes: Outputs<'_> = SmallVec::new();
     for o in outputs.iter_mut() {
-        if o.shape.elements() != n {
-            return Err(internal("an output of another size than its space"));
-        }
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));
     }

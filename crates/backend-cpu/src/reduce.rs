@@ -21,8 +21,9 @@ use crate::{
     operand::{In, Out, internal},
     scratch::filled,
 };
-use adamant_runtime::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
+use adamant_runtime::{AxisSet, DType, ErrorKind, MAX_RANK, Shape, expr::Reg, kernel::Step, op::ReduceOp};
 use columns::ColumnTotals;
+use smallvec::SmallVec;
 use tree::{BLOCK, CombineRule, Max, Min, Prod, ReducedElement, SEGMENT, Sum, Total, push_row};
 
 /// Columns that are reduced side by side: so many that their lanes stay in the L1 cache.
@@ -47,16 +48,8 @@ pub(crate) fn run(
 ) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a reduction has one output")) };
     let program = map::program(step.kernel, runtime.isa)?;
-    let rank = step.space.rank();
-    let kept = |a: &usize| !axes.has(*a);
-    let reduced: usize = (0..rank).filter(|a| !kept(a)).map(|a| step.space[a]).product();
-    // The kept axes behind the last reduced one lie side by side.
-    let last = (0..rank).rev().find(|a| !kept(a));
-    let inner: usize = last.map_or(1, |l| step.space[l + 1..].iter().product());
-    let columns = last.is_some() && inner >= 8 && reduced > 1;
-    let split = if columns { last.map_or(rank, |l| l + 1) } else { rank };
-    let order = (0..split).filter(kept).chain((0..rank).filter(|a| !kept(a))).chain(split..rank);
-    let nest = map::nest(program, &step.space, order, inputs);
+    let AxisPlan { order, reduced, inner, by_columns: columns } = AxisPlan::new(&step.space, axes, inputs);
+    let nest = map::nest(program, &step.space, order.into_iter(), inputs);
     let kind = program.registers.get(value as usize).ok_or_else(|| internal("no such register"))?.kind;
     let dtype = out.dtype;
     let want = if kind == TileKind::Bool || kind == TileKind::I64 {
@@ -72,7 +65,7 @@ pub(crate) fn run(
         run.find_lines()?;
     }
     run.compile(&[value], &[], step.space.elements());
-    let job = Job { runtime, value, reduced, inner: if columns { inner } else { 1 }, run, dtype };
+    let job = Job { runtime, value, reduced, inner, run, dtype };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
         return Ok(());
@@ -82,6 +75,46 @@ pub(crate) fn run(
         TileKind::F64 => by_op::<f64, f64>(&job, op, columns, bytes),
         TileKind::I64 => by_op::<i64, i64>(&job, op, columns, bytes),
         TileKind::Bool => by_op::<u8, i64>(&job, op, columns, bytes),
+    }
+}
+/// In which order a reduction goes over the axes of its space: kept ones in their order, reduced ones in theirs, for the tree counts
+/// elements so; which of the kept ones are innermost is free.
+struct AxisPlan {
+    order: SmallVec<[usize; MAX_RANK]>,
+    /// elements of one output
+    reduced: usize,
+    /// outputs that are made side by side; 1 by rows
+    inner: usize,
+    by_columns: bool,
+}
+impl AxisPlan {
+    fn new(space: &Shape, axes: AxisSet, inputs: &[In<'_>]) -> AxisPlan {
+        let of = |is_reduced: bool| (0..space.rank()).filter(move |&a| axes.has(a) == is_reduced);
+        let reduced: usize = of(true).map(|a| space[a]).product();
+        let side_by_side = Self::side_by_side(space, &axes, inputs);
+        let inner: usize = side_by_side.iter().map(|&a| space[a]).product();
+        let by_columns = inner >= 8 && reduced > 1;
+        let inside = |a: &usize| by_columns && side_by_side.contains(a);
+        let order = of(false).filter(|a| !inside(a)).chain(of(true)).chain(of(false).filter(inside)).collect();
+        AxisPlan { order, reduced, inner: if by_columns { inner } else { 1 }, by_columns }
+    }
+    /// The last kept axes, along which an operand lies closer together than along the reduced ones. Where no operand has an element for
+    /// each position, and none of this tells, those behind the last reduced axis.
+    fn side_by_side(space: &Shape, axes: &AxisSet, inputs: &[In<'_>]) -> SmallVec<[usize; MAX_RANK]> {
+        let long = |a: &usize| space[*a] != 1;
+        let kept: SmallVec<[usize; MAX_RANK]> = (0..space.rank()).filter(|a| !axes.has(*a)).filter(long).collect();
+        let last = (0..space.rank()).rev().filter(|a| axes.has(*a)).find(long);
+        let is_full = |i: &&In<'_>| (0..space.rank()).filter(long).all(|a| i.layout.strides[a] != 0);
+        let behind = |a: &usize| last.is_some_and(|last| *a > last);
+        let Some(whole) = inputs.iter().filter(is_full).max_by_key(|i| i.dtype.size()) else { return kept.iter().copied().filter(behind).collect() };
+        let step = |a: usize| whole.layout.strides[a].unsigned_abs();
+        let is_closer = |a: usize| last.is_some_and(|last| step(a) < step(last));
+        let joins = |k: &usize| match kept.get(k + 1) {
+            None => is_closer(kept[*k]),
+            Some(&next) => behind(&kept[*k]) || is_closer(kept[*k]) && step(kept[*k]) == step(next) * space[next],
+        };
+        let from = (0..kept.len()).rev().take_while(joins).last().unwrap_or(kept.len());
+        kept[from..].iter().copied().collect()
     }
 }
 struct Job<'a> {

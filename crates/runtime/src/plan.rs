@@ -5,6 +5,7 @@ mod decide;
 mod ends;
 mod fuse;
 mod graph;
+mod order;
 pub use decide::Owner;
 use decide::{Decisions, decide};
 use fuse::build;
@@ -374,8 +375,13 @@ pub struct SizedOperand {
 impl Sized {
     /// The sizes that `g`, a graph of the same structure, has.
     pub fn new(plan: &Plan, g: &Graph) -> Sized {
-        let places = places(plan, g);
-        let steps = plan.steps.iter().map(|s| size_step(plan, g, &places, s)).collect();
+        let mut places = places(plan, g);
+        let mut steps: Vec<SizedStep> = plan.steps.iter().map(|s| size_step(plan, g, &places, s)).collect();
+        for (at, step) in steps.iter_mut().enumerate() {
+            if let Some(layout) = plan.order_axes(at, step) {
+                plan.steps[at].outputs.iter().for_each(|o| places[o.value(g) as usize].layout = layout);
+            }
+        }
         let bytes: Vec<usize> = plan.own.iter().map(|o| g.vals[o.value as usize].meta.bytes()).collect();
         let (block, blocks) = blocks(plan, &bytes);
         let published: Vec<Place> = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
