@@ -153,8 +153,8 @@ impl LoopCode {
             assembled.ok()
         };
         let one = of_parts(1)?;
-        let is_plain = plan.reads.iter().chain(plan.writes.iter().map(|w| &w.1)).all(|f| f.is_plain());
-        if is_plain && one.length < LEAST {
+        let is_tile = plan.reads.iter().chain(plan.writes.iter().map(|w| &w.1)).all(|f| f.is_tile());
+        if is_tile && one.length < LEAST {
             return None;
         }
         // Where registers are scarce, it is the traffic between them and the frame that counts.

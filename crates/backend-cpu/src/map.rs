@@ -6,6 +6,7 @@ mod crossed;
 pub(crate) mod direct;
 mod drawn;
 mod few;
+mod integers;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;

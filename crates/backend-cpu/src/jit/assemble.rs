@@ -357,13 +357,15 @@ impl<'g> Assembler<'g> {
                 self.two_by(codes.narrow_f16, half, Place::Register(from), 0)?;
                 self.two(codes.widen_f16, to, Place::Register(half))
             }
-            LoopOp::ShiftLeft(x, by) | LoopOp::ShiftRight(x, by) => {
-                let from = self.in_register(x, &[x])?;
+            LoopOp::ToFloat(x) => {
+                let from = self.operand(x, &[x])?;
                 self.release(at, &[x]);
                 let to = self.take(value, &[x])?;
-                let code = if matches!(op, LoopOp::ShiftLeft(..)) { codes.shift_left } else { codes.shift_right };
-                self.two_by(code, to, Place::Register(from), i32::from(by))
+                self.two(codes.to_float, to, from)
             }
+            LoopOp::ShiftLeft(x, by) => self.place_shift(value, codes.shift_left, x, by),
+            LoopOp::ShiftRight(x, by) => self.place_shift(value, codes.shift_right, x, by),
+            LoopOp::ShiftRightSigned(x, by) => self.place_shift(value, codes.shift_right_signed, x, by),
             LoopOp::Pair(pair, x, y) => self.place_pair(value, pair, x, y),
             LoopOp::MulAdd(x, y, z) => self.place_mul_add(value, [x, y, z]),
             LoopOp::Select(mask, yes, no) if codes.is_wide() => match (self.mask(mask), codes.blend) {
@@ -382,6 +384,12 @@ impl<'g> Assembler<'g> {
                 })
             }
         }
+    }
+    fn place_shift(&mut self, value: LoopValue, code: Code, x: LoopValue, by: u8) -> Done {
+        let from = self.in_register(x, &[x])?;
+        self.release(value as u32, &[x]);
+        let to = self.take(value, &[x])?;
+        self.two_by(code, to, Place::Register(from), i32::from(by))
     }
     fn place_pair(&mut self, value: LoopValue, pair: PairOp, x: LoopValue, y: LoopValue) -> Done {
         let keep = [x, y];

@@ -14,20 +14,40 @@ pub(crate) enum ElementFormat {
     F16,
     /// A byte that is 0 or 1; in a vector, a mask.
     Bool,
+    U8,
+    I8,
+    U16,
+    I16,
+    I32,
+    /// for lanes of 64 bits
+    WidenedI32,
+    I64,
 }
 impl ElementFormat {
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
-            ElementFormat::F32 => 4,
-            ElementFormat::F64 => 8,
-            ElementFormat::Bf16 | ElementFormat::F16 => 2,
-            ElementFormat::Bool => 1,
+            ElementFormat::F32 | ElementFormat::I32 | ElementFormat::WidenedI32 => 4,
+            ElementFormat::F64 | ElementFormat::I64 => 8,
+            ElementFormat::Bf16 | ElementFormat::F16 | ElementFormat::U16 | ElementFormat::I16 => 2,
+            ElementFormat::Bool | ElementFormat::U8 | ElementFormat::I8 => 1,
         }
     }
     /// Does a vector of it lie in memory as in a register?
     pub fn is_plain(self) -> bool {
-        matches!(self, ElementFormat::F32 | ElementFormat::F64)
+        matches!(self, ElementFormat::F32 | ElementFormat::F64 | ElementFormat::I32 | ElementFormat::I64)
+    }
+    /// Is it written from lanes of 64 bits, or of 32?
+    pub fn is_of(self, is_double: bool) -> bool {
+        match self {
+            ElementFormat::Bool => true,
+            ElementFormat::F64 | ElementFormat::I64 | ElementFormat::WidenedI32 => is_double,
+            _ => !is_double,
+        }
+    }
+    /// Does a vector of it lie in memory as in the interpreter's tiles?
+    pub fn is_tile(self) -> bool {
+        matches!(self, ElementFormat::F32 | ElementFormat::F64 | ElementFormat::I64)
     }
 }
 
@@ -47,6 +67,8 @@ pub(crate) enum PairOp {
     Xor,
     IntAdd,
     IntSub,
+    /// The lower half of each product.
+    IntMul,
     IntEqual,
     /// Signed.
     IntGreater,
@@ -85,6 +107,10 @@ pub(crate) enum LoopOp {
     ShiftLeft(LoopValue, u8),
     /// fills with zeros
     ShiftRight(LoopValue, u8),
+    /// fills with the sign; lanes of 32 bits
+    ShiftRightSigned(LoopValue, u8),
+    /// the float nearest to a whole number; lanes of 32 bits
+    ToFloat(LoopValue),
     Pair(PairOp, LoopValue, LoopValue),
     /// the first times the second plus the third, rounded once
     MulAdd(LoopValue, LoopValue, LoopValue),
@@ -96,7 +122,8 @@ impl LoopOp {
     pub fn operands(&self) -> impl Iterator<Item = LoopValue> + use<> {
         let of = match *self {
             LoopOp::Stream(..) | LoopOp::Number(_) | LoopOp::Constant(_) => [None; 3],
-            LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ThroughF16(x) | LoopOp::ShiftLeft(x, _) | LoopOp::ShiftRight(x, _) => [Some(x), None, None],
+            LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ThroughF16(x) | LoopOp::ToFloat(x) => [Some(x), None, None],
+            LoopOp::ShiftLeft(x, _) | LoopOp::ShiftRight(x, _) | LoopOp::ShiftRightSigned(x, _) => [Some(x), None, None],
             LoopOp::Pair(_, x, y) => [Some(x), Some(y), None],
             LoopOp::MulAdd(x, y, z) | LoopOp::Select(x, y, z) => [Some(x), Some(y), Some(z)],
         };
@@ -112,6 +139,8 @@ impl LoopOp {
             LoopOp::ThroughF16(x) => LoopOp::ThroughF16(of(x)),
             LoopOp::ShiftLeft(x, by) => LoopOp::ShiftLeft(of(x), by),
             LoopOp::ShiftRight(x, by) => LoopOp::ShiftRight(of(x), by),
+            LoopOp::ShiftRightSigned(x, by) => LoopOp::ShiftRightSigned(of(x), by),
+            LoopOp::ToFloat(x) => LoopOp::ToFloat(of(x)),
             LoopOp::Pair(op, x, y) => LoopOp::Pair(op, of(x), of(y)),
             LoopOp::MulAdd(x, y, z) => LoopOp::MulAdd(of(x), of(y), of(z)),
             LoopOp::Select(x, y, z) => LoopOp::Select(of(x), of(y), of(z)),

@@ -7,6 +7,7 @@
 mod tests;
 
 use super::{
+    integers::{HeldIntegers, SMALL},
     program::{Code, Program, TileKind},
     tile::TileRun,
     tiles::{Lane, OutTile, Scratch, Value, with_kind},
@@ -25,7 +26,7 @@ use adamant_runtime::{DType, ErrorKind, expr::Reg};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::{
-    Arc,
+    Arc, LazyLock,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -33,6 +34,8 @@ use std::sync::{
 const WORTH: usize = 256 * super::tiles::TILE;
 /// Fewer elements are not worth a look at what there is.
 const FEWEST: usize = super::tiles::TILE;
+/// Coordinates along lines, for loops to read.
+static COLUMNS: LazyLock<Vec<i32>> = LazyLock::new(|| (0..32 * 1024).collect());
 /// Registers and inputs of a program that a form has bits for.
 const BITS: usize = u128::BITS as usize;
 
@@ -49,12 +52,28 @@ pub(crate) struct LoopForm {
     streamed: bool,
     /// vectors of AVX-512
     is_wide: bool,
+    /// registers that are the coordinate along a line of the nest
+    columns: u128,
+    /// coordinates and numbers of integers are [`SMALL`]
+    has_small: bool,
+}
+impl LoopForm {
+    /// Does a loop read what this code says where it lies, or from the coordinates?
+    fn lies(&self, r: Reg, code: &Code) -> bool {
+        match *code {
+            Code::Load(k) => self.in_memory >> k & 1 == 1,
+            Code::Index(_) => self.columns >> r & 1 == 1,
+            _ => false,
+        }
+    }
 }
 /// Where a stream that a loop reads comes from.
 #[derive(Clone, Copy)]
 enum StreamSource {
     Input(u16),
     Tile(Reg),
+    /// the coordinate along a line
+    Column,
 }
 /// Where a value of a loop goes.
 #[derive(Clone, Copy)]
@@ -128,34 +147,53 @@ enum RegisterPhase {
     Behind,
 }
 /// The phases of a program's registers for a loop with such lanes.
-fn phases(program: &Program, form: &LoopForm, lanes: TileKind) -> Vec<RegisterPhase> {
+fn phases(program: &Program, form: &LoopForm, lanes: TileKind, integers: &HeldIntegers) -> Vec<RegisterPhase> {
     let mut phases: Vec<RegisterPhase> = Vec::with_capacity(program.registers.len());
     for r in 0..program.registers.len() {
+        // Tiles of integers are none that lanes of 32 bits read.
+        let is_at_hand = |x: Reg, phases: &[RegisterPhase]| match (phases[x as usize], &program.registers[x as usize]) {
+            (RegisterPhase::Before, register) if register.kind == TileKind::I64 && lanes == TileKind::F32 => form.lies(x, &register.code),
+            _ => true,
+        };
         let latest = program.reads[r].iter().flatten().map(|&x| phases[x as usize]).max().unwrap_or(RegisterPhase::Number);
         phases.push(match program.registers[r].code {
             _ if form.numbers >> r & 1 == 1 => RegisterPhase::Number,
             Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => RegisterPhase::Before,
-            _ if latest <= RegisterPhase::Loop && translate::is_known(program, r, lanes) => RegisterPhase::Loop,
+            _ if latest <= RegisterPhase::Loop
+                && translate::is_known(program, r, (lanes, form.is_wide), integers)
+                && program.reads[r].iter().flatten().all(|&x| is_at_hand(x, &phases)) =>
+            {
+                RegisterPhase::Loop
+            }
             _ if latest <= RegisterPhase::Before => RegisterPhase::Before,
             _ => RegisterPhase::Behind,
         });
     }
     phases
 }
+/// Compiles the loop that does the most of a program's work.
 fn compile(program: &Program, form: &LoopForm, results: &[Reg]) -> Option<CompiledPart> {
-    let singles = phases(program, form, TileKind::F32);
-    let doubles = phases(program, form, TileKind::F64);
-    let count = |phases: &[RegisterPhase]| phases.iter().filter(|p| **p == RegisterPhase::Loop).count();
-    let (phases, lanes) = if count(&doubles) > count(&singles) { (doubles, TileKind::F64) } else { (singles, TileKind::F32) };
-    match lanes {
+    let has_integers = program.registers.iter().any(|r| r.kind == TileKind::I64);
+    let mut ways: SmallVec<[(usize, TileKind, Vec<RegisterPhase>); 4]> = SmallVec::new();
+    for with_integers in [true, false].into_iter().skip(usize::from(!has_integers)) {
+        for lanes in [TileKind::F32, TileKind::F64] {
+            let integers = if with_integers { HeldIntegers::of(program, lanes, form.has_small) } else { HeldIntegers::none(program) };
+            let phases = phases(program, form, lanes, &integers);
+            let work = program.registers.iter().zip(&phases).filter(|(_, p)| **p == RegisterPhase::Loop).map(|(r, _)| 1 + r.code.weight()).sum();
+            ways.push((work, lanes, phases));
+        }
+    }
+    ways.sort_by_key(|(work, ..)| std::cmp::Reverse(*work));
+    ways.into_iter().filter(|(work, ..)| *work > 0).find_map(|(_, lanes, phases)| match lanes {
         TileKind::F64 => build::<true>(program, form, results, &phases),
         _ => build::<false>(program, form, results, &phases),
-    }
+    })
 }
 /// A loop in the making.
 struct LoopBuilder<'p> {
     program: &'p Program,
     form: &'p LoopForm,
+    lanes: TileKind,
     phases: &'p [RegisterPhase],
     values: Vec<Option<LoopValue>>,
     graph: LoopGraph,
@@ -174,8 +212,11 @@ impl LoopBuilder<'_> {
                 self.numbers.push(r);
                 LoopOp::Number((self.numbers.len() - 1).try_into().ok()?)
             }
-            (_, &Code::Load(k)) if self.form.in_memory >> k & 1 == 1 => self.stream(StreamSource::Input(k), translate::format(register.dtype)?)?,
-            _ => self.stream(StreamSource::Tile(r), translate::tile_format(register.kind)?)?,
+            (_, code) if self.form.lies(r, code) => match *code {
+                Code::Load(k) => self.stream(StreamSource::Input(k), translate::read_format(register.dtype, self.lanes)?)?,
+                _ => self.stream(StreamSource::Column, translate::read_format(DType::I32, self.lanes)?)?,
+            },
+            _ => self.stream(StreamSource::Tile(r), translate::tile_format(register.kind, self.lanes)?)?,
         };
         let value = self.graph.enter(op);
         self.values[r as usize] = Some(value);
@@ -188,18 +229,19 @@ impl LoopBuilder<'_> {
 }
 fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[RegisterPhase]) -> Option<CompiledPart> {
     let n = program.registers.len();
+    let lanes = if DOUBLE { TileKind::F64 } else { TileKind::F32 };
     let in_loop = |r: Reg| phases[r as usize] == RegisterPhase::Loop;
     // What the loop gives: results, and what is read behind it.
     let mut writes: SmallVec<[(StreamSink, Reg, ElementFormat); 4]> = SmallVec::new();
     for (o, &dtype) in form.outputs.iter().enumerate() {
         if in_loop(results[o]) {
-            writes.push((StreamSink::Output(o as u8), results[o], translate::format(dtype)?));
+            writes.push((StreamSink::Output(o as u8), results[o], translate::format(dtype).filter(|f| f.is_of(DOUBLE))?));
         }
     }
     let behind_reads = |r: Reg| (0..n).any(|x| phases[x] == RegisterPhase::Behind && program.reads[x].contains(&Some(r)));
     for r in (0..n as Reg).filter(|&r| in_loop(r)) {
         if behind_reads(r) || form.outputs.is_empty() && results.contains(&r) {
-            writes.push((StreamSink::Tile(r), r, translate::tile_format(program.registers[r as usize].kind)?));
+            writes.push((StreamSink::Tile(r), r, translate::tile_format(program.registers[r as usize].kind, lanes)?));
         }
     }
     // Backwards: what the loop needs of what it computes.
@@ -211,7 +253,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         }
     }
     let mut builder =
-        LoopBuilder { program, form, phases, values: vec![None; n], graph: LoopGraph::default(), reads: SmallVec::new(), numbers: SmallVec::new() };
+        LoopBuilder { program, form, lanes, phases, values: vec![None; n], graph: LoopGraph::default(), reads: SmallVec::new(), numbers: SmallVec::new() };
     for r in (0..n).filter(|&r| wanted[r] && phases[r] == RegisterPhase::Loop) {
         for &x in program.reads[r].iter().flatten() {
             builder.leaf(x)?;
@@ -253,7 +295,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         slots[r as usize] = *next;
         *next += 1;
     }
-    let only_memory = builder.reads.iter().all(|r| matches!(r.0, StreamSource::Input(_))) && writes.iter().all(|w| matches!(w.0, StreamSink::Output(_)));
+    let only_memory = builder.reads.iter().all(|r| !matches!(r.0, StreamSource::Tile(_))) && writes.iter().all(|w| matches!(w.0, StreamSink::Output(_)));
     let gives_all = results.iter().all(|&r| in_loop(r)) && behind.is_empty();
     let is_whole = only_memory && gives_all && before.iter().all(|&r| phases[r as usize] == RegisterPhase::Number);
     let (reads, writes) = (builder.reads.iter().map(|r| r.0).collect(), writes.iter().map(|w| w.0).collect());
@@ -279,10 +321,22 @@ impl TileRun<'_> {
         if !may || !jit::is_on(self.isa) || !program.compiled.are_worth(n) {
             return;
         }
-        let mut form = LoopForm { numbers: 0, in_memory: 0, outputs: SmallVec::from_slice(outputs), streamed: self.streamed, is_wide: self.isa == Isa::Avx512 };
-        for r in 0..program.registers.len() {
+        let mut form = LoopForm {
+            numbers: 0,
+            in_memory: 0,
+            outputs: SmallVec::from_slice(outputs),
+            streamed: self.streamed,
+            is_wide: self.isa == Isa::Avx512,
+            columns: 0,
+            has_small: self.nest.len() < SMALL as usize,
+        };
+        let inner = self.nest.innermost();
+        for (r, register) in program.registers.iter().enumerate() {
             let is_number = self.uniform[r].is_some() || self.lines.get(r) == Some(&true);
             form.numbers |= u128::from(is_number) << r;
+            let is_column = |place: u16| (super::ahead::LINE..=COLUMNS.len()).contains(&inner) && self.nest.innermost_stride(place.into()) == 1;
+            form.columns |= u128::from(matches!(register.code, Code::Index(place) if is_column(place))) << r;
+            form.has_small &= !matches!(self.uniform[r], Some(Value::I64(v)) if v.unsigned_abs() > SMALL as u64);
         }
         for (k, input) in self.inputs.iter().enumerate() {
             let lies = match input.in_place {
@@ -335,7 +389,8 @@ impl TileRun<'_> {
     /// How long the lines are along which a loop can go at a time, if it cannot go on and on.
     pub(super) fn line_of(&self, part: &CompiledPart) -> Option<usize> {
         let is_line = |r: &Reg| self.uniform[*r as usize].is_none();
-        let by_lines = part.numbers.iter().any(is_line) || part.inputs().any(|k| !self.nest.is_dense(k));
+        let has_columns = part.reads.iter().any(|s| matches!(s, StreamSource::Column));
+        let by_lines = has_columns || part.numbers.iter().any(is_line) || part.inputs().any(|k| !self.nest.is_dense(k));
         by_lines.then(|| self.nest.innermost())
     }
     /// One call of the loop.
@@ -367,6 +422,10 @@ impl TileRun<'_> {
                     }
                     None => call.read(self.memory(k as usize, at + done, count)),
                 },
+                StreamSource::Column => {
+                    let column = (at + done) % self.nest.innermost();
+                    call.read(bytemuck::cast_slice(&COLUMNS[column..column + count]));
+                }
                 StreamSource::Tile(r) => {
                     let kind = self.program.registers[r as usize].kind;
                     with_kind!(kind, T => match self.src::<T>(r, at, n, scratch, &[]) {
@@ -413,12 +472,14 @@ struct Stretched {
 enum WrittenTile {
     F32(u16, super::tiles::Tile<f32>),
     F64(u16, super::tiles::Tile<f64>),
+    I64(u16, super::tiles::Tile<i64>),
     Bool(u16, super::tiles::Tile<u8>),
 }
 impl WrittenTile {
     fn take(kind: TileKind, slot: u16, scratch: &mut Scratch) -> WrittenTile {
         match kind {
             TileKind::F64 => WrittenTile::F64(slot, f64::tiles_mut(scratch).take(slot)),
+            TileKind::I64 => WrittenTile::I64(slot, i64::tiles_mut(scratch).take(slot)),
             TileKind::Bool => WrittenTile::Bool(slot, u8::tiles_mut(scratch).take(slot)),
             _ => WrittenTile::F32(slot, f32::tiles_mut(scratch).take(slot)),
         }
@@ -427,6 +488,7 @@ impl WrittenTile {
         match self {
             WrittenTile::F32(_, tile) => bytemuck::cast_slice_mut(&mut tile.values_mut()[from..from + count]),
             WrittenTile::F64(_, tile) => bytemuck::cast_slice_mut(&mut tile.values_mut()[from..from + count]),
+            WrittenTile::I64(_, tile) => bytemuck::cast_slice_mut(&mut tile.values_mut()[from..from + count]),
             WrittenTile::Bool(_, tile) => &mut tile.values_mut()[from..from + count],
         }
     }
@@ -434,6 +496,7 @@ impl WrittenTile {
         match self {
             WrittenTile::F32(slot, tile) => f32::tiles_mut(scratch).put(slot, tile),
             WrittenTile::F64(slot, tile) => f64::tiles_mut(scratch).put(slot, tile),
+            WrittenTile::I64(slot, tile) => i64::tiles_mut(scratch).put(slot, tile),
             WrittenTile::Bool(slot, tile) => u8::tiles_mut(scratch).put(slot, tile),
         }
     }

@@ -207,7 +207,7 @@ impl Program {
 }
 impl Code {
     /// What an element costs, in additions, about: from times of single functions.
-    fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         match self {
             Code::Load(_) | Code::Arg(_) | Code::Const(_) => 0,
             Code::RealUnary(RealUnary::Math(MathFn::Sqrt), _) | Code::RealBinary(RealBinary::Div, ..) => 2,

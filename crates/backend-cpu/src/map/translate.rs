@@ -1,12 +1,13 @@
 //! A program's instructions as operations of a compiled loop. Each is the interpreter's loop of that instruction, over a traced
 //! vector: rounded once, to the register's dtype. Must not know where values lie.
 use super::{
-    loops::{Compare, RealBinary, RealPredicate, RealTest, RealUnary},
+    integers::HeldIntegers,
+    loops::{Compare, IntBinary, RealBinary, RealPredicate, RealTest, RealUnary},
     program::{Code, Program, TileKind},
 };
 use crate::{
     jit::{
-        graph::{ElementFormat, LoopOp, LoopValue},
+        graph::{ElementFormat, LoopOp, LoopValue, PairOp},
         trace::{self, Traced, TracedMask},
     },
     math::{self, MathFn, pairs},
@@ -14,7 +15,14 @@ use crate::{
 };
 use adamant_runtime::{DType, expr::Reg};
 
-/// How elements of a dtype lie in memory, for loops that read and write them there.
+/// How elements of a dtype lie in memory, for loops with such lanes that read them there.
+pub(super) fn read_format(dtype: DType, lanes: TileKind) -> Option<ElementFormat> {
+    match (dtype, lanes) {
+        (DType::I32, TileKind::F64) => Some(ElementFormat::WidenedI32),
+        _ => format(dtype),
+    }
+}
+/// The same for loops that write them there, in lanes of the width that they have.
 pub(super) fn format(dtype: DType) -> Option<ElementFormat> {
     Some(match dtype {
         DType::F32 => ElementFormat::F32,
@@ -22,25 +30,34 @@ pub(super) fn format(dtype: DType) -> Option<ElementFormat> {
         DType::BF16 => ElementFormat::Bf16,
         DType::F16 => ElementFormat::F16,
         DType::Bool => ElementFormat::Bool,
+        DType::U8 => ElementFormat::U8,
+        DType::I8 => ElementFormat::I8,
+        DType::U16 => ElementFormat::U16,
+        DType::I16 => ElementFormat::I16,
+        DType::I32 => ElementFormat::I32,
+        DType::I64 => ElementFormat::I64,
         _ => return None,
     })
 }
-/// How the values of a register lie in a tile.
-pub(super) fn tile_format(kind: TileKind) -> Option<ElementFormat> {
+/// How the values of a register lie in a tile, for loops with such lanes.
+pub(super) fn tile_format(kind: TileKind, lanes: TileKind) -> Option<ElementFormat> {
     match kind {
         TileKind::F32 => Some(ElementFormat::F32),
         TileKind::F64 => Some(ElementFormat::F64),
         TileKind::Bool => Some(ElementFormat::Bool),
-        TileKind::I64 => None,
+        TileKind::I64 => (lanes == TileKind::F64).then_some(ElementFormat::I64),
     }
 }
 
-/// Can a loop with such lanes compute this register, from values of the kinds that it has?
-pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
+/// Can a loop with such lanes, wide or not, compute this register, from values of the kinds that it has?
+pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind, bool), integers: &HeldIntegers) -> bool {
     let register = &program.registers[r];
     let kind = |x: Reg| program.registers[x as usize].kind;
-    let fits = |k: TileKind| k == lanes || k == TileKind::Bool;
-    if !fits(register.kind) || matches!(register.dtype, DType::F8E4M3 | DType::F8E5M2) || !program.reads[r].iter().flatten().all(|&x| fits(kind(x))) {
+    let fits = |x: Reg| match kind(x) {
+        TileKind::I64 => integers.has(x),
+        k => k == lanes || k == TileKind::Bool,
+    };
+    if !fits(r as Reg) || matches!(register.dtype, DType::F8E4M3 | DType::F8E5M2) || !program.reads[r].iter().flatten().all(|&x| fits(x)) {
         return false;
     }
     match register.code {
@@ -54,8 +71,19 @@ pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
         }
         Code::RealTest(f, _) => !matches!(f, RealTest::Exact(_)),
         Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
-        Code::Compare(_, x, _) => kind(x) == lanes,
-        Code::BoolUnary(..) | Code::BoolBinary(..) | Code::Select(..) | Code::Cast(_) => true,
+        Code::Compare(_, x, _) => kind(x) != TileKind::Bool,
+        Code::IntBinary(f, ..) => match f {
+            IntBinary::Mul => lanes == TileKind::F32 || is_wide,
+            f => !matches!(f, IntBinary::Exact(_)),
+        },
+        _ if lanes == TileKind::F64 && register.kind == TileKind::I64 && register.dtype != DType::I64 => false,
+        Code::Cast(x) => match (kind(x), register.kind) {
+            (TileKind::F32 | TileKind::F64, TileKind::I64) | (TileKind::I64, TileKind::F64) => false,
+            // Rounded once.
+            (TileKind::I64, TileKind::F32) => register.dtype == DType::F32 || integers.are_exact(x),
+            _ => true,
+        },
+        Code::BoolUnary(..) | Code::BoolBinary(..) | Code::Select(..) => true,
         _ => false,
     }
 }
@@ -79,6 +107,8 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl
                 _ => differ(x, y).0,
             }
         }
+        Code::Compare(f, x, y) if kind(x) == TileKind::I64 => compare_integers(f, value(x), value(y)).0,
+        Code::IntBinary(f, x, y) => wrapped::<DOUBLE>(integers(f, value(x), value(y)), register.dtype),
         Code::Compare(f, x, y) => {
             let (x, y) = (real(x), real(y));
             match f {
@@ -100,6 +130,10 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl
         Code::Select(c, x, y) => trace::enter(LoopOp::Select(value(c), value(x), value(y))),
         Code::Cast(x) => match (kind(x), register.kind) {
             (TileKind::Bool, TileKind::Bool) => value(x),
+            (TileKind::Bool, TileKind::I64) => trace::enter(LoopOp::Select(value(x), whole::<DOUBLE>(1), whole::<DOUBLE>(0))),
+            (TileKind::I64, TileKind::I64) => wrapped::<DOUBLE>(value(x), register.dtype),
+            (TileKind::I64, TileKind::Bool) => compare_integers(Compare::Ne, value(x), whole::<DOUBLE>(0)).0,
+            (TileKind::I64, _) => rounded(Traced::<DOUBLE>(trace::enter(LoopOp::ToFloat(value(x)))), register.dtype).0,
             (TileKind::Bool, _) => Traced::<DOUBLE>::select(mask(x), Traced::constant(1.0), Traced::constant(0.0)).0,
             (_, TileKind::Bool) => real(x).eq(Traced::constant(0.0)).not().0,
             _ => rounded(real(x), register.dtype).0,
@@ -119,6 +153,47 @@ fn table_of_one(table: u8, x: TracedMask) -> TracedMask {
 }
 fn differ(x: TracedMask, y: TracedMask) -> TracedMask {
     x.and(y.not()).or(x.not().and(y))
+}
+/// A whole number in every lane.
+fn whole<const DOUBLE: bool>(v: i64) -> LoopValue {
+    trace::enter(LoopOp::Constant(if DOUBLE { v as u64 } else { (v as u32).into() }))
+}
+fn compare_integers(f: Compare, x: LoopValue, y: LoopValue) -> TracedMask {
+    let pair = |op, x, y| TracedMask(trace::enter(LoopOp::Pair(op, x, y)));
+    match f {
+        Compare::Eq => pair(PairOp::IntEqual, x, y),
+        Compare::Ne => pair(PairOp::IntEqual, x, y).not(),
+        Compare::Lt => pair(PairOp::IntGreater, y, x),
+        Compare::Le => pair(PairOp::IntGreater, x, y).not(),
+        Compare::Gt => pair(PairOp::IntGreater, x, y),
+        Compare::Ge => pair(PairOp::IntGreater, y, x).not(),
+    }
+}
+fn integers(f: IntBinary, x: LoopValue, y: LoopValue) -> LoopValue {
+    let pair = |op| trace::enter(LoopOp::Pair(op, x, y));
+    match f {
+        IntBinary::Add => pair(PairOp::IntAdd),
+        IntBinary::Sub => pair(PairOp::IntSub),
+        IntBinary::Mul => pair(PairOp::IntMul),
+        IntBinary::And => pair(PairOp::And),
+        IntBinary::Or => pair(PairOp::Or),
+        IntBinary::Xor => pair(PairOp::Xor),
+        IntBinary::Max => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), x, y)),
+        IntBinary::Min => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), y, x)),
+        IntBinary::Exact(_) => x,
+    }
+}
+/// The low bits of an integer, as its dtype has them.
+fn wrapped<const DOUBLE: bool>(x: LoopValue, dtype: DType) -> LoopValue {
+    let low = |mask: i64| trace::enter(LoopOp::Pair(PairOp::And, x, whole::<DOUBLE>(mask)));
+    let signed = |by: u8| trace::enter(LoopOp::ShiftRightSigned(trace::enter(LoopOp::ShiftLeft(x, by)), by));
+    match dtype {
+        DType::U8 => low(u8::MAX.into()),
+        DType::U16 => low(u16::MAX.into()),
+        DType::I8 => signed(24),
+        DType::I16 => signed(16),
+        _ => x,
+    }
 }
 fn rounded<const DOUBLE: bool>(x: Traced<DOUBLE>, dtype: DType) -> Traced<DOUBLE> {
     match dtype {

@@ -9,7 +9,12 @@ impl Assembler<'_> {
         let codes = self.codes;
         let (is_double, here) = (codes.lane == 8, Place::Register(to));
         match format {
-            ElementFormat::F32 | ElementFormat::F64 => self.two(codes.read, to, from),
+            ElementFormat::F32 | ElementFormat::F64 | ElementFormat::I32 | ElementFormat::I64 => self.two(codes.read, to, from),
+            ElementFormat::WidenedI32 => self.two(codes.widen_i32, to, from),
+            ElementFormat::U8 => self.two(codes.widen_bytes, to, from),
+            ElementFormat::I8 => self.two(codes.widen_signed_bytes, to, from),
+            ElementFormat::U16 => self.two(codes.widen_words, to, from),
+            ElementFormat::I16 => self.two(codes.widen_signed_words, to, from),
             ElementFormat::F16 => self.two(codes.widen_f16, to, from),
             ElementFormat::Bf16 => {
                 self.two(codes.widen_words, to, from)?;
@@ -61,6 +66,22 @@ impl Assembler<'_> {
                 self.three(Code::VEX_Vpackusdw_ymm_ymm_ymmm256, spare, spare, here)?;
                 self.two_by(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, here, 0x08)?;
                 self.push(Instruction::with2(Code::VEX_Vmovdqu_xmmm128_xmm, to, low))?;
+            }
+            // Integers fit their memory.
+            (ElementFormat::U8 | ElementFormat::I8, true) => self.push(Instruction::with2(Code::EVEX_Vpmovdb_xmmm128_k1z_zmm, to, from))?,
+            (ElementFormat::U16 | ElementFormat::I16, true) => self.push(Instruction::with2(Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, to, from))?,
+            (ElementFormat::U8 | ElementFormat::I8 | ElementFormat::U16 | ElementFormat::I16, false) => {
+                let is_signed = matches!(store.format, ElementFormat::I8 | ElementFormat::I16);
+                let words = if is_signed { Code::VEX_Vpackssdw_ymm_ymm_ymmm256 } else { Code::VEX_Vpackusdw_ymm_ymm_ymmm256 };
+                self.three(words, spare, from, Place::Register(from))?;
+                self.two_by(Code::VEX_Vpermq_ymm_ymmm256_imm8, spare, here, 0x08)?;
+                if store.format.size() == 2 {
+                    self.push(Instruction::with2(Code::VEX_Vmovdqu_xmmm128_xmm, to, low))?;
+                } else {
+                    let bytes = if is_signed { Code::VEX_Vpacksswb_xmm_xmm_xmmm128 } else { Code::VEX_Vpackuswb_xmm_xmm_xmmm128 };
+                    self.three(bytes, low, low, Place::Register(low))?;
+                    self.push(Instruction::with2(Code::VEX_Vmovq_xmmm64_xmm, to, low))?;
+                }
             }
             (_, true) => {
                 self.two_by(codes.shift_right, spare, Place::Register(from), if is_double { 63 } else { 31 })?;

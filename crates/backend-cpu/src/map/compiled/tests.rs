@@ -30,6 +30,7 @@ impl Random {
         all[self.below(all.len())]
     }
 }
+const INTEGERS: [DType; 8] = [DType::U8, DType::I8, DType::U16, DType::I16, DType::U32, DType::I32, DType::I64, DType::U64];
 const FLOATS: [DType; 4] = [DType::F32, DType::BF16, DType::F16, DType::F64];
 
 /// A random program with the dtypes of its inputs, and its results.
@@ -41,17 +42,20 @@ struct Case {
 impl Case {
     fn new(r: &mut Random) -> Case {
         // Most programs keep to one dtype and its masks; some go from one to another.
-        let main = r.of(&FLOATS);
-        let dtypes: Vec<DType> = if r.below(3) == 0 { vec![main, r.of(&FLOATS), DType::I64, DType::I32, DType::Bool] } else { vec![main, main, DType::Bool] };
+        let main = if r.below(3) == 0 { r.of(&INTEGERS) } else { r.of(&FLOATS) };
+        let dtypes: Vec<DType> =
+            if r.below(3) == 0 { vec![main, r.of(&FLOATS), r.of(&INTEGERS), DType::I32, DType::Bool] } else { vec![main, main, DType::Bool] };
         let inputs: Vec<DType> = (0..1 + r.below(4)).map(|k| if k == 0 { main } else { r.of(&dtypes) }).collect();
         let mut expr = Expr::default();
         for (k, &dtype) in inputs.iter().enumerate() {
             expr.push(Instr::Load(k as u16), dtype);
         }
-        expr.push(Instr::Const(Scalar::Float(r.of(&[0.0, 1.0, -0.5, 3.25, 1e30, 0.1]))), main);
+        let constant =
+            if main.is_float() { Scalar::Float(r.of(&[0.0, 1.0, -0.5, 3.25, 1e30, 0.1])) } else { Scalar::Int(r.of(&[0, 1, -1, 7, 200, 40_000, 1 << 31])) };
+        expr.push(Instr::Const(constant), main);
         expr.push(Instr::Arg(0), main);
-        if r.below(6) == 0 {
-            expr.push(Instr::Index(r.below(2) as u8), DType::I64);
+        if r.below(4) == 0 {
+            (0..=r.below(2)).for_each(|axis| _ = expr.push(Instr::Index(axis as u8), DType::I64));
         }
         for _ in 0..1 + r.below(12) {
             Case::grow(&mut expr, r);
@@ -106,7 +110,7 @@ impl Case {
                 expr.push(Instr::Select(c, x, y), dtype);
             }
             _ => {
-                let to = r.of(&[DType::F32, DType::BF16, DType::F16, DType::F64, DType::Bool, DType::I64]);
+                let to = if r.below(3) == 0 { r.of(&INTEGERS) } else { r.of(&[DType::F32, DType::BF16, DType::F16, DType::F64, DType::Bool, DType::I64]) };
                 expr.push(Instr::Cast(x), to);
             }
         }
@@ -132,8 +136,12 @@ fn bytes(dtype: DType, k: usize, n: usize) -> Vec<u8> {
             DType::BF16 => bf16::from_f64(value(i)).to_le_bytes().to_vec(),
             DType::F16 => f16::from_f64(value(i)).to_le_bytes().to_vec(),
             DType::Bool => vec![((i * 7 + k) % 3 == 0) as u8],
-            DType::I32 => (((i * 31 + k) % 201) as i32 - 100).to_le_bytes().to_vec(),
-            _ => (((i * 31 + k) % 201) as i64 - 100).to_le_bytes().to_vec(),
+            // Some of them at the ends of what the dtype holds.
+            _ => {
+                let far = [0, -1, i64::MIN, i64::MAX, 1 << 31, -(1 << 31), (1 << 31) - 1, 128];
+                let value = if (i * 7 + k) % 6 == 0 { far[(i / 6 + k * 3) % far.len()] } else { ((i * 31 + k) % 201) as i64 - 100 };
+                value.to_le_bytes()[..dtype.size()].to_vec()
+            }
         })
         .collect()
 }
