@@ -14,6 +14,7 @@ mod search;
 mod softmax;
 mod sorted_range;
 mod taps;
+mod true_places;
 
 use crate::device::CpuKernel;
 use adamant_runtime::{Composite, DType, composite::wide::wide};
@@ -21,7 +22,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 23] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 24] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -37,6 +38,7 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
         ("adamant.distances", Arc::new(distances::DistancesKernel)),
         ("adamant.search_sorted", Arc::new(search::SearchSortedKernel)),
+        ("adamant.true_places", Arc::new(true_places::TruePlacesKernel)),
         ("adamant.sorted_range", Arc::new(sorted_range::SortedRangeKernel)),
         ("adamant.batch_norm", Arc::new(norm::NormForwardKernel)),
         ("adamant.batch_norm_backward", Arc::new(norm::NormBackwardKernel)),

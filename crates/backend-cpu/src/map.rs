@@ -6,7 +6,7 @@ mod crossed;
 pub(crate) mod direct;
 mod drawn;
 mod few;
-mod integers;
+mod held;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;
@@ -181,7 +181,8 @@ pub(crate) fn execute(
         }
     }
     run.find_shared(results);
-    if run.nest.innermost() >= LINE {
+    let least = if program.indices.is_empty() { LINE } else { compiled::LEAST_LINE };
+    if run.nest.innermost() >= least {
         run.find_lines()?;
     }
     if bytes.len() <= jit::POINTERS {

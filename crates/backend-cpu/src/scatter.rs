@@ -3,8 +3,12 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, WorstIndex, indices, with_number},
     lines::AxisLines,
+    map::{
+        load,
+        loops::{Src, to_bf16, to_f16},
+    },
     operand::{In, Out, internal, whole_mut},
-    scratch::{ScratchVec, list},
+    scratch::{ScratchVec, filled, list},
 };
 use adamant_runtime::{DType, ErrorKind, kernel::FaultWord, op::ScatterMode};
 use std::ops::Range;
@@ -36,8 +40,8 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
     }
     // 16-bit floats are combined in f32 and rounded once.
     match dtype {
-        DType::BF16 => job.widened::<half::bf16>(out, mode, fault),
-        DType::F16 => job.widened::<half::f16>(out, mode, fault),
+        DType::BF16 => job.widened::<half::bf16>(out, mode, fault, to_bf16),
+        DType::F16 => job.widened::<half::f16>(out, mode, fault, to_f16),
         DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, |a: f32, b| a + b, |v: f32| v),
         DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, float_combine(mode), |v: f32| v),
         _ if mode == ScatterMode::Add => with_number!(dtype, T => {
@@ -75,16 +79,25 @@ struct Job<'a> {
 }
 /// How many elements of a source are worth a task.
 const TASK: usize = 16 * 1024;
+/// Elements of 16 bits that are made wider, and rounded again, at a time.
+const WIDENED: usize = 4 * 1024;
 /// Columns that lie in one cache line, and go to one task.
 const COLUMNS: usize = 16;
 
 impl Job<'_> {
-    fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
-        let source: &[T] = self.source.elements()?;
-        let target: &mut [T] = whole_mut(out.bytes)?;
-        let mut sums = crate::scratch::collected(target.len(), target.iter().map(|v| v.wide() as f32))?;
+    fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord, round: fn(f32) -> f32) -> Result<(), ErrorKind> {
+        let (source, dtype, isa, threads): (&[T], _, _, _) = (self.source.elements()?, out.dtype, self.runtime.isa, &self.runtime.threads);
+        let size = dtype.size();
+        let mut sums = filled(0f32, out.bytes.len() / size)?;
+        let bytes: &[u8] = out.bytes;
+        threads.for_chunks_mut(&mut sums, WIDENED, |k, sums| load::decode(isa, dtype, &bytes[k * WIDENED * size..][..sums.len() * size], sums));
         self.walk(source, &mut sums, fault, None, float_combine(mode), |v: T| v.wide() as f32)?;
-        target.iter_mut().zip(&sums).for_each(|(t, &s)| *t = T::narrow(s as f64));
+        threads.for_chunks_mut(&mut out.bytes[..sums.len() * size], WIDENED * size, |k, bytes| {
+            let mut rounded = [0f32; WIDENED];
+            let rounded = &mut rounded[..bytes.len() / size];
+            rounded.iter_mut().zip(&sums[k * WIDENED..]).for_each(|(rounded, &sum)| *rounded = round(sum));
+            load::store(isa, Src::Slice(rounded), dtype, bytes);
+        });
         Ok(())
     }
     /// `nothing` changes nothing that it is combined with; of modes where it does not matter in which order, and how far, elements

@@ -12,6 +12,7 @@ use adamant_core::{
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
         sorted_range::SortedRange,
         taps::{Taps, TapsBackward},
+        true_places::TruePlaces,
     },
     *,
 };
@@ -145,6 +146,18 @@ fn places_in_sorted_rows() {
     // As the body does it also where a row is not in order.
     let wild = || Tensor::from_vec((0..200).map(|k| if k % 7 == 0 { f32::NAN } else { (k * 37 % 100) as f32 }).collect::<Vec<_>>(), [200]);
     check(&SearchSorted { right: true }, || vec![wild(), wild()]);
+}
+#[test]
+fn places_of_true_flags() {
+    for n in [0usize, 1, 63, 64, 65, 1000, 70_000, 200_000] {
+        for one_in in [1u64, 2, 9, 100_000] {
+            for size in [0usize, 1, 40, 30_000, 250_000] {
+                let flags = || Tensor::from_vec((0..n as u64).map(|k| u64::from(rng::element_bits([5, 0, 0, 0], k)) % one_in == 0).collect::<Vec<bool>>(), [n]);
+                let slots = || Tensor::from_vec((0..size as i64).map(|k| -1 - k).collect::<Vec<i64>>(), [size]);
+                check(&TruePlaces, || vec![flags(), slots()]);
+            }
+        }
+    }
 }
 #[test]
 fn weighted_sums_of_a_few_elements() {

@@ -29,6 +29,7 @@ pub mod softmax;
 pub mod sorted_range;
 pub mod split;
 pub mod taps;
+pub mod true_places;
 pub mod wide;
 
 pub use given::Given;

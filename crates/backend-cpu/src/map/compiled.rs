@@ -7,7 +7,7 @@
 mod tests;
 
 use super::{
-    integers::{HeldIntegers, SMALL},
+    held::{HeldIntegers, SMALL},
     program::{Code, Program, TileKind},
     tile::TileRun,
     tiles::{Lane, OutTile, Scratch, Value, with_kind},
@@ -34,6 +34,8 @@ use std::sync::{
 const WORTH: usize = 256 * super::tiles::TILE;
 /// Fewer elements are not worth a look at what there is.
 const FEWEST: usize = super::tiles::TILE;
+/// Shorter lines are not worth a call of a loop for each.
+pub(super) const LEAST_LINE: usize = 128;
 /// Coordinates along lines, for loops to read.
 static COLUMNS: LazyLock<Vec<i32>> = LazyLock::new(|| (0..32 * 1024).collect());
 /// Registers and inputs of a program that a form has bits for.
@@ -334,7 +336,7 @@ impl TileRun<'_> {
         for (r, register) in program.registers.iter().enumerate() {
             let is_number = self.uniform[r].is_some() || self.lines.get(r) == Some(&true);
             form.numbers |= u128::from(is_number) << r;
-            let is_column = |place: u16| (super::ahead::LINE..=COLUMNS.len()).contains(&inner) && self.nest.innermost_stride(place.into()) == 1;
+            let is_column = |place: u16| (LEAST_LINE..=COLUMNS.len()).contains(&inner) && self.nest.innermost_stride(place.into()) == 1;
             form.columns |= u128::from(matches!(register.code, Code::Index(place) if is_column(place))) << r;
             form.has_small &= !matches!(self.uniform[r], Some(Value::I64(v)) if v.unsigned_abs() > SMALL as u64);
         }

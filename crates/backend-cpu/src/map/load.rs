@@ -44,26 +44,36 @@ memory! {
 /// Calls `$f::<M>` with the memory type of a dtype that this lane type decodes.
 pub(crate) trait Decode: Lane {
     fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [Self]) -> bool;
-    fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [Self]) -> bool;
+    fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [Self]) -> bool;
+}
+/// Operand `k` of a nest, whose first element is number `base` of the buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct NestedOperand<'a> {
+    bytes: &'a [u8],
+    base: isize,
+    nest: &'a Nest,
+    k: usize,
 }
 fn dense<M: MemoryElement<T>, T: Lane>(isa: Isa, bytes: &[u8], out: &mut [T]) {
     convert(isa, bytemuck::cast_slice::<u8, M>(bytes), out, M::lane);
 }
-fn strided<M: MemoryElement<T>, T: Lane>(bytes: &[u8], offset: isize, stride: isize, out: &mut [T]) {
+/// A run of fewer elements is not worth the call of a loop in vectors.
+const SHORT: usize = 64;
+fn by_runs<M: MemoryElement<T>, T: Lane>(isa: Isa, from: NestedOperand<'_>, at: usize, out: &mut [T]) {
+    let NestedOperand { bytes, base, nest, k } = from;
     let elements: &[M] = bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<M>() * size_of::<M>()]);
-    if stride == 0 {
-        out.fill(elements[offset as usize].lane());
-        return;
-    }
-    if stride > 0 {
-        for (o, v) in out.iter_mut().zip(elements[offset as usize..].iter().step_by(stride as usize)) {
-            *o = v.lane();
+    nest.runs(k, at, out.len(), |first, count, offset, stride| {
+        let (out, start) = (&mut out[first..first + count], base + offset);
+        match stride {
+            0 => out.fill(elements[start as usize].lane()),
+            1 => {
+                let line = &elements[start as usize..start as usize + count];
+                if count < SHORT { out.iter_mut().zip(line).for_each(|(o, v)| *o = v.lane()) } else { convert(isa, line, out, M::lane) }
+            }
+            2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
+            _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
         }
-        return;
-    }
-    for (k, o) in out.iter_mut().enumerate() {
-        *o = elements[(offset + k as isize * stride) as usize].lane();
-    }
+    });
 }
 macro_rules! decode {
     ($t:ty, $($d:pat => $m:ty),*) => {
@@ -72,8 +82,8 @@ macro_rules! decode {
                 match dtype { $($d => dense::<$m, $t>(isa, bytes, out),)* _ => return false }
                 true
             }
-            fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [$t]) -> bool {
-                match dtype { $($d => strided::<$m, $t>(bytes, offset, stride, out),)* _ => return false }
+            fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [$t]) -> bool {
+                match dtype { $($d => by_runs::<$m, $t>(isa, from, at, out),)* _ => return false }
                 true
             }
         }
@@ -91,13 +101,13 @@ impl Decode for f32 {
         }
         true
     }
-    fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [f32]) -> bool {
+    fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [f32]) -> bool {
         match dtype {
-            DType::F32 => strided::<f32, f32>(bytes, offset, stride, out),
-            DType::BF16 => strided::<bf16, f32>(bytes, offset, stride, out),
-            DType::F16 => strided::<f16, f32>(bytes, offset, stride, out),
-            DType::F8E4M3 => strided::<E4M3, f32>(bytes, offset, stride, out),
-            DType::F8E5M2 => strided::<E5M2, f32>(bytes, offset, stride, out),
+            DType::F32 => by_runs::<f32, f32>(isa, from, at, out),
+            DType::BF16 => by_runs::<bf16, f32>(isa, from, at, out),
+            DType::F16 => by_runs::<f16, f32>(isa, from, at, out),
+            DType::F8E4M3 => by_runs::<E4M3, f32>(isa, from, at, out),
+            DType::F8E5M2 => by_runs::<E5M2, f32>(isa, from, at, out),
             _ => return false,
         }
         true
@@ -117,19 +127,15 @@ pub(crate) fn decode<T: Decode>(isa: Isa, dtype: DType, bytes: &[u8], out: &mut 
 /// # Errors
 /// A dtype that this tile does not hold.
 pub(crate) fn gather<T: Decode>(isa: Isa, input: &In<'_>, nest: &Nest, k: usize, at: usize, out: &mut [T]) -> Result<(), ErrorKind> {
-    let size = input.dtype.size();
-    let base = input.layout.offset as isize;
-    let mut known = true;
-    nest.runs(k, at, out.len(), |first, count, offset, stride| {
-        let out = &mut out[first..first + count];
-        let from = base + offset;
-        known &= if stride == 1 {
-            let start = from as usize * size;
-            T::decode_dense(isa, input.dtype, &input.bytes[start..start + count * size], out)
-        } else {
-            T::decode_strided(input.dtype, input.bytes, from, stride, out)
-        };
-    });
+    let from = NestedOperand { bytes: input.bytes, base: input.layout.offset as isize, nest, k };
+    let known = match nest.run(k, at, out.len()) {
+        // One run, as most are.
+        Some(offset) => {
+            let (start, size) = ((from.base + offset) as usize, input.dtype.size());
+            T::decode_dense(isa, input.dtype, &input.bytes[start * size..(start + out.len()) * size], out)
+        }
+        None => T::decode_runs(isa, input.dtype, from, at, out),
+    };
     if known { Ok(()) } else { Err(internal("an operand of another dtype than its register")) }
 }
 

@@ -1,7 +1,7 @@
 //! A program's instructions as operations of a compiled loop. Each is the interpreter's loop of that instruction, over a traced
 //! vector: rounded once, to the register's dtype. Must not know where values lie.
 use super::{
-    integers::HeldIntegers,
+    held::HeldIntegers,
     loops::{Compare, IntBinary, RealBinary, RealPredicate, RealTest, RealUnary},
     program::{Code, Program, TileKind},
 };

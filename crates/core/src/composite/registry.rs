@@ -20,6 +20,7 @@ use super::{
     sorted_range::SortedRange,
     split::Split,
     taps::{Taps, TapsBackward},
+    true_places::TruePlaces,
 };
 use crate::{
     ErrorKind,
@@ -115,6 +116,7 @@ own! {
     "adamant.fourier" |g| some::<1, 1, _> => Fourier { kind: fourier_kind(g)?, n: g.size("n")?, inverse: g.bool("inverse")?, scale: g.float("scale")? };
     "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
     "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
+    "adamant.true_places" |_g| some::<2, 2, _> => TruePlaces;
     "adamant.search_sorted" |g| some::<2, 2, _> => SearchSorted { right: g.bool("right")? };
     "adamant.distances" |g| |d: &Distances| exactly(if d.among { 1 } else { 2 }) => Distances { ord: g.float("ord")?, among: g.bool("among")? };
     "adamant.linear" |_g| some::<2, 3, _> => Linear;

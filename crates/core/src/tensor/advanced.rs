@@ -5,7 +5,12 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     index::{spread, wrap},
 };
-use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common};
+use crate::{
+    DType, ErrorKind, Shape,
+    composite::{true_places::TruePlaces, wide::same_dtype},
+    op::ScatterMode,
+    promotion::common,
+};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
 struct MergedIndex {
@@ -150,34 +155,15 @@ impl Tensor {
     pub fn nonzero(&self) -> Tensor {
         compose1("nonzero", self, |x| {
             let n: i64 = x.detach().count_nonzero(..).item()?;
-            Ok(x.nonzero_static(n as usize, 0).0)
+            // As many as there are: nothing is filled.
+            Ok(places_and_count(x, n as usize, None)?.0)
         })
     }
     /// The bounded twin of [`Tensor::nonzero`], which reads nothing: the first `size` indices, padded with `fill`, and how
     /// many elements are not zero (i64).
     #[track_caller]
     pub fn nonzero_static(&self, size: usize, fill: i64) -> (Tensor, Tensor) {
-        compose1("nonzero_static", self, |x| {
-            let (meta, x) = (x.meta(), x.detach());
-            let (flags, n) = (x.nonzero_mask().ravel(), meta.shape.elements());
-            let count = flags.sum(..);
-            // Element k goes to the place that the running count gives it; all others to one place behind the end.
-            let place = (flags.cumsum(0) - 1i64).minimum(size);
-            let place = flags.where_(place, size as i64);
-            let slots = Tensor::full_on([size + 1], -1i64, DType::I64, meta.device);
-            let source = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
-            let found = if n == 0 { slots } else { slots.scatter(0, &place, &source) }.narrow(0, 0, size);
-            let empty = found.lt(0i64);
-            let mut columns = Vec::new();
-            let mut step = n.max(1);
-            for &d in meta.shape.iter() {
-                step /= d.max(1);
-                let column = found.floor_divide(step.max(1)).remainder(d.max(1));
-                columns.push(empty.where_(fill, column));
-            }
-            let indices = if columns.is_empty() { Tensor::zeros_on([size, 0], DType::I64, meta.device) } else { Tensor::stack(&columns, 1) };
-            Ok((indices, count))
-        })
+        compose1("nonzero_static", self, |x| places_and_count(x, size, Some(fill)))
     }
     /// The elements where the mask (bool, broadcast) is true, in row-major order. Reads how many there are.
     #[track_caller]
@@ -234,6 +220,28 @@ pub(super) fn over(values: &Tensor, place: Shape) -> Built<Tensor> {
         return Err(ErrorKind::ShapeMismatch { left: place, right: own, axes: None, expected }.into());
     }
     Ok(values.reshape(kept).expand(place))
+}
+/// The first `size` indices of what is not zero, those that there are not as `fill` says (`None`: there are so many), and how many there
+/// are.
+fn places_and_count(x: &Tensor, size: usize, fill: Option<i64>) -> Built<(Tensor, Tensor)> {
+    let (meta, x) = (x.meta(), x.detach());
+    let flags = x.nonzero_mask().ravel();
+    let found = Tensor::composite1(TruePlaces, &[&flags, &Tensor::full_on([size], -1i64, DType::I64, meta.device)]);
+    let mut columns = Vec::new();
+    // How many whole rows, planes, .. lie before an element: what is left over of the larger is the index along the axis.
+    let (mut step, mut before) = (meta.shape.elements(), None::<Tensor>);
+    for &d in meta.shape.iter() {
+        step /= d.max(1);
+        let whole = if step > 1 { found.floor_divide(step) } else { found.clone() };
+        columns.push(before.map_or_else(|| whole.clone(), |before| &whole - before * d as i64));
+        before = Some(whole);
+    }
+    if let Some(fill) = fill {
+        let empty = found.lt(0i64);
+        columns.iter_mut().for_each(|column| *column = empty.where_(fill, &*column));
+    }
+    let indices = if columns.is_empty() { Tensor::zeros_on([size, 0], DType::I64, meta.device) } else { Tensor::stack(&columns, 1) };
+    Ok((indices, flags.sum(..)))
 }
 fn inputs<'a>(x: &'a Tensor, indices: &[Option<&'a Tensor>]) -> Vec<&'a Tensor> {
     std::iter::once(x).chain(indices.iter().copied().flatten()).collect()

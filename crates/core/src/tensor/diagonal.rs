@@ -41,6 +41,8 @@ impl Tensor {
             if a == b {
                 return refuse("the two axes of a diagonal differ");
             }
+            // In the order in which they lie, so that the plane is flattened without moving it.
+            let (a, b, offset) = if a < b { (a, b, offset) } else { (b, a, -offset) };
             let (rows, columns) = (shape[a], shape[b]);
             let (down, right) = ((-offset).max(0) as usize, offset.max(0) as usize);
             let len = rows.saturating_sub(down).min(columns.saturating_sub(right));

@@ -48,6 +48,13 @@ fn sized(sizes: &[usize], axes: &[isize], shape: &Shape) -> Built<Vec<(usize, Op
         _ => refuse(format!("{} sizes for {} axes", sizes.len(), axes.len())),
     }
 }
+/// `x` without the points that a transform of these axes would leave out: a transform of another axis need not go over them.
+fn cut(x: &Tensor, axes: &[(usize, Option<usize>)]) -> Tensor {
+    axes.iter().fold(x.clone(), |x, &(axis, n)| match (x.meta().shape[axis], n) {
+        (have, Some(n)) if n > 0 && n < have => x.narrow(axis, 0, n),
+        _ => x,
+    })
+}
 /// The shape that complex numbers have without their last axis.
 fn lead(x: &Tensor) -> Built<Shape> {
     let shape = x.meta().shape;
@@ -87,7 +94,10 @@ impl Tensor {
         norm: FftNorm,
         one: fn(&Tensor, Option<usize>, usize, FftNorm) -> Tensor,
     ) -> Tensor {
-        compose1(name, self, |x| Ok(sized(sizes, axes, &lead(x)?)?.into_iter().fold(x.clone(), |x, (axis, n)| one(&x, n, axis, norm))))
+        compose1(name, self, |x| {
+            let axes = sized(sizes, axes, &lead(x)?)?;
+            Ok(axes.iter().fold(cut(x, &axes), |x, &(axis, n)| one(&x, n, axis, norm)))
+        })
     }
     /// [`Tensor::rfft`] over the last of `axes`, then [`Tensor::fft`] over the others, as in [`Tensor::fftn`].
     #[track_caller]
@@ -95,7 +105,7 @@ impl Tensor {
         compose1("rfftn", self, |x| {
             let axes = sized(sizes, &axes.to_sizes(), &x.meta().shape)?;
             let Some((&(axis, n), others)) = axes.split_last() else { return refuse("a transform has at least one axis") };
-            Ok(others.iter().fold(x.rfft(n, axis, norm), |x, &(axis, n)| x.fft(n, axis, norm)))
+            Ok(others.iter().fold(cut(x, others).rfft(n, axis, norm), |x, &(axis, n)| x.fft(n, axis, norm)))
         })
     }
     /// The inverse of [`Tensor::rfftn`]; the last of `sizes` is the number of real points (none given: 2 (m - 1)).
@@ -104,7 +114,9 @@ impl Tensor {
         compose1("irfftn", self, |x| {
             let axes = sized(sizes, &axes.to_sizes(), &lead(x)?)?;
             let Some((&(axis, n), others)) = axes.split_last() else { return refuse("a transform has at least one axis") };
-            Ok(others.iter().fold(x.clone(), |x, &(axis, n)| x.ifft(n, axis, norm)).irfft(n, axis, norm))
+            // Of real points, half as many frequencies and one are read.
+            let half = [(axis, n.map(|n| n / 2 + 1))];
+            Ok(others.iter().fold(cut(&cut(x, others), &half), |x, &(axis, n)| x.ifft(n, axis, norm)).irfft(n, axis, norm))
         })
     }
     /// [`Tensor::fft`] over the last two axes.
@@ -128,8 +140,10 @@ impl Tensor {
     /// The inverse of [`Tensor::rfft2`], to `n` real columns.
     #[track_caller]
     pub fn irfft2(&self, n: Option<usize>, norm: FftNorm) -> Tensor {
-        let _call = call("irfft2");
-        self.ifft(None, -2, norm).irfft(n, -1, norm)
+        compose1("irfft2", self, |x| {
+            let last = lead(x)?.rank().saturating_sub(1);
+            Ok(cut(x, &[(last, n.map(|n| n / 2 + 1))]).ifft(None, -2, norm).irfft(n, -1, norm))
+        })
     }
     /// The first half of a signal with a real spectrum to that spectrum, `n` real numbers (default: 2 (m - 1)).
     #[track_caller]
