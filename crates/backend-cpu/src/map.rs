@@ -5,6 +5,7 @@ pub(crate) mod compiled;
 pub(crate) mod direct;
 mod drawn;
 mod few;
+mod integers;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;
@@ -13,7 +14,6 @@ mod random;
 pub(crate) mod tile;
 pub(crate) mod tiles;
 mod translate;
-mod widened;
 
 use crate::{
     device::Runtime,

@@ -9,7 +9,10 @@ use crate::{
         graph::{ElementFormat, LoopOp, LoopValue},
         trace::{self, Traced, TracedMask},
     },
-    math::{self, MathFn, pairs},
+    math::{
+        self, MathFn,
+        pairs::{self, PairFn},
+    },
     simd::{Arithmetic, Integer, Mask},
 };
 use adamant_runtime::{DType, expr::Reg};
@@ -49,9 +52,7 @@ pub(super) fn is_known(program: &Program, r: usize, lanes: TileKind) -> bool {
             RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => false,
             _ => true,
         },
-        Code::RealBinary(f, ..) => {
-            !matches!(f, RealBinary::DivTrunc | RealBinary::Pow | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_))
-        }
+        Code::RealBinary(f, ..) => !matches!(f, RealBinary::DivTrunc | RealBinary::Partial(..) | RealBinary::Exact(_)),
         Code::RealTest(f, _) => !matches!(f, RealTest::Exact(_)),
         Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
         Code::Compare(_, x, _) => kind(x) == lanes,
@@ -68,6 +69,17 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl
     let kind = |x: Reg| program.registers[x as usize].kind;
     match register.code {
         Code::RealUnary(f, x) => rounded(unary(f, real(x)), register.dtype).0,
+        Code::RealBinary(RealBinary::Pair(PairFn::Pow), x, y) => {
+            let constant = if let Code::Const(s) = program.registers[y as usize].code { s.to_f64() } else { 0.0 };
+            let (x, y) = (real(x), real(y));
+            // The formula has these powers as products, too.
+            let power = match () {
+                () if constant == 2.0 => x.mul(x),
+                () if constant == 3.0 => x.mul(x).mul(x),
+                () => pairs::meaning(PairFn::Pow, x, y),
+            };
+            rounded(power, register.dtype).0
+        }
         Code::RealBinary(f, x, y) => rounded(binary(f, real(x), real(y)), register.dtype).0,
         Code::RealTest(f, x) => test(f, real(x)).0,
         Code::RealPredicate(f, x, y) => {
