@@ -7,6 +7,7 @@ pub(crate) mod direct;
 mod drawn;
 mod few;
 mod held;
+mod integers;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;
@@ -15,7 +16,6 @@ mod random;
 pub(crate) mod tile;
 pub(crate) mod tiles;
 mod translate;
-mod widened;
 
 use crate::{
     device::Runtime,

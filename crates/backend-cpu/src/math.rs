@@ -8,7 +8,10 @@ mod circular;
 mod coefficients;
 mod compound;
 pub(crate) mod elementary;
+mod normal;
 pub(crate) mod pairs;
+pub(crate) mod partial;
+mod power;
 pub(crate) mod special;
 #[cfg(test)]
 mod tests;
@@ -102,6 +105,12 @@ functions! {
     Ndtr = ndtr,
     /// The inverse of the error function.
     Erfinv = erfinv,
+    /// The inverse of [`MathFn::Ndtr`].
+    Ndtri = ndtri,
+    /// e^x² erfc(x)
+    Erfcx = erfcx,
+    /// x - tanh(x)
+    Tanhshrink = tanhshrink,
     /// x tanh(ln(1 + e^x))
     Mish = mish,
     /// ln(x / (1 - x))
@@ -127,8 +136,9 @@ functions! {
 }
 
 use circular::{TRIGONOMETRIC_LIMIT, acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan};
-use compound::{entr, logit, mish, sinc, softsign};
-use elementary::{erf, erfc, erfinv, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh};
+use compound::{entr, logit, mish, sinc, softsign, tanhshrink};
+use elementary::{erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, ndtr, sigmoid, silu, softplus, tanh};
+use normal::{erfcx, erfinv, ndtri};
 
 #[inline(always)]
 fn sqrt<V: Arithmetic>(x: V) -> V {

@@ -69,6 +69,10 @@ pub(crate) enum PairOp {
     IntSub,
     /// The lower half of each product.
     IntMul,
+    /// By the count in each lane.
+    ShiftLeftBy,
+    /// With the sign; AVX2 has none for lanes of 64 bits.
+    ShiftRightBy,
     IntEqual,
     /// Signed.
     IntGreater,
@@ -80,7 +84,19 @@ pub(crate) enum PairOp {
 impl PairOp {
     /// Are the two alike?
     pub fn commutes(self) -> bool {
-        !matches!(self, PairOp::Sub | PairOp::Div | PairOp::Min | PairOp::Max | PairOp::IntSub | PairOp::IntGreater | PairOp::Less | PairOp::LessEqual)
+        !matches!(
+            self,
+            PairOp::Sub
+                | PairOp::Div
+                | PairOp::Min
+                | PairOp::Max
+                | PairOp::IntSub
+                | PairOp::ShiftLeftBy
+                | PairOp::ShiftRightBy
+                | PairOp::IntGreater
+                | PairOp::Less
+                | PairOp::LessEqual
+        )
     }
 }
 /// To a whole number.

@@ -57,6 +57,8 @@ pub(crate) struct VectorCodes {
     int_sub: Code,
     /// AVX2 has none for lanes of 64 bits
     int_mul: Code,
+    shift_left_by: Code,
+    shift_right_by: Code,
     int_equal: Code,
     int_greater: Code,
 }
@@ -76,6 +78,8 @@ impl VectorCodes {
             PairOp::IntAdd => self.int_add,
             PairOp::IntSub => self.int_sub,
             PairOp::IntMul => self.int_mul,
+            PairOp::ShiftLeftBy => self.shift_left_by,
+            PairOp::ShiftRightBy => self.shift_right_by,
             PairOp::IntEqual => self.int_equal,
             PairOp::IntGreater => self.int_greater,
             PairOp::Less | PairOp::LessEqual | PairOp::Equal | PairOp::Unordered => self.compare,
@@ -127,6 +131,8 @@ pub(crate) static SINGLE_256: VectorCodes = VectorCodes {
     int_add: Code::VEX_Vpaddd_ymm_ymm_ymmm256,
     int_sub: Code::VEX_Vpsubd_ymm_ymm_ymmm256,
     int_mul: Code::VEX_Vpmulld_ymm_ymm_ymmm256,
+    shift_left_by: Code::VEX_Vpsllvd_ymm_ymm_ymmm256,
+    shift_right_by: Code::VEX_Vpsravd_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtd_ymm_ymm_ymmm256,
 };
@@ -170,6 +176,8 @@ pub(crate) static DOUBLE_256: VectorCodes = VectorCodes {
     int_add: Code::VEX_Vpaddq_ymm_ymm_ymmm256,
     int_sub: Code::VEX_Vpsubq_ymm_ymm_ymmm256,
     int_mul: Code::VEX_Vpmulld_ymm_ymm_ymmm256,
+    shift_left_by: Code::VEX_Vpsllvq_ymm_ymm_ymmm256,
+    shift_right_by: Code::VEX_Vpsravd_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256,
 };
@@ -213,6 +221,8 @@ pub(crate) static SINGLE_512: VectorCodes = VectorCodes {
     int_add: Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
     int_sub: Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
     int_mul: Code::EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+    shift_left_by: Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
+    shift_right_by: Code::EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
     int_equal: Code::EVEX_Vpcmpeqd_kr_k1_zmm_zmmm512b32,
     int_greater: Code::EVEX_Vpcmpgtd_kr_k1_zmm_zmmm512b32,
 };
@@ -256,6 +266,8 @@ pub(crate) static DOUBLE_512: VectorCodes = VectorCodes {
     int_add: Code::EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64,
     int_sub: Code::EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64,
     int_mul: Code::EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64,
+    shift_left_by: Code::EVEX_Vpsllvq_zmm_k1z_zmm_zmmm512b64,
+    shift_right_by: Code::EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64,
     int_equal: Code::EVEX_Vpcmpeqq_kr_k1_zmm_zmmm512b64,
     int_greater: Code::EVEX_Vpcmpgtq_kr_k1_zmm_zmmm512b64,
 };

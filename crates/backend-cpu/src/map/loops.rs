@@ -1,11 +1,11 @@
 //! The loops under an instruction: one plain loop per function and operand form, compiled once per instruction set
 //! and vectorised by the compiler. Every operation rounds once and nothing is contracted, so all sets give the same
 //! bits. Must not know programs, tiles or layouts.
-use super::widened::{self, RemainderFn};
 use crate::isa::Isa;
 use crate::math::{
     MathFn,
     pairs::{PairFn, pair_f32, pair_f64},
+    partial::{PartialFn, partial_f32, partial_f64},
     special::{SpecialElement, SpecialFn},
     unary_f32, unary_f64,
 };
@@ -14,7 +14,7 @@ use adamant_runtime::DType;
 
 /// Up to here the plain set is used: choosing another would cost more than it gains.
 const SHORT: usize = 16;
-fn run<K: SimdKernel>(isa: Isa, n: usize, kernel: K) -> K::Output {
+pub(super) fn run<K: SimdKernel>(isa: Isa, n: usize, kernel: K) -> K::Output {
     dispatch(if n <= SHORT { Isa::Scalar } else { isa }, kernel)
 }
 
@@ -74,17 +74,13 @@ pub(crate) trait Real:
     fn even(self) -> Self;
     fn signed_as(self, sign: Self) -> Self;
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
-    /// `out = x^y`.
-    fn pow(isa: Isa, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
     /// `out = f(x, y)`, of one length.
     fn pair(isa: Isa, f: PairFn, x: &[Self], y: &[Self], out: &mut [Self]);
-    /// `out = f(x, y)`, where `exact` is its meaning.
-    fn remainder(isa: Isa, f: RemainderFn, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
-    /// `out = ln(e^x + e^y)`, where `exact` is its meaning.
-    fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, Self>, y: Src<'_, Self>, out: &mut [Self]);
+    /// `out = f(x, y)`, of one length, where `exact` is its meaning.
+    fn partial(isa: Isa, f: PartialFn, exact: fn(f64, f64) -> f64, x: &[Self], y: &[Self], out: &mut [Self]);
 }
 macro_rules! real {
-    ($t:ident, $vector:ident, $math:ident, $pair:ident, $pow:expr, $remainder:expr, $log_add_exp:expr) => {
+    ($t:ident, $vector:ident, $math:ident, $pair:ident, $partial:ident) => {
         impl Real for $t {
             type V<S: Simd> = S::$vector;
             #[inline(always)]
@@ -122,28 +118,20 @@ macro_rules! real {
             fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
                 $math(isa, f, x, out);
             }
-            fn pow(isa: Isa, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
-                ($pow)(isa, x, y, out);
-            }
             fn pair(isa: Isa, f: PairFn, x: &[$t], y: &[$t], out: &mut [$t]) {
                 $pair(isa, f, x, y, out);
             }
-            fn remainder(isa: Isa, f: RemainderFn, exact: fn(f64, f64) -> f64, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
-                ($remainder)(isa, f, exact, x, y, out);
-            }
-            fn log_add_exp(isa: Isa, exact: fn(f64, f64) -> f64, x: Src<'_, $t>, y: Src<'_, $t>, out: &mut [$t]) {
-                ($log_add_exp)(isa, exact, x, y, out);
+            fn partial(isa: Isa, f: PartialFn, exact: fn(f64, f64) -> f64, x: &[$t], y: &[$t], out: &mut [$t]) {
+                $partial(isa, f, exact, x, y, out);
             }
         }
     };
 }
-real!(f32, F32, unary_f32, pair_f32, widened::pow, widened::remainder, |isa, _, x, y, out| widened::log_add_exp(isa, x, y, out));
-real!(f64, F64, unary_f64, pair_f64, |_, x, y, out| zip(x, y, out, f64::powf), |_, _, exact, x, y, out| zip(x, y, out, exact), |_, exact, x, y, out| zip(
-    x, y, out, exact
-));
+real!(f32, F32, unary_f32, pair_f32, partial_f32);
+real!(f64, F64, unary_f64, pair_f64, partial_f64);
 
 #[inline(always)]
-fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
+pub(super) fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
     for (o, &x) in out.iter_mut().zip(x) {
         *o = f(x);
     }
@@ -238,10 +226,8 @@ pub(crate) enum RealBinary {
     CopySign,
     Heaviside,
     DivTrunc,
-    Pow,
     Pair(PairFn),
-    Remainder(RemainderFn, fn(f64, f64) -> f64),
-    LogAddExp(fn(f64, f64) -> f64),
+    Partial(PartialFn, fn(f64, f64) -> f64),
     Exact(fn(f64, f64) -> f64),
 }
 /// The larger; NaN if either is.
@@ -277,22 +263,36 @@ impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
                 zip(x, y, out, |x, y| if x == zero { y } else { [zero, one][(x > zero) as usize] })
             }
             RealBinary::DivTrunc => zip(x, y, out, |x, y| T::nearest((x.wide() / y.wide()).trunc())),
-            RealBinary::Pow | RealBinary::Pair(_) | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_) => {}
+            RealBinary::Pair(_) | RealBinary::Partial(..) | RealBinary::Exact(_) => {}
         }
+    }
+}
+/// Elements of two operands done at a time.
+const PIECE: usize = 256;
+
+/// Calls `f` with stretches of both operands, each a number for each element.
+fn by_stretches<T: Copy + Default>(x: Src<'_, T>, y: Src<'_, T>, out: &mut [T], f: impl Fn(&[T], &[T], &mut [T])) {
+    let stretch = |of, k: usize, n: usize| match of {
+        Src::Slice(all) => Src::Slice(&all[k * PIECE..][..n]),
+        splat => splat,
+    };
+    let mut buffers = [[T::default(); PIECE]; 2];
+    for (k, out) in out.chunks_mut(PIECE).enumerate() {
+        let [first, second] = &mut buffers;
+        let n = out.len();
+        f(spread(stretch(x, k, n), &mut first[..n]), spread(stretch(y, k, n), &mut second[..n]), out);
     }
 }
 /// `out = f(x, y)`.
 pub(crate) fn real_binary<T: Real>(isa: Isa, f: RealBinary, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
-    match f {
-        RealBinary::Exact(f) => zip(x, y, out, |x, y| T::nearest(f(x.wide(), y.wide()))),
-        RealBinary::Pair(f) => widened::by_stretches(x, y, out, |x, y, out| T::pair(isa, f, x, y, out)),
-        RealBinary::Remainder(f, exact) => T::remainder(isa, f, exact, x, y, out),
-        RealBinary::LogAddExp(exact) => T::log_add_exp(isa, exact, x, y, out),
-        RealBinary::Pow => match y {
-            Src::Splat(y) if y.wide() == 2.0 => zip(x, x, out, |x, _| x * x),
-            Src::Splat(y) if y.wide() == 3.0 => zip(x, x, out, |x, _| x * x * x),
-            _ => T::pow(isa, x, y, out),
-        },
+    let set = if out.len() <= SHORT { Isa::Scalar } else { isa };
+    match (f, y) {
+        (RealBinary::Exact(f), _) => zip(x, y, out, |x, y| T::nearest(f(x.wide(), y.wide()))),
+        // The formula has these powers as products, too.
+        (RealBinary::Pair(PairFn::Pow), Src::Splat(y)) if y.wide() == 2.0 => run(isa, out.len(), RealBinaryLoop(RealBinary::Mul, x, x, out)),
+        (RealBinary::Pair(PairFn::Pow), Src::Splat(y)) if y.wide() == 3.0 => zip(x, x, out, |x, _| x * x * x),
+        (RealBinary::Pair(f), _) => by_stretches(x, y, out, |x, y, out| T::pair(set, f, x, y, out)),
+        (RealBinary::Partial(f, exact), _) => by_stretches(x, y, out, |x, y, out| T::partial(set, f, exact, x, y, out)),
         _ => run(isa, out.len(), RealBinaryLoop(f, x, y, out)),
     }
 }
@@ -328,55 +328,6 @@ pub(crate) fn compare<T: Copy + PartialOrd>(isa: Isa, f: Compare, x: Src<'_, T>,
     run(isa, out.len(), CompareLoop(f, x, y, out));
 }
 
-/// A function of two integers, wrapped to the dtype afterwards.
-#[derive(Clone, Copy)]
-pub(crate) enum IntBinary {
-    Add,
-    Sub,
-    Mul,
-    Max,
-    Min,
-    And,
-    Or,
-    Xor,
-    /// `None`: a division by zero, reported; the result is 0
-    Exact(fn(i64, i64) -> Option<i64>),
-}
-struct IntBinaryLoop<'a>(IntBinary, Src<'a, i64>, Src<'a, i64>, &'a mut [i64]);
-impl SimdKernel for IntBinaryLoop<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let IntBinaryLoop(f, x, y, out) = self;
-        match f {
-            IntBinary::Add => zip(x, y, out, i64::wrapping_add),
-            IntBinary::Sub => zip(x, y, out, i64::wrapping_sub),
-            IntBinary::Mul => zip(x, y, out, i64::wrapping_mul),
-            IntBinary::Max => zip(x, y, out, i64::max),
-            IntBinary::Min => zip(x, y, out, i64::min),
-            IntBinary::And => zip(x, y, out, |x, y| x & y),
-            IntBinary::Or => zip(x, y, out, |x, y| x | y),
-            IntBinary::Xor => zip(x, y, out, |x, y| x ^ y),
-            IntBinary::Exact(_) => {}
-        }
-    }
-}
-/// `out = f(x, y)`; true if there was a division by zero.
-pub(crate) fn int_binary(isa: Isa, f: IntBinary, x: Src<'_, i64>, y: Src<'_, i64>, out: &mut [i64]) -> bool {
-    let IntBinary::Exact(f) = f else {
-        run(isa, out.len(), IntBinaryLoop(f, x, y, out));
-        return false;
-    };
-    let bad = std::cell::Cell::new(false);
-    zip(x, y, out, |x, y| {
-        f(x, y).unwrap_or_else(|| {
-            bad.set(true);
-            0
-        })
-    });
-    bad.get()
-}
-
 /// A test of two floats.
 #[derive(Clone, Copy)]
 pub(crate) enum RealPredicate {
@@ -404,11 +355,6 @@ impl<T: Real> SimdKernel for RealPredicateLoop<'_, T> {
 pub(crate) fn real_predicate<T: Real>(isa: Isa, f: RealPredicate, x: Src<'_, T>, y: Src<'_, T>, out: &mut [u8]) {
     run(isa, out.len(), RealPredicateLoop(f, x, y, out));
 }
-/// `out = f(x, y)` as 0 or 1.
-pub(crate) fn int_predicate(f: fn(i64, i64) -> Option<i64>, x: Src<'_, i64>, y: Src<'_, i64>, out: &mut [u8]) {
-    zip(x, y, out, |x, y| f(x, y).is_some_and(|v| v != 0) as u8);
-}
-
 /// A function of two truth values, given as a table: bit `2 x + y` of the number is the result.
 pub(crate) fn bool_binary(table: u8, x: Src<'_, u8>, y: Src<'_, u8>, out: &mut [u8]) {
     zip(x, y, out, |x, y| table >> (x * 2 + y) & 1);
@@ -416,10 +362,6 @@ pub(crate) fn bool_binary(table: u8, x: Src<'_, u8>, y: Src<'_, u8>, out: &mut [
 /// The same of one: bit `x`.
 pub(crate) fn bool_unary(table: u8, x: &[u8], out: &mut [u8]) {
     each(x, out, |x| table >> x & 1);
-}
-/// `out = f(x)`.
-pub(crate) fn int_unary(f: fn(i64) -> i64, x: &[i64], out: &mut [i64]) {
-    each(x, out, f);
 }
 /// A test of a float.
 #[derive(Clone, Copy)]
@@ -457,11 +399,6 @@ impl<T: Real> SimdKernel for RealTestLoop<'_, T> {
 pub(crate) fn real_test<T: Real>(isa: Isa, f: RealTest, x: &[T], out: &mut [u8]) {
     run(isa, x.len(), RealTestLoop(f, x, out));
 }
-/// `out = test(x)` as 0 or 1.
-pub(crate) fn int_test(f: fn(i64) -> i64, x: &[i64], out: &mut [u8]) {
-    each(x, out, |x| (f(x) != 0) as u8);
-}
-
 struct SelectLoop<'a, T>(&'a [u8], Src<'a, T>, Src<'a, T>, &'a mut [T]);
 impl<T: Copy> SimdKernel for SelectLoop<'_, T> {
     type Output = ();

@@ -5,13 +5,13 @@ use super::{
     direct::Single,
     drawn::{Uniform, uniforms},
     few,
-    loops::{Compare, IntBinary, RealBinary, RealPredicate, RealTest, RealUnary},
+    integers::{DivisionFn, IntBinary, IntPredicate, IntTest, IntUnary},
+    loops::{Compare, RealBinary, RealPredicate, RealTest, RealUnary},
     prefused::{self, Loop},
-    widened::RemainderFn,
 };
 use crate::{
     isa::Isa,
-    math::{MathFn, pairs::PairFn, special::SpecialFn},
+    math::{MathFn, pairs::PairFn, partial::PartialFn, special::SpecialFn},
 };
 use adamant_runtime::{
     DType, Scalar,
@@ -57,15 +57,15 @@ pub(crate) enum Code {
     RealUnary(RealUnary, Reg),
     /// float to bool
     RealTest(RealTest, Reg),
-    IntUnary(fn(i64) -> i64, Reg),
-    IntTest(fn(i64) -> i64, Reg),
+    IntUnary(IntUnary, Reg),
+    IntTest(IntTest, Reg),
     /// truth table
     BoolUnary(u8, Reg),
     RealBinary(RealBinary, Reg, Reg),
     RealPredicate(RealPredicate, Reg, Reg),
     Compare(Compare, Reg, Reg),
     IntBinary(IntBinary, Reg, Reg),
-    IntPredicate(fn(i64, i64) -> Option<i64>, Reg, Reg),
+    IntPredicate(IntPredicate, Reg, Reg),
     /// truth table
     BoolBinary(u8, Reg, Reg),
     Select(Reg, Reg, Reg),
@@ -211,10 +211,12 @@ impl Code {
         match self {
             Code::Load(_) | Code::Arg(_) | Code::Const(_) => 0,
             Code::RealUnary(RealUnary::Math(MathFn::Sqrt), _) | Code::RealBinary(RealBinary::Div, ..) => 2,
-            Code::RealUnary(RealUnary::Math(_), _) | Code::RealBinary(RealBinary::Pair(_) | RealBinary::Remainder(..), ..) | Code::Random { .. } => 4,
-            Code::RealUnary(RealUnary::Special(..), _) => 16,
-            Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_) | RealBinary::Pow | RealBinary::LogAddExp(_), ..) => 64,
-            Code::IntUnary(..) | Code::IntTest(..) | Code::IntPredicate(..) | Code::IntBinary(IntBinary::Exact(_), ..) => 8,
+            Code::RealUnary(RealUnary::Math(_), _) | Code::RealBinary(RealBinary::Pair(_), ..) | Code::Random { .. } => 4,
+            Code::RealUnary(RealUnary::Special(..), _) | Code::RealBinary(RealBinary::Partial(..), ..) => 16,
+            Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_), ..) => 64,
+            Code::IntBinary(IntBinary::Divide(..), ..) => 4,
+            Code::IntUnary(IntUnary::Exact(_), _) | Code::IntTest(IntTest::Exact(_), _) => 8,
+            Code::IntPredicate(IntPredicate::Exact(_), ..) | Code::IntBinary(IntBinary::Exact(_), ..) => 8,
             Code::RealTest(RealTest::Exact(_), _) | Code::RealPredicate(RealPredicate::Exact(_), ..) => 8,
             _ => 1,
         }
@@ -228,8 +230,8 @@ fn unary(f: Unary, x: Reg, (kind, dtype): (TileKind, DType)) -> Code {
         TileKind::F32 | TileKind::F64 if test => Code::RealTest(real_test(row.name, row.exact), x),
         TileKind::F32 | TileKind::F64 => Code::RealUnary(real_unary(f, dtype), x),
         TileKind::I64 => match row.int {
-            Some(int) if test => Code::IntTest(int, x),
-            Some(int) => Code::IntUnary(int, x),
+            Some(int) if test => Code::IntTest(int_test(row.name, int), x),
+            Some(int) => Code::IntUnary(int_unary(row.name, int), x),
             None => Code::Cast(x),
         },
         TileKind::Bool => {
@@ -239,6 +241,27 @@ fn unary(f: Unary, x: Reg, (kind, dtype): (TileKind, DType)) -> Code {
             };
             Code::BoolUnary(at(0) as u8 | (at(1) as u8) << 1, x)
         }
+    }
+}
+fn int_test(name: &str, exact: fn(i64) -> i64) -> IntTest {
+    match name {
+        "logical_not" => IntTest::Zero,
+        "signbit" => IntTest::Negative,
+        "isfinite" => IntTest::Always,
+        "isnan" | "isinf" | "isposinf" | "isneginf" => IntTest::Never,
+        _ => IntTest::Exact(exact),
+    }
+}
+fn int_unary(name: &str, exact: fn(i64) -> i64) -> IntUnary {
+    match name {
+        "neg" => IntUnary::Neg,
+        "abs" => IntUnary::Abs,
+        "sign" => IntUnary::Sign,
+        "square" => IntUnary::Square,
+        "bitwise_not" => IntUnary::Not,
+        "relu" => IntUnary::Relu,
+        "floor" | "ceil" | "trunc" | "round" => IntUnary::Same,
+        _ => IntUnary::Exact(exact),
     }
 }
 fn real_test(name: &str, exact: fn(f64) -> f64) -> RealTest {
@@ -304,6 +327,9 @@ fn math(name: &str) -> Option<MathFn> {
         "acosh" => MathFn::Acosh,
         "atanh" => MathFn::Atanh,
         "ndtr" => MathFn::Ndtr,
+        "ndtri" => MathFn::Ndtri,
+        "erfcx" => MathFn::Erfcx,
+        "tanhshrink" => MathFn::Tanhshrink,
         "erfinv" => MathFn::Erfinv,
         "softplus" => MathFn::Softplus,
         "mish" => MathFn::Mish,
@@ -329,69 +355,80 @@ fn comparison(name: &str) -> Option<Compare> {
         _ => return None,
     })
 }
+fn real_binary(name: &str, exact: fn(f64, f64) -> f64) -> RealBinary {
+    match name {
+        "add" => RealBinary::Add,
+        "sub" => RealBinary::Sub,
+        "mul" => RealBinary::Mul,
+        "div" => RealBinary::Div,
+        "maximum" => RealBinary::Max,
+        "minimum" => RealBinary::Min,
+        "fmax" => RealBinary::LargerNumber,
+        "fmin" => RealBinary::SmallerNumber,
+        "copysign" => RealBinary::CopySign,
+        "heaviside" => RealBinary::Heaviside,
+        "div_trunc" => RealBinary::DivTrunc,
+        "pow" => RealBinary::Pair(PairFn::Pow),
+        "atan2" => RealBinary::Pair(PairFn::Atan2),
+        "hypot" => RealBinary::Pair(PairFn::Hypot),
+        "xlogy" => RealBinary::Pair(PairFn::Xlogy),
+        "xlog1py" => RealBinary::Pair(PairFn::Xlog1py),
+        name => match PartialFn::named(name) {
+            Some(f) => RealBinary::Partial(f, exact),
+            None => RealBinary::Exact(exact),
+        },
+    }
+}
+fn real_predicate(name: &str, exact: fn(f64, f64) -> f64) -> RealPredicate {
+    match name {
+        "logical_and" => RealPredicate::And,
+        "logical_or" => RealPredicate::Or,
+        "logical_xor" => RealPredicate::Xor,
+        _ => RealPredicate::Exact(exact),
+    }
+}
+fn int_binary(name: &str, exact: fn(i64, i64) -> Option<i64>) -> IntBinary {
+    match name {
+        "add" => IntBinary::Add,
+        "sub" => IntBinary::Sub,
+        "mul" => IntBinary::Mul,
+        "maximum" | "fmax" => IntBinary::Max,
+        "minimum" | "fmin" => IntBinary::Min,
+        "bitwise_and" => IntBinary::And,
+        "bitwise_or" => IntBinary::Or,
+        "bitwise_xor" => IntBinary::Xor,
+        "bitwise_left_shift" => IntBinary::ShiftLeft,
+        "bitwise_right_shift" => IntBinary::ShiftRight,
+        "heaviside" => IntBinary::Heaviside,
+        "div_trunc" => IntBinary::Divide(DivisionFn::Truncated, exact),
+        "floor_divide" => IntBinary::Divide(DivisionFn::Floor, exact),
+        "fmod" => IntBinary::Divide(DivisionFn::Fmod, exact),
+        "remainder" => IntBinary::Divide(DivisionFn::Remainder, exact),
+        _ => IntBinary::Exact(exact),
+    }
+}
+fn int_predicate(name: &str, exact: fn(i64, i64) -> Option<i64>) -> IntPredicate {
+    match name {
+        "logical_and" => IntPredicate::And,
+        "logical_or" => IntPredicate::Or,
+        "logical_xor" => IntPredicate::Xor,
+        _ => IntPredicate::Exact(exact),
+    }
+}
 fn binary(f: Binary, x: Reg, y: Reg, kind: TileKind) -> Code {
     let row = f.row();
     let test = row.class == Class::ToBool;
     match kind {
         TileKind::F32 | TileKind::F64 => match (comparison(row.name), test) {
             (Some(c), _) => Code::Compare(c, x, y),
-            (None, true) => Code::RealPredicate(
-                match row.name {
-                    "logical_and" => RealPredicate::And,
-                    "logical_or" => RealPredicate::Or,
-                    "logical_xor" => RealPredicate::Xor,
-                    _ => RealPredicate::Exact(row.exact),
-                },
-                x,
-                y,
-            ),
-            (None, false) => Code::RealBinary(
-                match row.name {
-                    "add" => RealBinary::Add,
-                    "sub" => RealBinary::Sub,
-                    "mul" => RealBinary::Mul,
-                    "div" => RealBinary::Div,
-                    "maximum" => RealBinary::Max,
-                    "minimum" => RealBinary::Min,
-                    "pow" => RealBinary::Pow,
-                    "fmax" => RealBinary::LargerNumber,
-                    "fmin" => RealBinary::SmallerNumber,
-                    "copysign" => RealBinary::CopySign,
-                    "heaviside" => RealBinary::Heaviside,
-                    "div_trunc" => RealBinary::DivTrunc,
-                    "fmod" => RealBinary::Remainder(RemainderFn::Fmod, row.exact),
-                    "remainder" => RealBinary::Remainder(RemainderFn::Remainder, row.exact),
-                    "floor_divide" => RealBinary::Remainder(RemainderFn::FloorDivide, row.exact),
-                    "logaddexp" => RealBinary::LogAddExp(row.exact),
-                    "atan2" => RealBinary::Pair(PairFn::Atan2),
-                    "hypot" => RealBinary::Pair(PairFn::Hypot),
-                    "xlogy" => RealBinary::Pair(PairFn::Xlogy),
-                    "xlog1py" => RealBinary::Pair(PairFn::Xlog1py),
-                    _ => RealBinary::Exact(row.exact),
-                },
-                x,
-                y,
-            ),
+            (None, true) => Code::RealPredicate(real_predicate(row.name, row.exact), x, y),
+            (None, false) => Code::RealBinary(real_binary(row.name, row.exact), x, y),
         },
         TileKind::I64 => match (comparison(row.name), row.int) {
             (Some(c), _) => Code::Compare(c, x, y),
-            (None, Some(int)) if test => Code::IntPredicate(int, x, y),
-            (None, int) => Code::IntBinary(
-                match row.name {
-                    "add" => IntBinary::Add,
-                    "sub" => IntBinary::Sub,
-                    "mul" => IntBinary::Mul,
-                    "maximum" => IntBinary::Max,
-                    "minimum" => IntBinary::Min,
-                    "bitwise_and" => IntBinary::And,
-                    "bitwise_or" => IntBinary::Or,
-                    "bitwise_xor" => IntBinary::Xor,
-                    // Every function of integers has its meaning on them; core refuses the others.
-                    _ => IntBinary::Exact(int.unwrap_or(|_, _| None)),
-                },
-                x,
-                y,
-            ),
+            (None, Some(int)) if test => Code::IntPredicate(int_predicate(row.name, int), x, y),
+            // Every function of integers has its meaning on them; core refuses the others.
+            (None, int) => Code::IntBinary(int_binary(row.name, int.unwrap_or(|_, _| None)), x, y),
         },
         TileKind::Bool => {
             let at = |a: i64, b: i64| match row.int {
@@ -402,3 +439,6 @@ fn binary(f: Binary, x: Reg, y: Reg, kind: TileKind) -> Code {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

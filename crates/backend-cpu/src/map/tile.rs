@@ -3,6 +3,7 @@
 //! value is the same wherever its position falls in a tile.
 use super::compiled::CompiledPart;
 use super::drawn::Drawn;
+use super::integers;
 use super::load;
 use super::loops::{self, Src};
 use super::program::{Code, Program, TileKind};
@@ -456,12 +457,9 @@ impl Compute for i64 {
                 });
                 return Ok(());
             }
-            Code::IntUnary(f, x) => match src(x) {
-                Src::Slice(x) => loops::int_unary(f, x, out),
-                Src::Splat(x) => out.fill(f(x)),
-            },
+            Code::IntUnary(f, x) => loops::one(src(x), out, |x, out| integers::int_unary(run.isa, f, x, out)),
             Code::IntBinary(f, x, y) => {
-                if loops::int_binary(run.isa, f, src(x), src(y), out) {
+                if integers::int_binary(run.isa, f, src(x), src(y), out) {
                     run.fault.set(Fault::DivisionByZero);
                 }
             }
@@ -498,7 +496,7 @@ impl Compute for u8 {
                 TileKind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(run.isa, f, x, o)),
                 _ => loops::one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(run.isa, f, x, o)),
             },
-            Code::IntTest(f, x) => loops::one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
+            Code::IntTest(f, x) => loops::one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| integers::int_test(run.isa, f, x, o)),
             Code::BoolUnary(table, x) => loops::one(src(x), out, |x, o| loops::bool_unary(table, x, o)),
             Code::Compare(f, x, y) => {
                 with_kind!(run.kind(x), S => loops::compare(run.isa, f, run.src::<S>(x, at, n, scratch, outs), run.src::<S>(y, at, n, scratch, outs), out))
@@ -507,7 +505,7 @@ impl Compute for u8 {
                 TileKind::F64 => loops::real_predicate(run.isa, f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
                 _ => loops::real_predicate(run.isa, f, run.src::<f32>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             },
-            Code::IntPredicate(f, x, y) => loops::int_predicate(f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+            Code::IntPredicate(f, x, y) => integers::int_predicate(run.isa, f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, src(x), src(y), out),
             Code::Select(c, x, y) => loops::select(run.isa, src(c), src(x), src(y), out),
             Code::Cast(x) => with_kind!(run.kind(x), S => loops::one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),

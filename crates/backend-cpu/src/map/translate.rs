@@ -2,7 +2,8 @@
 //! vector: rounded once, to the register's dtype. Must not know where values lie.
 use super::{
     held::HeldIntegers,
-    loops::{Compare, IntBinary, RealBinary, RealPredicate, RealTest, RealUnary},
+    integers::IntBinary,
+    loops::{Compare, RealBinary, RealPredicate, RealTest, RealUnary},
     program::{Code, Program, TileKind},
 };
 use crate::{
@@ -10,7 +11,10 @@ use crate::{
         graph::{ElementFormat, LoopOp, LoopValue, PairOp},
         trace::{self, Traced, TracedMask},
     },
-    math::{self, MathFn, pairs},
+    math::{
+        self, MathFn,
+        pairs::{self, PairFn},
+    },
     simd::{Arithmetic, Integer, Mask},
 };
 use adamant_runtime::{DType, expr::Reg};
@@ -66,15 +70,14 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
             RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => false,
             _ => true,
         },
-        Code::RealBinary(f, ..) => {
-            !matches!(f, RealBinary::DivTrunc | RealBinary::Pow | RealBinary::Remainder(..) | RealBinary::LogAddExp(_) | RealBinary::Exact(_))
-        }
+        Code::RealBinary(f, ..) => !matches!(f, RealBinary::DivTrunc | RealBinary::Partial(..) | RealBinary::Exact(_)),
         Code::RealTest(f, _) => !matches!(f, RealTest::Exact(_)),
         Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
         Code::Compare(_, x, _) => kind(x) != TileKind::Bool,
         Code::IntBinary(f, ..) => match f {
             IntBinary::Mul => lanes == TileKind::F32 || is_wide,
-            f => !matches!(f, IntBinary::Exact(_)),
+            IntBinary::ShiftRight => lanes == TileKind::F32 || is_wide,
+            f => !matches!(f, IntBinary::Heaviside | IntBinary::Divide(..) | IntBinary::Exact(_)),
         },
         _ if lanes == TileKind::F64 && register.kind == TileKind::I64 && register.dtype != DType::I64 => false,
         Code::Cast(x) => match (kind(x), register.kind) {
@@ -96,6 +99,17 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl
     let kind = |x: Reg| program.registers[x as usize].kind;
     match register.code {
         Code::RealUnary(f, x) => rounded(unary(f, real(x)), register.dtype).0,
+        Code::RealBinary(RealBinary::Pair(PairFn::Pow), x, y) => {
+            let constant = if let Code::Const(s) = program.registers[y as usize].code { s.to_f64() } else { 0.0 };
+            let (x, y) = (real(x), real(y));
+            // The formula has these powers as products, too.
+            let power = match () {
+                () if constant == 2.0 => x.mul(x),
+                () if constant == 3.0 => x.mul(x).mul(x),
+                () => pairs::meaning(PairFn::Pow, x, y),
+            };
+            rounded(power, register.dtype).0
+        }
         Code::RealBinary(f, x, y) => rounded(binary(f, real(x), real(y)), register.dtype).0,
         Code::RealTest(f, x) => test(f, real(x)).0,
         Code::RealPredicate(f, x, y) => {
@@ -180,7 +194,10 @@ fn integers(f: IntBinary, x: LoopValue, y: LoopValue) -> LoopValue {
         IntBinary::Xor => pair(PairOp::Xor),
         IntBinary::Max => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), x, y)),
         IntBinary::Min => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), y, x)),
-        IntBinary::Exact(_) => x,
+        // Counts beyond the width, negative ones too, leave nothing or the sign.
+        IntBinary::ShiftLeft => pair(PairOp::ShiftLeftBy),
+        IntBinary::ShiftRight => pair(PairOp::ShiftRightBy),
+        IntBinary::Heaviside | IntBinary::Divide(..) | IntBinary::Exact(_) => x,
     }
 }
 /// The low bits of an integer, as its dtype has them.

@@ -69,9 +69,24 @@ fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
     let (sine, cosine, quadrant) = quarter_turns(x);
     let quadrant = quadrant.add(V::Int::constant(quarter));
     let odd = quadrant.and(V::Int::constant(1)).eq(V::Int::constant(1));
-    let value = V::select(odd, cosine, sine);
+    by_half_turns(V::select(odd, cosine, sine), quadrant)
+}
+/// Of the other sign in the third and the fourth quadrant.
+#[inline(always)]
+fn by_half_turns<V: Arithmetic>(value: V, quadrant: V::Int) -> V {
     let sign = quadrant.and(V::Int::constant(2)).shl(if is_single::<V>() { 30 } else { 62 });
     V::from_bits(value.to_bits().xor(sign))
+}
+
+/// The sine and the cosine for |x| ≤ [`TRIGONOMETRIC_LIMIT`], beyond which they are no numbers.
+#[inline(always)]
+pub(super) fn sin_cos<V: Arithmetic>(x: V) -> (V, V) {
+    let (sine, cosine, quadrant) = quarter_turns(x);
+    let one = V::Int::constant(1);
+    let odd = quadrant.and(one).eq(one);
+    let (sine, cosine) = (by_half_turns(V::select(odd, cosine, sine), quadrant), by_half_turns(V::select(odd, sine, cosine), quadrant.add(one)));
+    let is_near = x.abs().le(c(TRIGONOMETRIC_LIMIT));
+    (V::select(is_near, sine, c(f64::NAN)), V::select(is_near, cosine, c(f64::NAN)))
 }
 
 #[inline(always)]

@@ -1,7 +1,8 @@
 //! Functions that are made of others, by the rules of [`super::elementary`].
 use super::{
     circular::sin,
-    elementary::{by_width, c, exp_parts, is_single, keep_nan, log, log1p, no_product, scale},
+    coefficients::{TANHSHRINK_F32, TANHSHRINK_F64},
+    elementary::{by_width, c, exp, exp_parts, is_single, keep_nan, log, log1p, no_product, polynomial, scale},
 };
 use crate::simd::{Arithmetic, Mask};
 
@@ -55,4 +56,17 @@ pub(super) fn sinc<V: Arithmetic>(x: V) -> V {
 #[inline(always)]
 pub(super) fn softsign<V: Arithmetic>(x: V) -> V {
     x.div(x.abs().add(c(1.0)))
+}
+/// x - tanh(x) = x - 1 + 2 / (e^2x + 1); below 1, where little would be left of that, as x³ times a polynomial.
+#[inline(always)]
+pub(super) fn tanhshrink<V: Arithmetic>(x: V) -> V {
+    let (one, a) = (c::<V>(1.0), x.abs());
+    let square = a.mul(a);
+    let ratio = if is_single::<V>() { polynomial(square, &TANHSHRINK_F32) } else { polynomial(square, &TANHSHRINK_F64) };
+    let cube = square.mul(a);
+    // What both roundings of it lost.
+    let lost = a.mul_add(a, square.neg()).mul_add(a, square.mul_add(a, cube.neg()));
+    let small = cube.mul_add(ratio, lost.mul(ratio));
+    let large = a.sub(one).add(c::<V>(2.0).div(exp(a.add(a)).add(one)));
+    keep_nan(x, V::select(a.lt(one), small, large).copysign(x))
 }

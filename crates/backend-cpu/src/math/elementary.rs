@@ -6,7 +6,7 @@
 //! Must not know slices.
 #![allow(clippy::excessive_precision, reason = "split constants are written as the sources print them")]
 
-use super::coefficients::{ERF_F32, ERF_F64, ERFC_F32, ERFC_F64, ERFINV_FAR, ERFINV_NEAR};
+use super::coefficients::{ERF_F32, ERF_F64, ERFC_F32, ERFC_F64};
 use crate::simd::{Arithmetic, Integer, Mask};
 
 /// c(v) for constants, so that formulas stay readable.
@@ -131,14 +131,14 @@ pub(super) fn exp_parts<V: Arithmetic>(x: V) -> (V, V) {
 
 /// As [`exp_parts`] for e^(x + rest), rest far smaller than x.
 #[inline(always)]
-fn exp_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
+pub(super) fn exp_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
     let (n, r) = reduce_exp(bounded(x));
     (exp_series(r.add(rest)), n)
 }
 
 /// 2^(x + rest) as (p, n), p · 2^n, rest far smaller than x.
 #[inline(always)]
-fn exp2_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
+pub(super) fn exp2_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
     // Powers of ln 2 over factorials.
     const SERIES: [f64; 13] = [
         std::f64::consts::LN_2,
@@ -212,7 +212,7 @@ pub(crate) fn expm1<V: Arithmetic>(x: V) -> V {
 
 /// e and f with x = 2^e (1 + f), 1 + f in [√½, √2), for x positive and finite.
 #[inline(always)]
-fn split<V: Arithmetic>(x: V) -> (V, V) {
+pub(super) fn split<V: Arithmetic>(x: V) -> (V, V) {
     let lift = if is_single::<V>() { 25.0 } else { 54.0 };
     let small = x.lt(by_width(f32::MIN_POSITIVE as f64, f64::MIN_POSITIVE));
     let up = by_width::<V>(33_554_432.0, 18_014_398_509_481_984.0);
@@ -252,7 +252,7 @@ fn log_domain<V: Arithmetic>(x: V, result: V) -> V {
 
 /// ln(1 + f) + e ln 2 + extra.
 #[inline(always)]
-fn log_parts<V: Arithmetic>(e: V, f: V, extra: V) -> V {
+pub(super) fn log_parts<V: Arithmetic>(e: V, f: V, extra: V) -> V {
     // The high part has trailing zeros: e times it is exact.
     let high = by_width::<V>(0.693_138_122_558_593_75, 0.693_147_180_369_123_816_49);
     let low = by_width::<V>(9.058_000_614_5e-6, 1.908_214_929_270_587_700_02e-10);
@@ -373,7 +373,7 @@ pub(super) fn logsigmoid<V: Arithmetic>(x: V) -> V {
 
 /// erf(x) for |x| ≤ 1.
 #[inline(always)]
-fn erf_small<V: Arithmetic>(x: V) -> V {
+pub(super) fn erf_small<V: Arithmetic>(x: V) -> V {
     let z = x.mul(x);
     let ratio = if is_single::<V>() { polynomial(z, &ERF_F32) } else { polynomial(z, &ERF_F64) };
     x.mul_add(ratio, x)
@@ -391,7 +391,7 @@ fn erfc_large<V: Arithmetic>(a: V, square: V, rest: V) -> (V, V) {
 
 /// x² and what its rounding lost.
 #[inline(always)]
-fn square_pair<V: Arithmetic>(x: V) -> (V, V) {
+pub(super) fn square_pair<V: Arithmetic>(x: V) -> (V, V) {
     let square = x.mul(x);
     let rest = x.mul_add(x, square.neg());
     let finite = square.lt(by_width(1e4, 1e6));
@@ -528,27 +528,4 @@ pub(super) fn ndtr<V: Arithmetic>(x: V) -> V {
     let large = V::select(x.lt(c(0.0)), tail, c::<V>(1.0).sub(tail));
     let small = if single { c::<V>(1.0).add(erf_small(a.copysign(x))).mul(c(0.5)) } else { one_and_erf_f64(x, a).mul(c(0.5)) };
     keep_nan(x, V::select(a.lt(c(0.75)), small, large))
-}
-
-/// The inverse of erf: a polynomial of -ln(1 - x²), as in Giles' "Approximating the erfinv function" (2010), and one step of Halley's.
-#[inline(always)]
-pub(super) fn erfinv<V: Arithmetic>(x: V) -> V {
-    let a = x.abs();
-    let one = c::<V>(1.0);
-    let inside = by_width::<V>(0.999_999_940_395_355_2, 0.999_999_999_999_999_9).min(a);
-    let rest = one.sub(inside);
-    let w = log(rest.mul(one.add(inside))).neg();
-    let root = w.sqrt();
-    let near = polynomial(w.sub(c(2.5)).mul(c(0.4)), &ERFINV_NEAR);
-    let far = polynomial(root.sub(c(4.2)).mul(c(0.5)), &ERFINV_FAR);
-    let y = V::select(w.lt(c(5.0)), near, far).mul(inside);
-    // erf(y) - x, from the side where it has digits, by the derivative of erf.
-    let missed = V::select(inside.lt(c(0.5)), erf(y).sub(inside), rest.sub(erfc(y)));
-    let step = missed.mul(exp(y.mul(y))).mul(c(1.0 / std::f64::consts::FRAC_2_SQRT_PI));
-    let y = y.sub(step.div(y.mul_add(step, one)));
-    let y = V::select(a.eq(one), c(f64::INFINITY), V::select(one.lt(a), c(f64::NAN), y));
-    // Tiny arguments have no square.
-    let tiny = a.lt(by_width(1e-12, 1e-100));
-    let y = V::select(tiny, a.mul(c(0.886_226_925_452_758)), y);
-    keep_nan(x, y.copysign(x))
 }

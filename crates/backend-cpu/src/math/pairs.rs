@@ -2,6 +2,7 @@
 use super::{
     circular::{atan, half_pi_low},
     elementary::{by_width, c, keep_nan, log, log1p},
+    power::pow,
 };
 use crate::{
     isa::Isa,
@@ -19,16 +20,18 @@ pub(crate) enum PairFn {
     Xlogy,
     /// x ln(1 + y), 0 where x is 0
     Xlog1py,
+    /// x^y
+    Pow,
 }
 impl PairFn {
     /// All functions.
     #[cfg(test)]
-    pub const ALL: [PairFn; 4] = [PairFn::Atan2, PairFn::Hypot, PairFn::Xlogy, PairFn::Xlog1py];
+    pub const ALL: [PairFn; 5] = [PairFn::Atan2, PairFn::Hypot, PairFn::Xlogy, PairFn::Xlog1py, PairFn::Pow];
 }
 
 /// `result`, or NaN where x or y is.
 #[inline(always)]
-fn keep_either<V: Arithmetic>(x: V, y: V, result: V) -> V {
+pub(super) fn keep_either<V: Arithmetic>(x: V, y: V, result: V) -> V {
     keep_nan(x, keep_nan(y, result))
 }
 /// By the angle of the smaller side over the larger one, which is at most 45 degrees, and the octant.
@@ -82,6 +85,7 @@ pub(crate) fn meaning<V: Arithmetic>(function: PairFn, x: V, y: V) -> V {
         PairFn::Hypot => hypot(x, y),
         PairFn::Xlogy => xlogy(x, y),
         PairFn::Xlog1py => xlog1py(x, y),
+        PairFn::Pow => pow(x, y),
     }
 }
 
@@ -116,6 +120,7 @@ fn over<V: Float>(function: PairFn, x: &[V::Elem], y: &[V::Elem], out: &mut [V::
         PairFn::Hypot => each!(hypot),
         PairFn::Xlogy => each!(xlogy),
         PairFn::Xlog1py => each!(xlog1py),
+        PairFn::Pow => each!(pow),
     }
 }
 struct PairLoop<'a, T>(PairFn, &'a [T], &'a [T], &'a mut [T]);

@@ -1,68 +1,96 @@
-//! The gamma function's logarithm and its derivative, and modified Bessel functions, of f32: computed in f64, where formulas that
-//! lose some digits have them to spare. What a formula does not cover is computed by its exact meaning, one by one.
+//! Functions of one f32 that are computed in f64, where formulas that lose some digits have them to spare: of the gamma function, of
+//! Bessel's, and a few more. Where a formula gives no number, the exact meaning decides, one by one.
+mod airy;
+mod airy_coefficients;
+mod bessel;
+mod bessel_coefficients;
+pub(super) mod gamma;
+pub(super) mod incomplete;
+
 use super::{
-    coefficients::{BESSEL_I0_LARGE, BESSEL_I0_SMALL, BESSEL_I1_LARGE, BESSEL_I1_SMALL, LGAMMA_NEAR},
-    elementary::{c, exp, log, polynomial},
+    circular::sin_cos,
+    elementary::{c, exp, log1p, polynomial},
+    normal::erfcx,
 };
 use crate::{
     isa::Isa,
-    simd::{Arithmetic, Float, Mask, Simd, SimdKernel, dispatch, twice::Twice},
+    simd::{Arithmetic, Float, Simd, SimdKernel, dispatch, twice::Twice},
 };
-use std::f64::consts::PI;
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// A function of one number that is computed here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpecialFn {
-    /// ln |Γ(x)|
-    Lgamma,
-    /// its derivative
-    Digamma,
-    /// I₀(x)
-    I0,
-    /// exp(-|x|) I₀(x)
-    I0e,
-    /// I₁(x)
-    I1,
-    /// exp(-|x|) I₁(x)
-    I1e,
+macro_rules! special_functions {
+    ($($(#[$doc:meta])* $variant:ident $name:literal = |$x:ident| $formula:expr;)*) => {
+        /// A function of one number that is computed here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum SpecialFn {
+            $($(#[$doc])* $variant,)*
+        }
+        impl SpecialFn {
+            /// All functions.
+            #[cfg(test)]
+            const ALL: &[SpecialFn] = &[$(SpecialFn::$variant,)*];
+
+            /// The function of this name in the table of scalar functions.
+            pub fn named(name: &str) -> Option<SpecialFn> {
+                Some(match name {
+                    $($name => SpecialFn::$variant,)*
+                    _ => return None,
+                })
+            }
+        }
+        impl SimdKernel for SpecialPiece<'_> {
+            type Output = bool;
+            #[inline(always)]
+            fn run<S: Simd>(self) -> bool {
+                let SpecialPiece(f, x, out) = self;
+                match f {
+                    $(SpecialFn::$variant => piece::<S::F64>(x, out, #[inline(always)] |$x| $formula),)*
+                }
+            }
+        }
+    };
 }
-impl SpecialFn {
-    /// All functions.
-    #[cfg(test)]
-    const ALL: [SpecialFn; 6] = [SpecialFn::Lgamma, SpecialFn::Digamma, SpecialFn::I0, SpecialFn::I0e, SpecialFn::I1, SpecialFn::I1e];
-
-    /// The function of this name in the table of scalar functions.
-    pub fn named(name: &str) -> Option<SpecialFn> {
-        Some(match name {
-            "lgamma" => SpecialFn::Lgamma,
-            "digamma" => SpecialFn::Digamma,
-            "i0" => SpecialFn::I0,
-            "i0e" => SpecialFn::I0e,
-            "i1" => SpecialFn::I1,
-            "i1e" => SpecialFn::I1e,
-            _ => return None,
-        })
-    }
-    /// Does its formula cover x? At the positive root of the digamma function little is left of its parts.
-    #[inline(always)]
-    fn covers(self, x: f32) -> bool {
-        match self {
-            SpecialFn::Lgamma => (x > 0.0) & (x < f32::INFINITY),
-            SpecialFn::Digamma => (x > 0.0) & (x < f32::INFINITY) & ((x - 1.461_632_1).abs() > 1e-4),
-            _ => x.abs() < f32::INFINITY,
-        }
-    }
-    #[inline(always)]
-    fn value<V: Arithmetic>(self, x: V) -> V {
-        match self {
-            SpecialFn::Lgamma => lgamma(x),
-            SpecialFn::Digamma => digamma(x),
-            SpecialFn::I0 => bessel::<V, 0>(x, false),
-            SpecialFn::I0e => bessel::<V, 0>(x, true),
-            SpecialFn::I1 => bessel::<V, 1>(x, false),
-            SpecialFn::I1e => bessel::<V, 1>(x, true),
-        }
-    }
+special_functions! {
+    /// ln |Γ(x)|
+    Lgamma "lgamma" = |x| gamma::lgamma(x);
+    /// its derivative
+    Digamma "digamma" = |x| gamma::digamma(x);
+    /// the derivative of that
+    Trigamma "trigamma" = |x| gamma::trigamma(x);
+    /// I₀(x)
+    I0 "i0" = |x| bessel::modified::<_, 0>(x, false);
+    /// exp(-|x|) I₀(x)
+    I0e "i0e" = |x| bessel::modified::<_, 0>(x, true);
+    /// I₁(x)
+    I1 "i1" = |x| bessel::modified::<_, 1>(x, false);
+    /// exp(-|x|) I₁(x)
+    I1e "i1e" = |x| bessel::modified::<_, 1>(x, true);
+    /// J₀(x)
+    J0 "bessel_j0" = |x| bessel::first::<_, 0>(x);
+    /// J₁(x)
+    J1 "bessel_j1" = |x| bessel::first::<_, 1>(x);
+    /// Y₀(x)
+    Y0 "bessel_y0" = |x| bessel::second::<_, 0>(x);
+    /// Y₁(x)
+    Y1 "bessel_y1" = |x| bessel::second::<_, 1>(x);
+    /// K₀(x)
+    K0 "modified_bessel_k0" = |x| bessel::modified_second::<_, 0>(x, false);
+    /// exp(x) K₀(x)
+    K0e "scaled_modified_bessel_k0" = |x| bessel::modified_second::<_, 0>(x, true);
+    /// K₁(x)
+    K1 "modified_bessel_k1" = |x| bessel::modified_second::<_, 1>(x, false);
+    /// exp(x) K₁(x)
+    K1e "scaled_modified_bessel_k1" = |x| bessel::modified_second::<_, 1>(x, true);
+    /// sin(x) / x
+    SphericalJ0 "spherical_bessel_j0" = |x| bessel::spherical(x);
+    /// Ai(x)
+    AiryAi "airy_ai" = |x| airy::airy::<_, false>(x);
+    /// Ai'(x)
+    AiryAiDerivative "airy_ai_derivative" = |x| airy::airy::<_, true>(x);
+    /// ln of the normal distribution function
+    LogNdtr "log_ndtr" = |x| log_ndtr(x);
+    /// the derivative of sin(πx) / (πx)
+    SincDerivative "sinc_derivative" = |x| sinc_derivative(x);
 }
 
 /// Elements done at a time.
@@ -87,125 +115,72 @@ impl SpecialElement for f64 {
 fn special_f32(isa: Isa, f: SpecialFn, exact: fn(f64) -> f64, x: &[f32], out: &mut [f32]) {
     for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
         if dispatch(isa, SpecialPiece(f, x, out)) {
-            continue;
-        }
-        for (&x, out) in x.iter().zip(out) {
-            if !f.covers(x) {
+            for (&x, out) in x.iter().zip(out).filter(|(_, out)| out.is_nan()) {
                 *out = exact(x as f64) as f32;
             }
         }
     }
 }
-/// Up to a piece. Were all covered?
+/// Up to a piece. Is there any that is no number?
 struct SpecialPiece<'a>(SpecialFn, &'a [f32], &'a mut [f32]);
-impl SimdKernel for SpecialPiece<'_> {
-    type Output = bool;
-    #[inline(always)]
-    fn run<S: Simd>(self) -> bool {
-        let SpecialPiece(f, x, out) = self;
-        match f {
-            SpecialFn::Lgamma => piece::<S::F64>(SpecialFn::Lgamma, x, out),
-            SpecialFn::Digamma => piece::<S::F64>(SpecialFn::Digamma, x, out),
-            SpecialFn::I0 => piece::<S::F64>(SpecialFn::I0, x, out),
-            SpecialFn::I0e => piece::<S::F64>(SpecialFn::I0e, x, out),
-            SpecialFn::I1 => piece::<S::F64>(SpecialFn::I1, x, out),
-            SpecialFn::I1e => piece::<S::F64>(SpecialFn::I1e, x, out),
-        }
-    }
-}
 #[inline(always)]
-fn piece<V: Float<Elem = f64>>(f: SpecialFn, x: &[f32], out: &mut [f32]) -> bool {
-    let mut covered = true;
-    for &x in x {
-        covered &= f.covers(x);
-    }
+fn piece<V: Float<Elem = f64>>(x: &[f32], out: &mut [f32], f: impl Fn(Twice<V>) -> Twice<V>) -> bool {
     let mut wide = [1.0f64; PIECE];
     for (wide, &x) in wide.iter_mut().zip(x) {
         *wide = x as f64;
     }
-    // What is behind the last one is computed for nobody.
+    // What is beyond the last one is computed for nobody.
     let count = x.len().next_multiple_of(Twice::<V>::LANES);
     for some in wide[..count].chunks_exact_mut(Twice::<V>::LANES) {
-        f.value(Twice::<V>::from_slice(some)).write(some);
+        f(Twice::<V>::from_slice(some)).write(some);
     }
+    let mut any = false;
     for (out, &wide) in out.iter_mut().zip(&wide) {
         *out = wide as f32;
+        any |= wide.is_nan();
     }
-    covered
+    any
+}
+/// The value where a formula covers its argument, else no number.
+#[inline(always)]
+fn covered<V: Arithmetic>(is_covered: V::Mask, value: V) -> V {
+    V::select(is_covered, value, c(f64::NAN))
 }
 
-/// From here on the asymptotic series of the gamma function are used.
-const SHIFT: usize = 6;
-/// What the recurrences of the gamma function make of x below [`SHIFT`], to x + `SHIFT`: the product of x, x + 1, .. and its
-/// derivative.
+/// By y = exp(x²/2) Φ(-|x|): ln y - x²/2 to the left, ln(1 - y exp(-x²/2)) to the right.
 #[inline(always)]
-fn rising<V: Arithmetic>(x: V) -> (V, V) {
-    let (mut product, mut derivative) = (x, c::<V>(1.0));
-    for k in 1..SHIFT {
-        let next = x.add(c(k as f64));
-        derivative = derivative.mul_add(next, product);
-        product = product.mul(next);
-    }
-    (product, derivative)
+fn log_ndtr<V: Arithmetic>(x: V) -> V {
+    let (zero, one) = (c::<V>(0.0), c::<V>(1.0));
+    let scaled = erfcx(x.abs().mul(c(FRAC_1_SQRT_2))).mul(c(0.5));
+    let lost = x.mul(x).mul(c(-0.5));
+    let is_left = x.lt(zero);
+    let value = log1p(V::select(is_left, scaled.sub(one), scaled.mul(exp(lost)).neg()));
+    V::select(is_left, value.add(lost), value)
 }
-/// Recurrence (DLMF 5.5.2) and asymptotic series (5.11.2), for x > 0.
+/// (cos πx - sin πx / (πx)) / x with the angle reduced before π is multiplied in; below one half Taylor's series.
 #[inline(always)]
-fn digamma<V: Arithmetic>(x: V) -> V {
-    // B₂ₖ / 2k
-    const SERIES: [f64; 7] = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0];
-    let is_low = x.lt(c(SHIFT as f64));
-    let (product, derivative) = rising(x);
-    let product = V::select(is_low, product, c(1.0));
-    let z = V::select(is_low, x.add(c(SHIFT as f64)), x);
-    // One division for both quotients.
-    let square = z.mul(z);
-    let both = c::<V>(1.0).div(product.mul(square));
-    let (steps, r) = (V::select(is_low, derivative.mul(square).mul(both), c(0.0)), product.mul(both));
-    let series = polynomial(r, &SERIES).mul(r);
-    log(z).sub(c::<V>(0.5).mul(z).mul(r)).sub(series).sub(steps)
-}
-/// Around both roots by a polynomial, else recurrence (DLMF 5.5.1) and asymptotic series (5.11.1), for x > 0.
-#[inline(always)]
-fn lgamma<V: Arithmetic>(x: V) -> V {
-    // B₂ₖ / (2k (2k - 1))
-    const SERIES: [f64; 6] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360360.0];
-    // The sum with zero is there for the sign of the root at 1.
-    let near = polynomial(x.sub(c(1.6)).mul(c(1.0 / 0.75)), &LGAMMA_NEAR).mul(x.sub(c(1.0))).mul_add(x.sub(c(2.0)), c(0.0));
-    let is_near = c::<V>(0.85).le(x).and(x.le(c(2.35)));
-    if !is_near.not().any() {
-        return near;
-    }
-    let is_low = x.lt(c(SHIFT as f64));
-    let z = V::select(is_low, x.add(c(SHIFT as f64)), x);
-    let inverse = c::<V>(1.0).div(z);
-    let series = polynomial(inverse.mul(inverse), &SERIES).mul(inverse);
-    let half_log_tau = 0.5 * (2.0 * PI).ln();
-    let mut far = z.sub(c(0.5)).mul_add(log(z), series.add(c(half_log_tau)).sub(z));
-    if is_low.any() {
-        far = far.sub(log(V::select(is_low, rising(x).0, c(1.0))));
-    }
-    V::select(is_near, near, far)
-}
-/// I₀ or I₁, by polynomials in x² up to 8 and in 1/x beyond; `scaled` by exp(-|x|).
-#[inline(always)]
-fn bessel<V: Arithmetic, const ORDER: usize>(x: V, scaled: bool) -> V {
-    let magnitude = x.abs();
-    let is_large = c::<V>(8.0).lt(magnitude);
-    let power = exp(if scaled { magnitude.neg() } else { magnitude });
-    let small = {
-        let t = magnitude.mul(magnitude).mul_add(c(1.0 / 32.0), c(-1.0));
-        let even = polynomial(t, if ORDER == 0 { &BESSEL_I0_SMALL } else { &BESSEL_I1_SMALL });
-        let value = if ORDER == 0 { even } else { even.mul(magnitude.mul(c(0.5))) };
-        if scaled { value.mul(power) } else { value }
-    };
-    let value = if is_large.any() {
-        let t = c::<V>(16.0).div(magnitude).sub(c(1.0));
-        let value = polynomial(t, if ORDER == 0 { &BESSEL_I0_LARGE } else { &BESSEL_I1_LARGE }).div(magnitude.sqrt());
-        V::select(is_large, if scaled { value } else { value.mul(power) }, small)
-    } else {
-        small
-    };
-    if ORDER == 0 { value } else { value.copysign(x) }
+fn sinc_derivative<V: Arithmetic>(x: V) -> V {
+    // (-1)^k 2k / (2k+1)! from k = 1
+    const SERIES: [f64; 10] = [
+        -2.0 / 6.0,
+        4.0 / 120.0,
+        -6.0 / 5040.0,
+        8.0 / 362_880.0,
+        -10.0 / 39_916_800.0,
+        12.0 / 6_227_020_800.0,
+        -14.0 / 1_307_674_368_000.0,
+        16.0 / 355_687_428_096_000.0,
+        -18.0 / 121_645_100_408_832_000.0,
+        20.0 / 51_090_942_171_709_440_000.0,
+    ];
+    let angle = x.mul(c(PI));
+    // The sum with zero is there for the sign at 0.
+    let near = polynomial(angle.mul(angle), &SERIES).mul(angle).mul_add(c(PI), c(0.0));
+    let halved = x.mul(c(0.5));
+    let part = halved.sub(halved.round());
+    let (sine, cosine) = sin_cos(part.mul(c(2.0 * PI)));
+    let far = cosine.sub(sine.div(angle)).div(x);
+    V::select(x.abs().lt(c(0.5)), near, far)
 }
 
 #[cfg(test)]
@@ -230,21 +205,13 @@ mod tests {
         all
     }
     fn row(f: SpecialFn) -> fn(f64) -> f64 {
-        let row = match f {
-            SpecialFn::Lgamma => Unary::Lgamma,
-            SpecialFn::Digamma => Unary::Digamma,
-            SpecialFn::I0 => Unary::I0,
-            SpecialFn::I0e => Unary::I0e,
-            SpecialFn::I1 => Unary::I1,
-            SpecialFn::I1e => Unary::I1e,
-        };
-        assert_eq!(SpecialFn::named(row.row().name), Some(f));
-        row.row().exact
+        let row = Unary::ALL.iter().find(|row| SpecialFn::named(row.row().name) == Some(f));
+        row.unwrap_or_else(|| unreachable!("{f:?} is of no row")).row().exact
     }
     #[test]
     fn functions_are_their_meaning_rounded_once_more() {
         let x = numbers();
-        for f in SpecialFn::ALL {
+        for &f in SpecialFn::ALL {
             let exact = row(f);
             let mut worst = 0i64;
             let mut out = vec![0.0; x.len()];
@@ -267,7 +234,7 @@ mod tests {
     #[test]
     fn every_set_and_every_place_has_the_same_bits() {
         let x = numbers();
-        for f in SpecialFn::ALL {
+        for &f in SpecialFn::ALL {
             let run = |isa: Isa, x: &[f32]| {
                 let mut out = vec![0.0; x.len()];
                 special_f32(isa, f, row(f), x, &mut out);

@@ -98,10 +98,10 @@ impl Case {
                     Class::Float => dtype.is_float(),
                     Class::Bits => !dtype.is_float(),
                     Class::ToBool => true,
-                    _ => dtype.is_float() || dtype != DType::Bool && ["add", "sub", "mul", "maximum", "minimum"].contains(&f.name()),
+                    _ => dtype.is_float() || dtype != DType::Bool && ["add", "sub", "mul", "maximum", "minimum", "fmax", "fmin"].contains(&f.name()),
                 };
-                let shifts = |f: &Binary| f.name().contains("shift") || f.name().contains("div") && !dtype.is_float();
-                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !shifts(f) && (f.name() != "copysign" || has_sign(y))).collect();
+                let divides = |f: &Binary| f.name().contains("div") && !dtype.is_float();
+                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !divides(f) && (f.name() != "copysign" || has_sign(y))).collect();
                 let f = r.of(&all);
                 expr.push(Instr::Binary(f, x, y), out(f.row().class));
             }
