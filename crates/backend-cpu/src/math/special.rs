@@ -151,7 +151,8 @@ fn covered<V: Arithmetic>(is_covered: V::Mask, value: V) -> V {
 #[inline(always)]
 fn log_ndtr<V: Arithmetic>(x: V) -> V {
     let (zero, one) = (c::<V>(0.0), c::<V>(1.0));
-    let scaled = erfcx(x.abs().mul(c(FRAC_1_SQRT_2))).mul(c(0.5));
+    // Far to the left the square is all there is, and y is kept from vanishing beside 1.
+    let scaled = erfcx(c::<V>(1e6).min(x.abs().mul(c(FRAC_1_SQRT_2)))).mul(c(0.5));
     let lost = x.mul(x).mul(c(-0.5));
     let is_left = x.lt(zero);
     let value = log1p(V::select(is_left, scaled.sub(one), scaled.mul(exp(lost)).neg()));
