@@ -169,7 +169,7 @@ fn random_numbers_and_places_keep_to_the_row_major_order() -> Result<()> {
         let mut draws = Draws(3);
         let x = draws.lying(&[24, 7], &[1, 0], DType::F32)?;
         let made = |x: &Tensor| -> Result<Vec<u64>> {
-            let kept = adamant_core::functional::dropout(x, 0.4, &mut Rng::new(5)?);
+            let kept = adamant_core::functional::dropout(x, 0.4, &Rng::new(5)?);
             kept.materialize()?;
             let placed = x.triu(1) * 2.0;
             placed.materialize()?;
