@@ -341,7 +341,7 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ),
     ("adamant.ldl, adamant.reflections", "their factors have no gradient, as in PyTorch: asking for it is an error"),
     ("adamant.lu_order", "it gives an order"),
-    ("adamant.search_sorted", "it gives places"),
+    ("adamant.search_sorted, adamant.true_places", "it gives places"),
     ("adamant.poisson", "it gives counts"),
     ("adamant.cofactors", "the gradient of adamant.det, differentiated by its second order"),
     ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
