@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 const TASK: usize = 24 * 1024;
 /// Side of a transposed block: it is written transposed into a place of its own in the L1 cache, because its lines lie a power of two
 /// apart all too often, where few of them fit in a cache side by side.
-const SIDE: usize = 64;
+pub(crate) const SIDE: usize = 64;
 
 /// Runs a Copy step.
 ///

@@ -117,20 +117,18 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     if n <= direct::FEW && program.few && few(runtime, program, step, inputs, outputs)?.is_some() {
         return Ok(());
     }
-    if outputs.iter().any(|o| o.shape.elements() != n) {
-        return Err(internal("an output of another size than its space"));
-    }
-    if let Some(crossed) = Crossed::of(program, &step.space, inputs)
-        && crossed.run(runtime, program, step, results, inputs, outputs)?
-    {
-        return Ok(());
-    }
-    let nest = nest(program, &step.space, 0..step.space.rank(), inputs);
     let mut bytes: Outputs<'_> = SmallVec::new();
     for o in outputs.iter_mut() {
+        if o.shape.elements() != n {
+            return Err(internal("an output of another size than its space"));
+        }
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));
     }
+    if let Some(crossed) = Crossed::of(program, &step.space, inputs) {
+        return crossed.run(runtime, program, step, results, inputs, bytes);
+    }
+    let nest = nest(program, &step.space, 0..step.space.rank(), inputs);
     execute(runtime, program, nest, n, results, inputs, bytes, step.args, step.fault)
 }
 /// Runs a program of few elements without a nest. `None`: it is none for that, and nothing was done.

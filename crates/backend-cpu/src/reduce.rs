@@ -48,7 +48,8 @@ pub(crate) fn run(
 ) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a reduction has one output")) };
     let program = map::program(step.kernel, runtime.isa)?;
-    let AxisPlan { order, reduced, inner, by_columns: columns } = AxisPlan::new(&step.space, axes, inputs);
+    let AxisPlan { order, reduced, inner } = AxisPlan::new(&step.space, axes, inputs);
+    let columns = inner > 1;
     let nest = map::nest(program, &step.space, order.into_iter(), inputs);
     let kind = program.registers.get(value as usize).ok_or_else(|| internal("no such register"))?.kind;
     let dtype = out.dtype;
@@ -85,7 +86,6 @@ struct AxisPlan {
     reduced: usize,
     /// outputs that are made side by side; 1 by rows
     inner: usize,
-    by_columns: bool,
 }
 impl AxisPlan {
     fn new(space: &Shape, axes: AxisSet, inputs: &[In<'_>]) -> AxisPlan {
@@ -96,7 +96,7 @@ impl AxisPlan {
         let by_columns = inner >= 8 && reduced > 1;
         let inside = |a: &usize| by_columns && side_by_side.contains(a);
         let order = of(false).filter(|a| !inside(a)).chain(of(true)).chain(of(false).filter(inside)).collect();
-        AxisPlan { order, reduced, inner: if by_columns { inner } else { 1 }, by_columns }
+        AxisPlan { order, reduced, inner: if by_columns { inner } else { 1 } }
     }
     /// The last kept axes, along which an operand lies closer together than along the reduced ones. Where no operand has an element for
     /// each position, and none of this tells, those behind the last reduced axis.

@@ -3,10 +3,7 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, WorstIndex, indices, with_number},
     lines::AxisLines,
-    map::{
-        load,
-        loops::{Src, to_bf16, to_f16},
-    },
+    map::{load, loops::Src},
     operand::{In, Out, internal, whole_mut},
     scratch::{ScratchVec, filled, list},
 };
@@ -40,8 +37,8 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
     }
     // 16-bit floats are combined in f32 and rounded once.
     match dtype {
-        DType::BF16 => job.widened::<half::bf16>(out, mode, fault, to_bf16),
-        DType::F16 => job.widened::<half::f16>(out, mode, fault, to_f16),
+        DType::BF16 => job.widened::<half::bf16>(out, mode, fault),
+        DType::F16 => job.widened::<half::f16>(out, mode, fault),
         DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, |a: f32, b| a + b, |v: f32| v),
         DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, None, float_combine(mode), |v: f32| v),
         _ if mode == ScatterMode::Add => with_number!(dtype, T => {
@@ -85,7 +82,7 @@ const WIDENED: usize = 4 * 1024;
 const COLUMNS: usize = 16;
 
 impl Job<'_> {
-    fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord, round: fn(f32) -> f32) -> Result<(), ErrorKind> {
+    fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let (source, dtype, isa, threads): (&[T], _, _, _) = (self.source.elements()?, out.dtype, self.runtime.isa, &self.runtime.threads);
         let size = dtype.size();
         let mut sums = filled(0f32, out.bytes.len() / size)?;
@@ -95,7 +92,7 @@ impl Job<'_> {
         threads.for_chunks_mut(&mut out.bytes[..sums.len() * size], WIDENED * size, |k, bytes| {
             let mut rounded = [0f32; WIDENED];
             let rounded = &mut rounded[..bytes.len() / size];
-            rounded.iter_mut().zip(&sums[k * WIDENED..]).for_each(|(rounded, &sum)| *rounded = round(sum));
+            rounded.iter_mut().zip(&sums[k * WIDENED..]).for_each(|(rounded, &sum)| *rounded = load::round_value(sum, dtype));
             load::store(isa, Src::Slice(rounded), dtype, bytes);
         });
         Ok(())

@@ -12,7 +12,7 @@ mod pair;
 pub use airy::{airy_ai, airy_ai_derivative};
 pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e, spherical_j0};
 pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
-pub use gamma::{digamma, polygamma, trigamma, zeta};
+pub use gamma::{BERNOULLI, digamma, polygamma, trigamma, zeta};
 pub use gelu::gelu;
 pub use incomplete::{igamma, igammac};
 pub use lgamma::lgamma;

@@ -8,10 +8,11 @@ mod tests;
 
 use super::{
     held::{HeldIntegers, SMALL},
+    loops::RealBinary,
     program::{Code, Program, TileKind},
     tile::TileRun,
     tiles::{Lane, OutTile, Scratch, Value, with_kind},
-    translate,
+    translate::{self, SmallPower},
 };
 use crate::{
     isa::Isa,
@@ -21,6 +22,7 @@ use crate::{
         trace,
     },
     map::loops::Src,
+    math::pairs::PairFn,
 };
 use adamant_runtime::{DType, ErrorKind, expr::Reg};
 use parking_lot::Mutex;
@@ -58,8 +60,19 @@ pub(crate) struct LoopForm {
     columns: u128,
     /// coordinates and numbers of integers are [`SMALL`]
     has_small: bool,
+    /// registers that are a power by 2, and by 3
+    squares: u128,
+    cubes: u128,
 }
 impl LoopForm {
+    /// The power that register `r` is, if it is one by a small number.
+    fn power(&self, r: usize) -> Option<SmallPower> {
+        match (self.squares >> r & 1, self.cubes >> r & 1) {
+            (1, _) => Some(SmallPower::Square),
+            (_, 1) => Some(SmallPower::Cube),
+            _ => None,
+        }
+    }
     /// Does a loop read what this code says where it lies, or from the coordinates?
     fn lies(&self, r: Reg, code: &Code) -> bool {
         match *code {
@@ -151,22 +164,19 @@ enum RegisterPhase {
 /// The phases of a program's registers for a loop with such lanes.
 fn phases(program: &Program, form: &LoopForm, lanes: TileKind, integers: &HeldIntegers) -> Vec<RegisterPhase> {
     let mut phases: Vec<RegisterPhase> = Vec::with_capacity(program.registers.len());
+    // Tiles of integers are none that lanes of 32 bits read.
+    let is_at_hand = |x: Reg, phase: RegisterPhase| {
+        let register = &program.registers[x as usize];
+        phase != RegisterPhase::Before || register.kind != TileKind::I64 || lanes == TileKind::F64 || form.lies(x, &register.code)
+    };
     for r in 0..program.registers.len() {
-        // Tiles of integers are none that lanes of 32 bits read.
-        let is_at_hand = |x: Reg, phases: &[RegisterPhase]| match (phases[x as usize], &program.registers[x as usize]) {
-            (RegisterPhase::Before, register) if register.kind == TileKind::I64 && lanes == TileKind::F32 => form.lies(x, &register.code),
-            _ => true,
-        };
-        let latest = program.reads[r].iter().flatten().map(|&x| phases[x as usize]).max().unwrap_or(RegisterPhase::Number);
+        let reads = || program.reads[r].iter().flatten().map(|&x| (x, phases[x as usize]));
+        let latest = reads().map(|(_, phase)| phase).max().unwrap_or(RegisterPhase::Number);
+        let all_at_hand = reads().all(|(x, phase)| is_at_hand(x, phase));
         phases.push(match program.registers[r].code {
             _ if form.numbers >> r & 1 == 1 => RegisterPhase::Number,
             Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => RegisterPhase::Before,
-            _ if latest <= RegisterPhase::Loop
-                && translate::is_known(program, r, (lanes, form.is_wide), integers)
-                && program.reads[r].iter().flatten().all(|&x| is_at_hand(x, &phases)) =>
-            {
-                RegisterPhase::Loop
-            }
+            _ if latest <= RegisterPhase::Loop && all_at_hand && translate::is_known(program, r, (lanes, form.is_wide), integers) => RegisterPhase::Loop,
             _ if latest <= RegisterPhase::Before => RegisterPhase::Before,
             _ => RegisterPhase::Behind,
         });
@@ -261,7 +271,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
             builder.leaf(x)?;
         }
         let values = std::mem::take(&mut builder.values);
-        let value = trace::record(&mut builder.graph, || translate::enter::<DOUBLE>(program, r, |x| values[x as usize].unwrap_or_default()));
+        let value = trace::record(&mut builder.graph, || translate::enter::<DOUBLE>(program, r, form.power(r), |x| values[x as usize].unwrap_or_default()));
         builder.values = values;
         builder.values[r] = Some(value);
     }
@@ -331,6 +341,8 @@ impl TileRun<'_> {
             is_wide: self.isa == Isa::Avx512,
             columns: 0,
             has_small: self.nest.len() < SMALL as usize,
+            squares: 0,
+            cubes: 0,
         };
         let inner = self.nest.innermost();
         for (r, register) in program.registers.iter().enumerate() {
@@ -338,6 +350,16 @@ impl TileRun<'_> {
             form.numbers |= u128::from(is_number) << r;
             let is_column = |place: u16| (LEAST_LINE..=COLUMNS.len()).contains(&inner) && self.nest.innermost_stride(place.into()) == 1;
             form.columns |= u128::from(matches!(register.code, Code::Index(place) if is_column(place))) << r;
+            let is_power = |by: f64| match register.code {
+                Code::RealBinary(RealBinary::Pair(PairFn::Pow), _, y) => match self.uniform[y as usize] {
+                    Some(Value::F32(v)) => f64::from(v) == by,
+                    Some(Value::F64(v)) => v == by,
+                    _ => false,
+                },
+                _ => false,
+            };
+            form.squares |= u128::from(is_power(2.0)) << r;
+            form.cubes |= u128::from(is_power(3.0)) << r;
             form.has_small &= !matches!(self.uniform[r], Some(Value::I64(v)) if v.unsigned_abs() > SMALL as u64);
         }
         for (k, input) in self.inputs.iter().enumerate() {

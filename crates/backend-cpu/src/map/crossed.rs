@@ -3,7 +3,7 @@
 //! what is straightened stays in the cache until it is read.
 use super::{Outputs, Program, execute, nest};
 use crate::{
-    copy,
+    copy::{self, SIDE},
     device::Runtime,
     operand::{In, Out},
     scratch::{ScratchVec, filled},
@@ -22,74 +22,62 @@ const MOST: usize = 64 << 20;
 
 /// The way through a space with operands that lie across it.
 pub(super) struct Crossed {
-    /// the operands
-    operands: SmallVec<[usize; 4]>,
+    /// the operands, and where they are straightened
+    operands: SmallVec<[(usize, ScratchVec<u64>); 4]>,
     /// the axis that is cut
     axis: usize,
     /// how much of it is gone through at a time
     rows: usize,
 }
 impl Crossed {
-    /// `None`: no operand lies across the space, or none that could be straightened.
+    /// `None`: no operand lies across the space, or there is no memory to straighten it in.
     pub fn of(program: &Program, space: &Shape, inputs: &[In<'_>]) -> Option<Crossed> {
         let n = space.elements();
         // Draws and coordinates are those of the whole space.
         if n < FEWEST || program.draws || !program.indices.is_empty() || inputs.iter().any(|i| i.in_place.is_some()) {
             return None;
         }
-        let operands: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|&k| lies_across(space, &inputs[k])).collect();
+        let across: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|&k| lies_across(space, &inputs[k])).collect();
         let axis = (0..space.rank()).find(|&a| space[a] > 1)?;
-        let size: usize = operands.iter().map(|&k| inputs[k].dtype.size()).sum();
-        let row = n / space[axis] * size;
-        if operands.is_empty() || LEAST_ROWS * row > MOST {
+        let row = n / space[axis];
+        let bytes: usize = across.iter().map(|&k| row * inputs[k].dtype.size()).sum();
+        if across.is_empty() || LEAST_ROWS * bytes > MOST {
             return None;
         }
-        let rows = (TOGETHER / row).max(LEAST_ROWS);
-        Some(Crossed { operands, axis, rows: if rows > 64 { rows / 64 * 64 } else { rows } })
+        let rows = (TOGETHER / bytes).max(LEAST_ROWS);
+        // Whole blocks.
+        let rows = if rows > SIDE { rows / SIDE * SIDE } else { rows }.min(space[axis]);
+        let words = |k: usize| (row * rows * inputs[k].dtype.size()).div_ceil(size_of::<u64>());
+        let operands = across.into_iter().map(|k| Some((k, filled(0, words(k)).ok()?))).collect::<Option<_>>()?;
+        Some(Crossed { operands, axis, rows })
     }
-    /// Runs a program over the space. False: there is no memory for it, and nothing was done.
+    /// Runs a program over the space; `rest` are its outputs.
     ///
     /// # Errors
     /// Operands that do not fit the program.
     pub fn run(
-        &self,
+        mut self,
         runtime: &Runtime,
         program: &Program,
         step: &Step<'_>,
         results: &[Reg],
         inputs: &[In<'_>],
-        outputs: &mut [Out<'_>],
-    ) -> Result<bool, ErrorKind> {
+        mut rest: Outputs<'_>,
+    ) -> Result<(), ErrorKind> {
         let (space, axis) = (&step.space, self.axis);
         let row = space.elements() / space[axis];
-        let words = |k: usize| (row * self.rows.min(space[axis]) * inputs[k].dtype.size()).div_ceil(size_of::<u64>());
-        let straight: Result<SmallVec<[ScratchVec<u64>; 4]>, ErrorKind> = self.operands.iter().map(|&k| filled(0, words(k))).collect();
-        let Ok(mut straight) = straight else { return Ok(false) };
-        let mut rest: Outputs<'_> = SmallVec::new();
-        for output in outputs {
-            let dtype = output.dtype;
-            rest.push((output.dense_bytes()?, dtype));
-        }
         for first in (0..space[axis]).step_by(self.rows) {
             let count = self.rows.min(space[axis] - first);
             let part = space.with(axis, count);
             let n = row * count;
-            for (&k, straight) in self.operands.iter().zip(&mut straight) {
-                let bytes = &mut bytemuck::cast_slice_mut(&mut straight[..])[..n * inputs[k].dtype.size()];
-                let to = Out { bytes, shape: part, layout: Layout::dense(&part), dtype: inputs[k].dtype, is_dense: true };
-                copy::run(runtime, &part, &[rows_of(&inputs[k], axis, first, part)], &mut [to])?;
+            let mut taken: SmallVec<[In<'_>; 8]> = inputs.iter().map(|input| rows_of(input, axis, first, part)).collect();
+            for (k, straight) in &mut self.operands {
+                let across = &mut taken[*k];
+                let bytes = &mut bytemuck::cast_slice_mut(&mut straight[..])[..n * across.dtype.size()];
+                let layout = Layout::dense(&part);
+                copy::run(runtime, &part, &[*across], &mut [Out { bytes: &mut *bytes, shape: part, layout, dtype: across.dtype, is_dense: true }])?;
+                *across = In { bytes, layout, is_dense: true, ..*across };
             }
-            let taken: SmallVec<[In<'_>; 8]> = inputs
-                .iter()
-                .enumerate()
-                .map(|(k, input)| match self.operands.iter().position(|&of| of == k) {
-                    Some(place) => {
-                        let bytes = &bytemuck::cast_slice(&straight[place])[..n * input.dtype.size()];
-                        In { bytes, shape: part, layout: Layout::dense(&part), is_dense: true, ..*input }
-                    }
-                    None => rows_of(input, axis, first, part),
-                })
-                .collect();
             let mut outs: Outputs<'_> = SmallVec::new();
             for (bytes, dtype) in &mut rest {
                 let (head, tail) = std::mem::take(bytes).split_at_mut(n * dtype.size());
@@ -98,7 +86,7 @@ impl Crossed {
             }
             execute(runtime, program, nest(program, &part, 0..part.rank(), &taken), n, results, &taken, outs, step.args, step.fault)?;
         }
-        Ok(true)
+        Ok(())
     }
 }
 /// Some rows of an operand.

@@ -1,5 +1,6 @@
-//! Which integers the lanes of a compiled loop hold. Lanes of 64 bits hold those of i64, and narrower ones that are read. Lanes of 32 bits hold narrower dtypes, and of i64
-//! what stays small whatever the operands are: coordinates, numbers of a call that are small themselves, sums of these.
+//! Which integers the lanes of a compiled loop hold. Lanes of 64 bits hold those of i64, and narrower ones that are read. Lanes of 32 bits
+//! hold narrower dtypes, and of i64 what stays small whatever the operands are: coordinates, numbers of a call that are small themselves,
+//! sums of these.
 use super::{
     integers::IntBinary,
     program::{Code, Program, TileKind},

@@ -41,7 +41,7 @@ memory! {
     u8 => u8: |v: u8| (v != 0) as u8;
 }
 
-/// Calls `$f::<M>` with the memory type of a dtype that this lane type decodes.
+/// What decodes elements of memory as lanes of this type. False: its dtype is none of those.
 pub(crate) trait Decode: Lane {
     fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [Self]) -> bool;
     fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [Self]) -> bool;
@@ -59,21 +59,24 @@ fn dense<M: MemoryElement<T>, T: Lane>(isa: Isa, bytes: &[u8], out: &mut [T]) {
 }
 /// A run of fewer elements is not worth the call of a loop in vectors.
 const SHORT: usize = 64;
-fn by_runs<M: MemoryElement<T>, T: Lane>(isa: Isa, from: NestedOperand<'_>, at: usize, out: &mut [T]) {
+fn by_runs<M: MemoryElement<T>, T: Decode>(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [T]) -> bool {
     let NestedOperand { bytes, base, nest, k } = from;
     let elements: &[M] = bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<M>() * size_of::<M>()]);
+    let mut known = true;
     nest.runs(k, at, out.len(), |first, count, offset, stride| {
         let (out, start) = (&mut out[first..first + count], base + offset);
         match stride {
             0 => out.fill(elements[start as usize].lane()),
-            1 => {
-                let line = &elements[start as usize..start as usize + count];
-                if count < SHORT { out.iter_mut().zip(line).for_each(|(o, v)| *o = v.lane()) } else { convert(isa, line, out, M::lane) }
+            1 if count >= SHORT => {
+                let (start, size) = (start as usize, size_of::<M>());
+                known &= T::decode_dense(isa, dtype, &bytes[start * size..(start + count) * size], out);
             }
+            1 => out.iter_mut().zip(&elements[start as usize..]).for_each(|(o, v)| *o = v.lane()),
             2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
             _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
         }
     });
+    known
 }
 macro_rules! decode {
     ($t:ty, $($d:pat => $m:ty),*) => {
@@ -83,8 +86,7 @@ macro_rules! decode {
                 true
             }
             fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [$t]) -> bool {
-                match dtype { $($d => by_runs::<$m, $t>(isa, from, at, out),)* _ => return false }
-                true
+                match dtype { $($d => by_runs::<$m, $t>(isa, dtype, from, at, out),)* _ => false }
             }
         }
     };
@@ -103,14 +105,13 @@ impl Decode for f32 {
     }
     fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [f32]) -> bool {
         match dtype {
-            DType::F32 => by_runs::<f32, f32>(isa, from, at, out),
-            DType::BF16 => by_runs::<bf16, f32>(isa, from, at, out),
-            DType::F16 => by_runs::<f16, f32>(isa, from, at, out),
-            DType::F8E4M3 => by_runs::<E4M3, f32>(isa, from, at, out),
-            DType::F8E5M2 => by_runs::<E5M2, f32>(isa, from, at, out),
-            _ => return false,
+            DType::F32 => by_runs::<f32, f32>(isa, dtype, from, at, out),
+            DType::BF16 => by_runs::<bf16, f32>(isa, dtype, from, at, out),
+            DType::F16 => by_runs::<f16, f32>(isa, dtype, from, at, out),
+            DType::F8E4M3 => by_runs::<E4M3, f32>(isa, dtype, from, at, out),
+            DType::F8E5M2 => by_runs::<E5M2, f32>(isa, dtype, from, at, out),
+            _ => false,
         }
-        true
     }
 }
 decode!(f64, DType::F64 => f64);

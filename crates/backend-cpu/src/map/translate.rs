@@ -66,6 +66,8 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
     }
     match register.code {
         Code::RealUnary(f, _) => match f {
+            // Of f64 they have ranges that hardly any number needs, and a loop computes them all.
+            RealUnary::Math(MathFn::Ndtri | MathFn::Erfinv) => lanes == TileKind::F32,
             RealUnary::Math(f) => !matches!(f, MathFn::Sin | MathFn::Cos | MathFn::Tan),
             RealUnary::Times(_) | RealUnary::Special(..) | RealUnary::Exact(_) => false,
             _ => true,
@@ -75,11 +77,9 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
         Code::RealPredicate(f, ..) => !matches!(f, RealPredicate::Exact(_)),
         Code::Compare(_, x, _) => kind(x) != TileKind::Bool,
         Code::IntBinary(f, ..) => match f {
-            IntBinary::Mul => lanes == TileKind::F32 || is_wide,
-            IntBinary::ShiftRight => lanes == TileKind::F32 || is_wide,
+            IntBinary::Mul | IntBinary::ShiftRight => lanes == TileKind::F32 || is_wide,
             f => !matches!(f, IntBinary::Heaviside | IntBinary::Divide(..) | IntBinary::Exact(_)),
         },
-        _ if lanes == TileKind::F64 && register.kind == TileKind::I64 && register.dtype != DType::I64 => false,
         Code::Cast(x) => match (kind(x), register.kind) {
             (TileKind::F32 | TileKind::F64, TileKind::I64) | (TileKind::I64, TileKind::F64) => false,
             // Rounded once.
@@ -91,8 +91,14 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
     }
 }
 
-/// Enters register `r`, which [`is_known`], from the values of what it reads.
-pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl Fn(Reg) -> LoopValue) -> LoopValue {
+/// A power that is a product, as the formula has it, too.
+#[derive(Clone, Copy)]
+pub(super) enum SmallPower {
+    Square,
+    Cube,
+}
+/// Enters register `r`, which [`is_known`], from the values of what it reads; `power`: it is one of these.
+pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, power: Option<SmallPower>, value: impl Fn(Reg) -> LoopValue) -> LoopValue {
     let register = &program.registers[r];
     let real = |x: Reg| Traced::<DOUBLE>(value(x));
     let mask = |x: Reg| TracedMask(value(x));
@@ -100,15 +106,13 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, value: impl
     match register.code {
         Code::RealUnary(f, x) => rounded(unary(f, real(x)), register.dtype).0,
         Code::RealBinary(RealBinary::Pair(PairFn::Pow), x, y) => {
-            let constant = if let Code::Const(s) = program.registers[y as usize].code { s.to_f64() } else { 0.0 };
-            let (x, y) = (real(x), real(y));
-            // The formula has these powers as products, too.
-            let power = match () {
-                () if constant == 2.0 => x.mul(x),
-                () if constant == 3.0 => x.mul(x).mul(x),
-                () => pairs::meaning(PairFn::Pow, x, y),
+            let x = real(x);
+            let product = match power {
+                Some(SmallPower::Square) => x.mul(x),
+                Some(SmallPower::Cube) => x.mul(x).mul(x),
+                None => pairs::meaning(PairFn::Pow, x, real(y)),
             };
-            rounded(power, register.dtype).0
+            rounded(product, register.dtype).0
         }
         Code::RealBinary(f, x, y) => rounded(binary(f, real(x), real(y)), register.dtype).0,
         Code::RealTest(f, x) => test(f, real(x)).0,

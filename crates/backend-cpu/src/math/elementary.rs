@@ -29,9 +29,14 @@ pub(super) fn by_width<V: Arithmetic>(single: f64, double: f64) -> V {
 /// `Σ coefficients[i] x^i` by Horner's rule.
 #[inline(always)]
 pub(super) fn polynomial<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
+    polynomial_from(x, coefficients, 0)
+}
+/// The same without the first coefficients, over a power of x: `Σ coefficients[i] x^(i - first)` for i ≥ `first`.
+#[inline(always)]
+pub(super) fn polynomial_from<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N], first: usize) -> V {
     let mut sum = c::<V>(coefficients[N - 1]);
     let mut i = N - 1;
-    while i > 0 {
+    while i > first {
         i -= 1;
         sum = sum.mul_add(x, c(coefficients[i]));
     }

@@ -3,7 +3,7 @@ use super::{
     coefficients::{
         ERFC_F32, ERFC_F64, ERFINV_DEEP_F64, ERFINV_FAR_F32, ERFINV_FAR_F64, ERFINV_MIDDLE_F32, ERFINV_MIDDLE_F64, ERFINV_NEAR_F32, ERFINV_NEAR_F64,
     },
-    elementary::{by_width, c, erf_small, exp_pair_parts, is_single, keep_nan, log, log_parts, polynomial, scale, split, square_pair},
+    elementary::{by_width, c, erf_small, exp_pair_parts, is_single, keep_nan, log, log_parts, polynomial, polynomial_from, scale, split, square_pair},
 };
 use crate::simd::{Arithmetic, Mask};
 use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
@@ -11,7 +11,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 /// A polynomial as a sum of two numbers of which the second is small: its last product and sum lose nothing.
 #[inline(always)]
 fn polynomial_pair<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N]) -> (V, V) {
-    let (first, slope) = (c::<V>(coefficients[0]), slope(x, coefficients));
+    let (first, slope) = (c::<V>(coefficients[0]), polynomial_from(x, coefficients, 1));
     let product = x.mul(slope);
     let sum = first.add(product);
     // All of these are of one size or the first is larger.
@@ -19,17 +19,6 @@ fn polynomial_pair<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N])
     let lost = first.sub(sum.sub(back)).add(product.sub(back));
     let first_low = c::<V>(if is_single::<V>() { coefficients[0] - coefficients[0] as f32 as f64 } else { 0.0 });
     (sum, x.mul_add(slope, product.neg()).add(lost).add(first_low))
-}
-/// A polynomial without its first coefficient, over x.
-#[inline(always)]
-fn slope<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
-    let mut sum = c::<V>(coefficients[N - 1]);
-    let mut i = N - 1;
-    while i > 1 {
-        i -= 1;
-        sum = sum.mul_add(x, c(coefficients[i]));
-    }
-    sum
 }
 /// One polynomial for f32, another for f64.
 #[inline(always)]

@@ -141,8 +141,10 @@ impl Tensor {
     #[track_caller]
     pub fn irfft2(&self, n: Option<usize>, norm: FftNorm) -> Tensor {
         compose1("irfft2", self, |x| {
-            let last = lead(x)?.rank().saturating_sub(1);
-            Ok(cut(x, &[(last, n.map(|n| n / 2 + 1))]).ifft(None, -2, norm).irfft(n, -1, norm))
+            let lead = lead(x)?;
+            let rows = lead[lead.axis(-2)?];
+            let sizes = n.map(|n| [rows, n]);
+            Ok(x.irfftn(sizes.as_ref().map_or(&[], |sizes| sizes), [-2, -1], norm))
         })
     }
     /// The first half of a signal with a real spectrum to that spectrum, `n` real numbers (default: 2 (m - 1)).

@@ -37,8 +37,8 @@ const AT_ROOT: [f64; 25] = [
     -7.569179582195066e-05,
     5.178575795222081e-05,
 ];
-/// Bernoulli numbers B₂ₖ / (2k)!, k ≥ 1.
-const BERNOULLI: [f64; 12] = [
+/// Bernoulli's numbers, divided: B₂ₖ / (2k)! for k from 1 on, the coefficients of Euler and Maclaurin's formula.
+pub const BERNOULLI: [f64; 12] = [
     0.08333333333333333,
     -0.001388888888888889,
     3.306878306878307e-05,

@@ -38,6 +38,8 @@ struct Case {
     expr: Expr,
     inputs: Vec<DType>,
     results: Vec<Reg>,
+    /// the number that it is called with
+    arg: f64,
 }
 impl Case {
     fn new(r: &mut Random) -> Case {
@@ -50,8 +52,11 @@ impl Case {
         for (k, &dtype) in inputs.iter().enumerate() {
             expr.push(Instr::Load(k as u16), dtype);
         }
-        let constant =
-            if main.is_float() { Scalar::Float(r.of(&[0.0, 1.0, -0.5, 3.25, 1e30, 0.1])) } else { Scalar::Int(r.of(&[0, 1, -1, 7, 200, 40_000, 1 << 31])) };
+        let constant = if main.is_float() {
+            Scalar::Float(r.of(&[0.0, 1.0, -0.5, 3.25, 1e30, 0.1, 2.0, 3.0]))
+        } else {
+            Scalar::Int(r.of(&[0, 1, -1, 7, 200, 40_000, 1 << 31]))
+        };
         expr.push(Instr::Const(constant), main);
         expr.push(Instr::Arg(0), main);
         if r.below(4) == 0 {
@@ -62,7 +67,7 @@ impl Case {
         }
         let n = expr.instrs.len();
         let results = (0..1 + r.below(3)).map(|k| if k == 0 { n - 1 } else { r.below(n) } as Reg).collect();
-        Case { expr, inputs, results }
+        Case { expr, inputs, results, arg: r.of(&[-1.25, 2.0, 3.0]) }
     }
     /// One more instruction of values that are there.
     fn grow(expr: &mut Expr, r: &mut Random) {
@@ -194,7 +199,7 @@ fn operands<'d>(setting: &Setting<'_>, data: &'d [Vec<u8>]) -> Vec<In<'d>> {
 }
 /// The results' bits, and whether a loop was compiled for them.
 fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
-    let Setting { case: Case { expr, inputs, results }, lies, shape, reduced } = setting;
+    let Setting { case: Case { expr, inputs, results, arg }, lies, shape, reduced } = setting;
     let n = shape.elements();
     let sum = reduced.map(|axis| (ReduceOp::Sum, AxisSet::one(axis)));
     let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
@@ -226,7 +231,7 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
         .collect();
     let runtime = Runtime { threads: Threads::new(1), isa, blas: Blas::built_in() };
     let fault = FaultWord::none();
-    let args = [Scalar::Float(-1.25)];
+    let args = [Scalar::Float(*arg)];
     let step = Step { kernel: &kernel, space: *shape, inputs: &[], outputs: &[], args: &args, fault: &fault, guard: Guard::NONE };
     match sum {
         Some((op, axes)) => reduce::run(&runtime, &step, results[0], op, axes, &given, &mut outputs[..1]).unwrap(),
@@ -238,14 +243,14 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
 }
 /// The bits of an epilogue of the first input, beside the results or where they go, in pieces of so many elements.
 fn finish(setting: &Setting<'_>, isa: Isa, apart: bool, piece: usize) -> (Vec<u64>, bool) {
-    let Setting { case: Case { expr, inputs, results }, shape, .. } = setting;
+    let Setting { case: Case { expr, inputs, results, arg }, shape, .. } = setting;
     let n = shape.elements();
     let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
     let given = operands(setting, &data);
     let end = End { expr: expr.clone(), value: results[0] };
     let program = Program { few: false, ..Program::with_loop(expr, &results[..1], None) };
     let reads = ends::reads(shape, inputs[0], &given[1..], apart);
-    let (args, fault) = ([Scalar::Float(-1.25)], FaultWord::none());
+    let (args, fault) = ([Scalar::Float(*arg)], FaultWord::none());
     let finish = Finish::new(isa, &program, &end, shape, &reads, &args, &fault).unwrap();
     let words = |bytes: usize| vec![0u64; bytes.div_ceil(8)];
     let (from, to) = (inputs[0].size(), end.dtype().size());
@@ -267,8 +272,16 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
 }
 
-#[test]
-fn a_compiled_loop_with_other_bits_than_the_interpreter() {
+/// What a check of a random program is told.
+struct Drawn<'d> {
+    program: &'d Case,
+    shape: Shape,
+    vectors: &'d [Isa],
+    /// how it is found again
+    name: String,
+}
+/// Checks random programs. `check` tells which had a loop compiled: more than one in `one_in`.
+fn each_case(salt: u64, one_in: u64, mut check: impl FnMut(&mut Random, &Drawn<'_>) -> bool) {
     let vectors: Vec<Isa> = Isa::ALL.into_iter().filter(|i| crate::jit::is_on(*i)).collect();
     if vectors.is_empty() {
         println!("skipped: this processor compiles no loops");
@@ -277,10 +290,20 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
     let (cases, seed) = (number("ADAMANT_JIT_CASES", 3000), number("ADAMANT_JIT_SEED", 1));
     let mut compiled = 0;
     for case in 0..cases {
-        let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
+        let mut r = Random(seed.wrapping_mul(salt) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
         (0..4).for_each(|_| _ = r.below(2));
         let program = Case::new(&mut r);
         let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
+        let drawn = Drawn { program: &program, shape, vectors: &vectors, name: format!("case {case} of seed {seed}") };
+        compiled += u64::from(check(&mut r, &drawn));
+    }
+    println!("{compiled} of {cases} were compiled, seed {seed}");
+    assert!(compiled > cases / one_in, "{compiled} of {cases} were compiled");
+}
+
+#[test]
+fn a_compiled_loop_with_other_bits_than_the_interpreter() {
+    each_case(0x9E37_79B9_7F4A_7C15, 3, |r, &Drawn { program, shape, vectors, ref name }| {
         let mut lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Transposed])).collect();
         let first = program.expr.dtypes[program.results[0] as usize];
         let may = first.is_float();
@@ -288,56 +311,41 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
         if reduced.is_none() && r.below(3) == 0 && program.inputs[0] == first {
             lies[0] = Lie::InPlace;
         }
-        let isa = r.of(&vectors);
-        let setting = Setting { case: &program, lies, shape, reduced };
+        let isa = r.of(vectors);
+        let setting = Setting { case: program, lies, shape, reduced };
         let (plain, _) = run(&setting, Isa::Scalar);
         let (fast, was) = run(&setting, isa);
-        let Case { expr, inputs, results } = &program;
+        let Case { expr, inputs, results, arg } = program;
         let differs = || plain.iter().zip(&fast).enumerate().find_map(|(o, (p, f))| Some((o, p.iter().zip(f).enumerate().find(|(_, (p, f))| p != f)?)));
         assert!(
             fast == plain,
-            "(output, (place, (interpreted, compiled))) {:x?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, reduced {reduced:?}",
+            "(output, (place, (interpreted, compiled))) {:x?} in {name} on {isa:?}: {expr:?} of {inputs:?} -> {results:?} by {arg}, {:?}, {shape:?}, reduced {reduced:?}",
             differs(),
             setting.lies
         );
-        compiled += u64::from(was);
-    }
-    println!("{compiled} of {cases} programs were compiled, seed {seed}");
-    assert!(compiled > cases / 3, "{compiled} of {cases} programs were compiled");
+        was
+    });
 }
 
 #[test]
 fn a_compiled_epilogue_with_other_bits_than_the_interpreter() {
-    let vectors: Vec<Isa> = Isa::ALL.into_iter().filter(|i| crate::jit::is_on(*i)).collect();
-    if vectors.is_empty() {
-        println!("skipped: this processor compiles no loops");
-        return;
-    }
-    let (cases, seed) = (number("ADAMANT_JIT_CASES", 3000), number("ADAMANT_JIT_SEED", 1));
-    let mut compiled = 0;
-    for case in 0..cases {
-        let mut r = Random(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
-        (0..4).for_each(|_| _ = r.below(2));
-        let program = Case::new(&mut r);
-        let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
+    each_case(0xD6E8_FEB8_6659_FD93, 4, |r, &Drawn { program, shape, vectors, ref name }| {
         let lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Transposed])).collect();
         let apart = program.inputs[0] != program.expr.dtypes[program.results[0] as usize] || r.below(2) == 0;
         let piece = r.of(&[1, 7, 64, 530, 2000]);
-        let isa = r.of(&vectors);
-        let setting = Setting { case: &program, lies, shape, reduced: None };
+        let isa = r.of(vectors);
+        let setting = Setting { case: program, lies, shape, reduced: None };
         let (plain, fast) = (finish(&setting, Isa::Scalar, apart, piece), finish(&setting, isa, apart, piece));
         let differs = || plain.0.iter().zip(&fast.0).position(|(p, f)| p != f);
-        let Case { expr, inputs, results } = &program;
+        let Case { expr, inputs, results, arg } = program;
         assert!(
             plain.0 == fast.0,
-            "at {:?} in case {case} of seed {seed} on {isa:?}: {expr:?} of {inputs:?} -> {results:?}, {:?}, {shape:?}, apart {apart}, by {piece}",
+            "at {:?} in {name} on {isa:?}: {expr:?} of {inputs:?} -> {results:?} by {arg}, {:?}, {shape:?}, apart {apart}, by {piece}",
             differs(),
             setting.lies
         );
-        compiled += u64::from(fast.1);
-    }
-    println!("{compiled} of {cases} epilogues were compiled, seed {seed}");
-    assert!(compiled > cases / 4, "{compiled} of {cases} epilogues were compiled");
+        fast.1
+    });
 }
 
 #[test]
@@ -353,7 +361,7 @@ fn a_function_whose_loop_has_other_bits() {
             expr.push(Instr::Load(0), dtype);
             expr.push(Instr::Load(1), dtype);
             let last = expr.push(instr, result);
-            let case = Case { expr, inputs: vec![dtype, dtype], results: vec![last] };
+            let case = Case { expr, inputs: vec![dtype, dtype], results: vec![last], arg: -1.25 };
             let setting = Setting { case: &case, lies: vec![Lie::Each; 2], shape: Shape::new(&[5, 1003]).unwrap(), reduced: None };
             let plain = run(&setting, Isa::Scalar).0;
             for &isa in &vectors {
@@ -380,7 +388,7 @@ fn memory_that_can_be_written_and_executed() {
     let mut expr = Expr::default();
     expr.push(Instr::Load(0), DType::F32);
     let last = expr.push(Instr::Unary(Unary::Tanh, 0), DType::F32);
-    let case = Case { expr, inputs: vec![DType::F32], results: vec![last] };
+    let case = Case { expr, inputs: vec![DType::F32], results: vec![last], arg: -1.25 };
     assert!(run(&Setting { case: &case, lies: vec![Lie::Each], shape: Shape::new(&[5, 1003]).unwrap(), reduced: None }, isa).1);
     assert_eq!(writable_code(&std::fs::read_to_string("/proc/self/maps").unwrap()), Vec::<&str>::new());
 }

@@ -7,6 +7,7 @@ use super::{
     covered,
 };
 use crate::simd::{Arithmetic, Mask};
+use adamant_runtime::special::BERNOULLI;
 use std::f64::consts::PI;
 
 /// Is it positive and finite?
@@ -99,21 +100,6 @@ fn falling<V: Arithmetic>(at: V, s: V) -> V {
 /// the sum is cut off.
 #[inline(always)]
 pub(in super::super) fn zeta<V: Arithmetic>(s: V, q: V) -> V {
-    // B₂ₖ / (2k)!
-    const SERIES: [f64; 12] = [
-        0.08333333333333333,
-        -0.001388888888888889,
-        3.306878306878307e-05,
-        -8.267195767195768e-07,
-        2.08767569878681e-08,
-        -5.284190138687493e-10,
-        1.3382536530684679e-11,
-        -3.3896802963225827e-13,
-        8.586062056277845e-15,
-        -2.174868698558062e-16,
-        5.5090028283602295e-18,
-        -1.3954464685812522e-19,
-    ];
     let (zero, one) = (c::<V>(0.0), c::<V>(1.0));
     // Beyond these bounds it is one power, or has very many terms.
     let inside = one.lt(s).and(s.le(c(40.0))).and(c::<V>(1e-6).le(q)).and(q.le(c(1e12)));
@@ -131,7 +117,7 @@ pub(in super::super) fn zeta<V: Arithmetic>(s: V, q: V) -> V {
     let square = inverse.mul(inverse);
     let mut factor = edge.mul(s).mul(inverse);
     let mut series = edge.mul(c(0.5));
-    for (k, b) in SERIES.iter().enumerate() {
+    for (k, b) in BERNOULLI.iter().enumerate() {
         series = factor.mul_add(c(*b), series);
         let n = s.add(c(2.0 * k as f64));
         factor = factor.mul(n.add(one)).mul(n.add(c(2.0))).mul(square);
