@@ -54,6 +54,7 @@ mod scan;
 mod shaping;
 mod sort;
 mod statistics;
+mod views;
 
 pub use create::Nested;
 pub(crate) use decompose::factor;

@@ -209,6 +209,8 @@ impl Op {
             Op::View(View::Expand(_)) => "expand",
             Op::View(View::Slice { .. }) => "slice",
             Op::View(View::Flip(_)) => "flip",
+            Op::View(View::Diagonal(_)) => "diagonal",
+            Op::View(View::Windows { .. }) => "windows",
             Op::Pad(_) => "pad",
             Op::Concat { .. } => "concat",
             Op::UpdateSlice { .. } => "update_slice",
@@ -313,6 +315,8 @@ impl Op {
             Op::View(View::Expand(_)) => 10,
             Op::View(View::Slice { axis, .. }) => mix(11, b(*axis)),
             Op::View(View::Flip(a)) => mix(12, b(a.0)),
+            Op::View(View::Diagonal(a)) => mix(30, b(a.0)),
+            Op::View(View::Windows { axis, .. }) => mix(31, b(*axis)),
             Op::Pad(_) => 13,
             Op::Concat { axis } => mix(14, b(*axis)),
             Op::UpdateSlice { axis } => mix(15, b(*axis)),
@@ -336,7 +340,7 @@ impl Op {
     #[inline]
     pub fn sizes(&self) -> u64 {
         match self {
-            Op::View(View::Slice { len, step, .. }) => mix(*len as u64, *step as u64),
+            Op::View(View::Slice { len, step, .. } | View::Windows { size: len, step, .. }) => mix(*len as u64, *step as u64),
             Op::Pad(p) => hash_of(p),
             _ => 0,
         }

@@ -473,6 +473,20 @@ fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
             out.offset = offset as usize;
             out
         }
+        Op::View(View::Diagonal(axes)) => {
+            let mut strides = [0; MAX_RANK];
+            let rest = (0..from.rank()).filter(|&a| !axes.has(a)).map(|a| l.strides[a]);
+            let along = axes.iter().map(|a| l.strides[a]).sum();
+            strides.iter_mut().zip(rest.chain([along])).for_each(|(to, stride)| *to = stride);
+            Layout { offset: l.offset, strides }
+        }
+        Op::View(View::Windows { axis, step, .. }) => {
+            let mut out = *l;
+            let inside = l.strides[*axis as usize];
+            out.strides[*axis as usize] *= *step as isize;
+            out.strides[from.rank()] = inside;
+            out
+        }
         // A reshape that shares its source's storage has a dense source.
         Op::View(View::Reshape(_)) => Layout { offset: l.offset, strides: to.strides() },
         _ => *l,

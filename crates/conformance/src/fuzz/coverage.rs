@@ -49,6 +49,8 @@ pub enum Primitive {
     Expand,
     Slice,
     Flip,
+    Diagonal,
+    Windows,
     Pad,
     Concat,
     UpdateSlice,
@@ -94,6 +96,8 @@ pub fn primitive_of(op: &Op) -> Option<Primitive> {
         Op::View(View::Expand(_)) => Primitive::Expand,
         Op::View(View::Slice { .. }) => Primitive::Slice,
         Op::View(View::Flip(_)) => Primitive::Flip,
+        Op::View(View::Diagonal(_)) => Primitive::Diagonal,
+        Op::View(View::Windows { .. }) => Primitive::Windows,
         Op::Pad(_) => Primitive::Pad,
         Op::Concat { .. } => Primitive::Concat,
         Op::UpdateSlice { .. } => Primitive::UpdateSlice,
@@ -128,6 +132,8 @@ impl Primitive {
             Expand,
             Slice,
             Flip,
+            Diagonal,
+            Windows,
             Pad,
             Concat,
             UpdateSlice,
@@ -190,6 +196,8 @@ impl Primitive {
                 Iota | RandomBits
                     | Slice
                     | Flip
+                    | Diagonal
+                    | Windows
                     | Pad
                     | Concat
                     | UpdateSlice

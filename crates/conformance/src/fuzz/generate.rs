@@ -111,6 +111,7 @@ impl Builder {
             Op::View(View::Permute(_)) => Layout::Permuted,
             Op::View(View::Expand(_)) => Layout::Expanded,
             Op::View(View::Flip(_)) => Layout::Flipped,
+            Op::View(View::Diagonal(_) | View::Windows { .. }) => Layout::Strided,
             Op::View(View::Slice { step, axis, .. }) => {
                 if *step > 1 || *axis > 0 {
                     Layout::Strided
@@ -300,6 +301,8 @@ impl Builder {
             Primitive::Expand => self.expand(first),
             Primitive::Slice => self.slice(first),
             Primitive::Flip => self.flip(first),
+            Primitive::Diagonal => self.diagonal(first),
+            Primitive::Windows => self.windows(first),
             Primitive::Pad => self.pad(first),
             Primitive::Concat => self.concat(first),
             Primitive::UpdateSlice => self.update_slice(first),

@@ -1,13 +1,16 @@
-//! Other views of the same elements. The transpose of each is a view again, but for a slice, which is padded back, and an
-//! expansion, which is summed.
+//! Other views of the same elements. The transpose of each is a view again, but for a slice and a diagonal, which are padded back, and an
+//! expansion and windows, which are summed.
 use super::{Backward, Batching, Forward, Stacks, behind, expand, one, sum_to};
 use crate::{
-    Arg, Error, Op, Result, Scalar, Shape, Tensor,
+    Arg, AxisSet, DType, Error, Op, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
-    op::{PadSpec, View},
+    op::View,
     shape::MAX_RANK,
 };
 use smallvec::{SmallVec, smallvec};
+
+/// Windows that overlap more often are added up place by place.
+const MOST_PARTS: usize = 16;
 
 pub(super) fn reads(_: &View) -> Option<Saves> {
     Some(Saves::default())
@@ -26,31 +29,40 @@ pub(super) fn gradient(view: &View, back: &Backward<'_>) -> Result<Cotangents> {
         }
         View::Expand(_) => one(sum_to(g, &shape)),
         View::Slice { len: 0, .. } => one(back.zeros(0)),
-        View::Slice { axis, len, step } => {
+        View::Slice { axis, step, .. } => {
             let start = if let Arg::Start(start) = back.arg { start } else { 0 };
-            unsliced(g, &shape, *axis as usize, start, *len, *step)
+            one(g.dilated(*axis as usize, start, *step, shape[*axis as usize])?)
         }
         View::Flip(axes) => one(g.flip(*axes)),
+        View::Diagonal(axes) => one(undiagonal(g, &shape, *axes)?),
+        View::Windows { axis, step, .. } => one(unwindowed(g, &shape, *axis as usize, *step)?),
     }
 }
-/// A slice's cotangent where the slice was, zeros elsewhere.
-fn unsliced(g: &Tensor, shape: &Shape, axis: usize, start: usize, len: usize, step: usize) -> Result<Cotangents> {
-    let zero = Arg::Scalar(Scalar::Float(0.0));
-    let mut spread = g.clone();
-    if step > 1 {
-        // Put zeros between the elements: a pad of an added axis, merged into the sliced one.
-        let s = g.meta().shape;
-        let wide = g.reshape(s.insert(axis + 1, 1).map_err(|k| Error::new("slice", k))?);
-        let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), s.rank() + 1);
-        widths[axis + 1] = (0, step as isize - 1);
-        let padded = Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), zero, &[&wide]);
-        let merged = padded.reshape(s.with(axis, len * step));
-        spread = merged.narrow(axis, 0, (len - 1) * step + 1);
+/// A diagonal's cotangent on it, zeros beside it. In the flattened plane the diagonal is every (columns + 1)-th element.
+fn undiagonal(g: &Tensor, shape: &Shape, axes: AxisSet) -> Result<Tensor> {
+    let plane: SmallVec<[usize; 2]> = axes.iter().collect();
+    let (rows, columns) = (shape[plane[0]], shape[plane[1]]);
+    let last = shape.rank() - 2;
+    let flat = g.dilated(last, 0, columns + 1, rows * columns)?;
+    let apart = flat.meta().shape.with(last, rows).insert(last + 1, columns).map_err(|kind| Error::new("diagonal", kind))?;
+    Ok(flat.reshape(apart).movedim([-2isize, -1], [plane[0] as isize, plane[1] as isize]))
+}
+/// A cotangent of windows, summed where they overlap. Windows are cut into parts as long as a step: the first parts of all of them lie
+/// side by side in the source, the second ones a step further on, and so on.
+fn unwindowed(g: &Tensor, shape: &Shape, axis: usize, step: usize) -> Result<Tensor> {
+    let (count, size) = (g.meta().shape[axis], g.meta().shape[shape.rank()]);
+    let inside = g.movedim(-1, axis as isize + 1);
+    if size.div_ceil(step) > MOST_PARTS {
+        let like = Tensor::zeros_on([count, size], DType::I64, g.meta().device);
+        let places = like.iota_like(0, DType::I64) * step + like.iota_like(1, DType::I64);
+        let zeros = Tensor::zeros_on(*shape, g.meta().dtype, g.meta().device);
+        return Ok(zeros.index_add(axis, &places.ravel(), &inside.reshape(shape.with(axis, count * size)), 1));
     }
-    let span = (len - 1) * step + 1;
-    let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), shape.rank());
-    widths[axis] = (start as isize, (shape[axis] - start - span) as isize);
-    one(Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), zero, &[&spread]))
+    let parts = (0..size).step_by(step).map(|from| {
+        let part = inside.narrow(axis + 1, from, step.min(size - from));
+        part.placed(axis + 1, 0, step).reshape(shape.with(axis, count * step)).placed(axis, from, shape[axis])
+    });
+    Ok(parts.reduce(|sum, part| sum + part).unwrap_or_else(|| Tensor::zeros_on(*shape, g.meta().dtype, g.meta().device)))
 }
 pub(super) fn tangent(_: &View, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
@@ -69,6 +81,8 @@ pub(super) fn batched(view: &View, batch: &Batching<'_>) -> Result<Stacks> {
         View::Expand(to) => return Ok(smallvec![expand(&batch.axis.aligned(&batch.lanes[0], rank)?, batch.axis.stack(*to)?)]),
         View::Slice { axis, len, step } => View::Slice { axis: axis + 1, len: *len, step: *step },
         View::Flip(axes) => View::Flip(behind(*axes)),
+        View::Diagonal(axes) => View::Diagonal(behind(*axes)),
+        View::Windows { axis, size, step } => View::Windows { axis: axis + 1, size: *size, step: *step },
     };
     batch.on_first(Op::View(view))
 }

@@ -41,20 +41,13 @@ impl Tensor {
             if a == b {
                 return refuse("the two axes of a diagonal differ");
             }
-            // In the order in which they lie, so that the plane is flattened without moving it.
-            let (a, b, offset) = if a < b { (a, b, offset) } else { (b, a, -offset) };
             let (rows, columns) = (shape[a], shape[b]);
             let (down, right) = ((-offset).max(0) as usize, offset.max(0) as usize);
             let len = rows.saturating_sub(down).min(columns.saturating_sub(right));
-            let last = x.movedim([a, b], [-2isize, -1]);
-            let lead = &last.meta().shape[..shape.rank() - 2];
-            let with = |n: usize| Shape::new(&lead.iter().copied().chain([n]).collect::<Vec<_>>());
             if len == 0 {
-                return Ok(last.reshape(with(rows * columns)?).narrow(-1, 0, 0));
+                return Ok(x.narrow(a, 0, 0).main_diagonal(a, b));
             }
-            // In the flattened plane the diagonal is every (columns + 1)-th element.
-            let (start, step) = (down * columns + right, columns + 1);
-            Ok(last.reshape(with(rows * columns)?).slice(-1, start, start + (len - 1) * step + 1, step))
+            Ok(x.narrow(a, down, len).narrow(b, right, len).main_diagonal(a, b))
         })
     }
     /// Of a vector: the matrix with it on a diagonal. Of a matrix: its diagonal.
@@ -77,23 +70,16 @@ impl Tensor {
         compose1("diag_embed", self, |x| {
             let shape = x.meta().shape;
             let Some(&n) = shape.last() else { return Err(ErrorKind::Shape { shape, expected: "at least one axis".into() }.into()) };
-            let size = n + offset.unsigned_abs();
-            let mut dims = shape[..shape.rank() - 1].to_vec();
-            dims.extend([size, size]);
-            let full = Shape::new(&dims)?;
+            let (size, lead) = (n + offset.unsigned_abs(), shape.rank() - 1);
+            let full = shape.with(lead, size).insert(lead, size)?;
             let (a, b) = (full.axis(a.to_axis())?, full.axis(b.to_axis())?);
             if a == b {
                 return refuse("the two axes of a diagonal differ");
             }
-            let pad = offset.abs();
-            // Above the main diagonal a row holds element `row`, below it a column holds element `column`.
-            let wide = x.pad_constant([0, pad], 0);
-            let wide = if offset >= 0 { wide.unsqueeze(-1) } else { wide.unsqueeze(-2) };
-            let like = Tensor::zeros_on([size, size], DType::I64, x.meta().device);
-            let (row, column) = (like.iota_like(0, DType::I64), like.iota_like(1, DType::I64));
-            let on = column.eq(row + offset as i64);
-            let matrices = on.where_(wide, false);
-            Ok(matrices.movedim([-2isize, -1], [a as isize, b as isize]))
+            // In the flattened matrix a diagonal is every (size + 1)-th element from its first one on.
+            let start = if offset < 0 { size * offset.unsigned_abs() } else { offset.unsigned_abs() };
+            let flat = x.dilated(lead, start, size + 1, size * size)?;
+            Ok(flat.reshape(full).movedim([-2isize, -1], [a as isize, b as isize]))
         })
     }
 }

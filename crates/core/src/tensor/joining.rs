@@ -4,7 +4,7 @@ use super::{
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
 use crate::{
-    Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
+    Arg, DType, ErrorKind, Op, Result, Shape,
     composite::split::Split,
     op::broadcast,
     promotion::common,
@@ -525,32 +525,6 @@ impl Tensor {
                 3 => x.flip(a).transpose(a, b),
                 _ => x.clone(),
             })
-        })
-    }
-    /// Sliding windows of `size` every `step` along an axis: the axis counts windows, a new last axis runs inside them.
-    #[track_caller]
-    pub fn unfold(&self, axis: impl Axis, size: usize, step: usize) -> Tensor {
-        compose1("unfold", self, |x| {
-            let (x, scalar) = on_an_axis(x);
-            let shape = x.meta().shape;
-            let axis = shape.axis(axis.to_axis())?;
-            if step == 0 {
-                return refuse("the step between windows is at least 1");
-            }
-            if size > shape[axis] {
-                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} to hold a window of {size}") }.into());
-            }
-            if scalar {
-                return Ok(x.narrow(0, 0, size));
-            }
-            let count = (shape[axis] - size) / step + 1;
-            let ty = TensorType { shape: Shape::new(&[count, size])?, dtype: DType::I64 };
-            let along = |axis| Tensor::source(Op::Iota { axis, ty }, Arg::None, x.meta().device, Origin::here());
-            let starts = along(0) * step;
-            let at = starts + along(1);
-            let mut dims = shape.to_vec();
-            dims.splice(axis..=axis, [count, size]);
-            Ok(x.index_select(axis, &at.ravel()).reshape(Shape::new(&dims)?).movedim(axis + 1, -1))
         })
     }
 }

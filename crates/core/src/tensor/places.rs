@@ -1,7 +1,8 @@
 //! Elements by where they stand in row-major order: single places, diagonals, and views by strides.
 use super::{
     Tensor,
-    compose::{Built, compose, compose1, refuse},
+    compose::{Built, compose, compose1},
+    views::strided_shape,
 };
 use crate::{DType, ErrorKind, Scalar, Shape, composite::wide::same_dtype};
 
@@ -69,25 +70,6 @@ impl Tensor {
             }
         })
     }
-    /// The elements at `offset + Σ index[k] · strides[k]` of the row-major order: a copy that is built as a view is in PyTorch, so places
-    /// may be read more than once. Gradients add up there.
-    ///
-    /// ```
-    /// # use adamant_core::{DType, Device, Tensor};
-    /// # Device::reference().make_current();
-    /// let x = Tensor::arange(0, 6, 1, DType::F32);
-    /// assert_eq!(x.as_strided(&[3, 2], &[1, 2], 1).to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0, 3.0, 5.0]);
-    /// # Ok::<(), adamant_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// In the tensor: sizes and strides of two lengths; a place outside of the elements.
-    ///
-    /// Source: `torch.as_strided` of a contiguous tensor.
-    #[track_caller]
-    pub fn as_strided(&self, sizes: &[usize], strides: &[usize], offset: usize) -> Tensor {
-        compose1("as_strided", self, |x| Ok(x.take(&strided(x, sizes, strides, offset)?)))
-    }
     /// The elements of `source`, whose shape is that of the view, put at the places of [`Tensor::as_strided`]; of a place that is
     /// named more than once, one wins.
     ///
@@ -111,14 +93,7 @@ impl Tensor {
 /// The places, i64, of the view's shape.
 fn strided(x: &Tensor, sizes: &[usize], strides: &[usize], offset: usize) -> Built<Tensor> {
     let meta = x.meta();
-    if sizes.len() != strides.len() {
-        return refuse(format!("{} sizes and {} strides", sizes.len(), strides.len()));
-    }
-    let shape = Shape::new(sizes)?;
-    let reach = sizes.iter().zip(strides).map(|(&n, &by)| n.saturating_sub(1).saturating_mul(by)).fold(offset, usize::saturating_add);
-    if shape.elements() > 0 && reach >= meta.shape.elements() {
-        return refuse(format!("the view reaches place {reach} of {} elements", meta.shape.elements()));
-    }
+    let shape = strided_shape(&meta.shape, sizes, strides, offset)?;
     let like = Tensor::zeros_on(shape, DType::I64, meta.device);
     Ok(strides.iter().enumerate().fold(&like + offset as i64, |all, (axis, &by)| all + like.iota_like(axis, DType::I64) * by as i64))
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 impl Tensor {
     #[track_caller]
-    fn as_view(&self, view: View, arg: Arg) -> Tensor {
+    pub(super) fn as_view(&self, view: View, arg: Arg) -> Tensor {
         Tensor::apply_at(Op::View(view), arg, &[self], Origin::here())
     }
     /// The same elements in row-major order under another shape; one size may be -1.

@@ -1,7 +1,7 @@
 //! Views: the same elements, found by other strides.
 use super::{form, rules::arity};
 use crate::{Attr, Attrs, AxisSet, ErrorKind, HostArray, MAX_RANK, Op, Shape, TensorType, host::map};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// A view: the same elements, found by other strides.
 #[allow(missing_docs, reason = "a variant's line explains its fields")]
@@ -17,6 +17,10 @@ pub enum View {
     Slice { axis: u8, len: usize, step: usize },
     /// Reverses the axes.
     Flip(AxisSet),
+    /// The main diagonal of the plane of two axes. Both leave; a new last axis runs along it.
+    Diagonal(AxisSet),
+    /// Windows of `size` elements every `step` along an axis: the axis counts them, a new last axis runs inside each. They may overlap.
+    Windows { axis: u8, size: usize, step: usize },
 }
 
 impl View {
@@ -68,6 +72,30 @@ impl View {
                 Some(a) => Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() }),
                 None => Ok(*shape),
             },
+            View::Diagonal(axes) => {
+                if let Some(a) = axes.iter().find(|&a| a >= shape.rank()) {
+                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
+                }
+                if axes.iter().count() != 2 {
+                    return Err(ErrorKind::Argument(format!("a diagonal lies in the plane of two axes, not of {}", axes.iter().count())));
+                }
+                let along = axes.iter().map(|a| shape[a]).min().unwrap_or(0);
+                let rest = (0..shape.rank()).filter(|&a| !axes.has(a)).map(|a| shape[a]);
+                Shape::new(&rest.chain([along]).collect::<SmallVec<[usize; MAX_RANK]>>())
+            }
+            View::Windows { axis, size, step } => {
+                let a = *axis as usize;
+                if a >= shape.rank() {
+                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
+                }
+                if *step == 0 {
+                    return Err(ErrorKind::Argument("the step between windows is at least 1".into()));
+                }
+                let Some(room) = shape[a].checked_sub(*size) else {
+                    return Err(ErrorKind::Shape { shape: *shape, expected: format!("axis {a} to hold a window of {size}") });
+                };
+                shape.with(a, room / step + 1).insert(shape.rank(), *size)
+            }
         }
     }
 }
@@ -93,6 +121,18 @@ pub(crate) fn run(v: &View, start: usize, x: &HostArray, ty: &TensorType) -> Hos
             let from: Vec<usize> = i.iter().enumerate().map(|(k, &v)| if axes.has(k) { x.shape[k] - 1 - v } else { v }).collect();
             x.scalar(x.at(&from))
         }),
+        View::Diagonal(axes) => map(ty, |i| {
+            let (rest, along) = i.split_at(i.len() - 1);
+            let mut rest = rest.iter();
+            let from: Vec<usize> = (0..x.shape.rank()).filter_map(|a| if axes.has(a) { Some(along[0]) } else { rest.next().copied() }).collect();
+            x.scalar(x.at(&from))
+        }),
+        View::Windows { axis, step, .. } => map(ty, |i| {
+            let (outer, inside) = i.split_at(i.len() - 1);
+            let mut from = outer.to_vec();
+            from[*axis as usize] = outer[*axis as usize] * step + inside[0];
+            x.scalar(x.at(&from))
+        }),
     }
 }
 
@@ -106,7 +146,9 @@ pub(crate) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::FormC
         }
         // How many elements are taken says the output's type.
         View::Slice { axis, step, .. } => smallvec![form::axis(*axis), ("step", Attr::Int(*step as i64))],
-        View::Flip(axes) => smallvec![("axes", form::ints(axes.iter()))],
+        View::Flip(axes) | View::Diagonal(axes) => smallvec![("axes", form::ints(axes.iter()))],
+        // The output's type says the size of a window.
+        View::Windows { axis, step, .. } => smallvec![form::axis(*axis), ("step", Attr::Int(*step as i64))],
     }
 }
 /// How it is made again of them.
@@ -131,4 +173,9 @@ pub(crate) const MAKERS: form::Makers = &[
         Ok(Op::View(View::Slice { axis, len, step: m.given.size("step")? }))
     }),
     ("flip", |m| Ok(Op::View(View::Flip(m.axes()?)))),
+    ("diagonal", |m| Ok(Op::View(View::Diagonal(m.axes()?)))),
+    ("windows", |m| {
+        let size = m.output.shape.last().copied().ok_or(ErrorKind::Axis { axis: -1, rank: 0 })?;
+        Ok(Op::View(View::Windows { axis: m.axis()?, size, step: m.given.size("step")? }))
+    }),
 ];

@@ -5,7 +5,6 @@
 //! gradient of each value from its last reader to its maker. What was kept for it is held until all of it has run, for it is
 //! recorded and planned as a whole.
 use crate::{summary::Looked, summary::size};
-use adamant_core::{Op, op::View};
 use serde::Serialize;
 use std::{
     collections::{HashMap, HashSet},
@@ -127,7 +126,7 @@ impl<'l> Life<'l> {
             for &v in &node.inputs {
                 last[root[v as usize] as usize] = Some(k);
             }
-            if matches!(node.op, Op::View(View::Reshape(_) | View::Permute(_) | View::Expand(_) | View::Slice { .. }) | Op::StopGrad) {
+            if node.op.is_view() {
                 root[node.outputs.start as usize] = root[node.inputs[0] as usize];
             }
         }

@@ -66,6 +66,16 @@ impl Builder {
         let axes = self.some_axes(shape.rank());
         self.plain(Op::View(View::Flip(axes)), &[a])
     }
+    pub(super) fn diagonal(&mut self, first: FirstOperand) -> Option<Ref> {
+        let (a, shape, axis) = self.viewed(first);
+        let other = self.random.below(shape.rank().max(1));
+        self.plain(Op::View(View::Diagonal(AxisSet::of([axis, other]))), &[a])
+    }
+    pub(super) fn windows(&mut self, first: FirstOperand) -> Option<Ref> {
+        let (a, shape, axis) = self.viewed(first);
+        let (size, step) = (self.random.between(0, *shape.get(axis)?), self.random.between(1, 3));
+        self.plain(Op::View(View::Windows { axis: axis as u8, size, step }), &[a])
+    }
     /// What a view is of, and an axis of it, where it has one.
     fn viewed(&mut self, first: FirstOperand) -> (Ref, Shape, usize) {
         let a = self.first(first, 0, 4);
