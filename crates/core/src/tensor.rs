@@ -1,5 +1,4 @@
-//! `Tensor`: a cheap handle on a value. Building never fails: a wrong shape, dtype or axis makes a failed tensor
-//! that carries one typed error with the line that made it; the first read returns it.
+//! `Tensor`: a cheap handle on a value. What is wrong makes a failed tensor, with one typed error and its line; the first read returns it.
 use crate::{
     Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape, TensorType,
     buffer::Buffer,

@@ -127,6 +127,8 @@ input %key: u32[4]
 %permute: f32[4, 2] = permute(%x) {perm: [1, 0]}
 %slice: f32[2, 2] = slice(%x) {axis: 1, step: 2} from 1
 %flip: f32[2, 4] = flip(%x) {axes: [0, 1]}
+%diagonal: f32[2] = diagonal(%x) {axes: [0, 1]}
+%windows: f32[2, 2, 3] = windows(%x) {axis: 1, step: 1}
 %pad: f32[3, 3] = pad(%x) {widths: [0, 1, -1, 0]} with 0.5
 %concat: f32[4, 4] = concat(%x, %x) {axis: 0}
 %update_slice: f32[2, 4] = update_slice(%x, %slice) {axis: 1} from 2

@@ -91,10 +91,10 @@ impl View {
                 if *step == 0 {
                     return Err(ErrorKind::Argument("the step between windows is at least 1".into()));
                 }
-                let Some(room) = shape[a].checked_sub(*size) else {
+                let Some(span) = shape[a].checked_sub(*size) else {
                     return Err(ErrorKind::Shape { shape: *shape, expected: format!("axis {a} to hold a window of {size}") });
                 };
-                shape.with(a, room / step + 1).insert(shape.rank(), *size)
+                shape.with(a, span / step + 1).insert(shape.rank(), *size)
             }
         }
     }
