@@ -21,10 +21,12 @@ pub(crate) mod trace;
 
 use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use assemble::{AssembledLoop, LoopStore, LoopText, Unassembled};
-pub(crate) use call::LoopCall;
-pub(crate) use frame::POINTERS;
+use assemble::{AssembledLoop, CarriedLanes, LoopStore, LoopText, Unassembled};
+pub(crate) use call::{LaneBlocks, LoopCall};
+pub(crate) use frame::{LANES, POINTERS};
 use frame::{LoopFrame, NUMBERS};
+#[cfg(target_arch = "x86_64")]
+use graph::LoopOp;
 use graph::{ElementFormat, LoopGraph, LoopValue};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
@@ -81,6 +83,9 @@ pub(crate) struct LoopPlan {
     pub is_wide: bool,
     /// plain outputs by non-temporal stores
     pub past_caches: bool,
+    /// where the elements of a block are combined: the constant that its lanes begin with. The one value that is written is what an
+    /// iteration leaves in place of [`graph::LoopOp::Carried`], and only the [`LANES`] of each block are written
+    pub identity: Option<LoopValue>,
 }
 
 /// One of the functions of a [`LoopCode`].
@@ -106,6 +111,8 @@ pub(crate) struct LoopCode {
     /// bytes of a vector
     width: usize,
     past_caches: bool,
+    /// it combines the elements of blocks
+    has_blocks: bool,
 }
 /// Vectors of an iteration, at most: while one waits for what comes before, the others are computed.
 #[cfg(target_arch = "x86_64")]
@@ -136,34 +143,43 @@ impl LoopCode {
             (true, false) => &instructions::SINGLE_512,
             (true, true) => &instructions::DOUBLE_512,
         };
+        let lanes = codes.width / codes.lane;
         let of_parts = |parts: usize| {
-            let results: Vec<LoopValue> = plan.writes.iter().map(|w| w.0).collect();
+            let results: Vec<LoopValue> = plan.writes.iter().map(|w| w.0).chain(plan.identity).collect();
             let (graph, places) = plan.graph.unrolled(parts as u8, &results);
-            let mut stores = Vec::new();
+            let (mut stores, mut carried) = (Vec::new(), Vec::new());
             for (part, places) in places.iter().enumerate() {
+                if let (Some(_), &[next, identity]) = (plan.identity, &places[..]) {
+                    let of_part = graph.ops().iter().position(|op| *op == LoopOp::Carried(part as u8));
+                    carried.extend(of_part.map(|place| CarriedLanes { carried: place as LoopValue, next, identity }));
+                    continue;
+                }
                 for (k, (&value, write)) in places.iter().zip(&plan.writes).enumerate() {
                     stores.push(LoopStore { value, format: write.1, stream: plan.reads.len() + k, part: part as u8 });
                 }
             }
             let streams = plan.reads.len() + plan.writes.len();
-            let assembled = assemble::assemble(&LoopText { graph: &graph, streams, stores: &stores, codes, parts, past_caches: plan.past_caches });
+            let assembled =
+                assemble::assemble(&LoopText { graph: &graph, streams, stores: &stores, carried: &carried, codes, parts, past_caches: plan.past_caches });
             if let Err(Unassembled::Encoding(error)) = &assembled {
                 debug_assert!(false, "{error}");
             }
             assembled.ok()
         };
-        let one = of_parts(1)?;
+        let has_blocks = plan.identity.is_some();
+        // Where blocks are combined, an iteration is of as many elements as there are lanes.
+        let least = if has_blocks { LANES / lanes } else { 1 };
+        let one = of_parts(least)?;
         let is_tile = plan.reads.iter().chain(plan.writes.iter().map(|w| &w.1)).all(|f| f.is_tile());
-        if is_tile && one.length < LEAST {
+        if !has_blocks && is_tile && one.length < LEAST {
             return None;
         }
         // Where registers are scarce, it is the traffic between them and the frame that counts.
         let is_light = |all: &AssembledLoop, parts: usize| all.length * 8 <= one.length * parts * 9;
-        let mut counts = [PARTS, PARTS / 2].into_iter().skip(usize::from(one.length < LONG));
-        let more = counts.find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
-        let lanes = codes.width / codes.lane;
+        let counts = [PARTS, PARTS / 2].into_iter().skip(usize::from(one.length < LONG));
+        let more = counts.filter(|_| !has_blocks).find_map(|parts| Some((of_parts(parts).filter(|all| is_light(all, parts))?, parts)));
         let mut bytes = one.bytes;
-        let single = LoopEntry { at: one.entry, elements: lanes };
+        let single = LoopEntry { at: one.entry, elements: least * lanes };
         let unrolled = more.map_or(single, |(more, parts)| {
             bytes.resize(bytes.len().next_multiple_of(frame::WIDEST), 0);
             let at = bytes.len() + more.entry;
@@ -182,13 +198,16 @@ impl LoopCode {
             is_double: plan.is_double,
             width: codes.width,
             past_caches: plan.past_caches,
+            has_blocks,
         })
     }
     /// Calls the instructions.
     ///
     /// # Safety
     /// Each of the frame's streams has `frame.count` elements of its format, a multiple of those of an iteration and not 0; plain outputs
-    /// written by non-temporal stores begin at multiples of a vector; and the processor has the set.
+    /// written by non-temporal stores begin at multiples of a vector; and the processor has the set. A loop over blocks: `frame.count` is
+    /// that of blocks times the distance of their beginnings, all streams that are read have what the blocks hold, a multiple of
+    /// [`LANES`] and not 0 each, and the last stream has as many lanes for each block.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     unsafe fn enter(&self, entry: LoopEntry, frame: &mut LoopFrame) {

@@ -3,6 +3,7 @@
 //! The elements of one output, counted in row-major order of the reduced axes, are combined by the fixed [`tree`]. So
 //! neither threads, tiles, layouts, instruction sets nor fusion change a bit, and the error grows like that of
 //! pairwise summation.
+mod blocks;
 pub(crate) mod columns;
 pub(crate) mod tree;
 
@@ -24,7 +25,7 @@ use crate::{
 use adamant_runtime::{AxisSet, DType, ErrorKind, MAX_RANK, Shape, expr::Reg, kernel::Step, op::ReduceOp};
 use columns::ColumnTotals;
 use smallvec::SmallVec;
-use tree::{BLOCK, CombineRule, Max, Min, Prod, ReducedElement, SEGMENT, Sum, Total, push_row};
+use tree::{BLOCK, CombineRule, LANES, Max, Min, Prod, ReducedElement, SEGMENT, Sum, Total, push_row};
 
 /// Columns that are reduced side by side: so many that their lanes stay in the L1 cache.
 const COLUMNS: usize = 512;
@@ -65,8 +66,12 @@ pub(crate) fn run(
     if run.nest.innermost() >= map::LINE {
         run.find_lines()?;
     }
-    run.compile(&[value], &[], step.space.elements());
-    let job = Job { runtime, value, reduced, inner, run, dtype };
+    let n = step.space.elements();
+    let by_blocks = !columns && reduced >= LANES && !run.is_direct_in(value, kind) && run.compile_blocks(value, op, reduced, n);
+    if !by_blocks {
+        run.compile(&[value], &[], n);
+    }
+    let job = Job { runtime, value, reduced, inner, run, dtype, by_blocks };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
         return Ok(());
@@ -126,6 +131,8 @@ struct Job<'a> {
     /// outputs that lie side by side
     inner: usize,
     dtype: DType,
+    /// a compiled loop combines the elements as it computes them
+    by_blocks: bool,
 }
 /// From the tile's lanes to the lanes of the reduction.
 trait Into2<T>: Lane {
@@ -184,6 +191,10 @@ struct Loops<T: ReducedElement> {
     add: fn(&mut ColumnTotals<T>, Isa, &[T], usize),
     end_block: fn(&mut ColumnTotals<T>, Isa),
     end: fn(&mut ColumnTotals<T>) -> &[T::Wide],
+    lanes: fn(T, T) -> T,
+    fold: fn(Isa, &[T], &mut [T]),
+    push: fn(&mut Total<T>, &[T]),
+    each: fn(&[T], &mut [T::Wide]),
 }
 impl<T: ReducedElement> Loops<T> {
     fn of<C: CombineRule>() -> Loops<T> {
@@ -196,6 +207,10 @@ impl<T: ReducedElement> Loops<T> {
             add: ColumnTotals::add::<C>,
             end_block: ColumnTotals::end_block::<C>,
             end: ColumnTotals::end::<C>,
+            lanes: C::lanes::<T>,
+            fold: tree::fold_blocks::<T, C>,
+            push: Total::push_all::<C>,
+            each: tree::each_block::<T, C>,
         }
     }
     fn none(&self) -> Total<T> {
@@ -286,6 +301,9 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
     total: &mut Total<T>,
     scratch: &mut Scratch,
 ) -> Result<(), ErrorKind> {
+    if job.by_blocks {
+        return blocks::long_row(job, loops, start, n, total, scratch);
+    }
     if job.run.is_direct(job.value)
         && let Some(row) = L::in_place(job.run.src::<L>(job.value, start, n, scratch, &[]))
     {
@@ -307,6 +325,9 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
 fn reduce_rows<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
     let count = out.len() / size;
+    if job.by_blocks {
+        return blocks::rows(job, loops, first, out, scratch);
+    }
     if job.run.is_direct(job.value)
         && let Some(x) = L::in_place(job.run.src::<L>(job.value, first * n, count * n, scratch, &[]))
     {

@@ -4,14 +4,15 @@
 //! number, a constant or an element is read again where it lies, anything else waits in the frame. A constant that is needed often has
 //! a register of its own over the whole loop, where the operations leave one. All stores come behind all reads, so an output may be
 //! the memory of an input.
+mod function;
 mod streams;
 
 use super::{
-    frame::{POINTERS, SPILLS, number_offset, pointer_offset, spill_offset},
+    frame::{POINTERS, SPILLS, number_offset, spill_offset},
     graph::{ElementFormat, LoopGraph, LoopOp, LoopValue, PairOp, WholeRule},
     instructions::VectorCodes,
 };
-use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
+use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
 /// A value that a loop writes, to which stream, and how many vectors behind the first.
 #[derive(Clone, Copy)]
@@ -21,6 +22,16 @@ pub(crate) struct LoopStore {
     pub stream: usize,
     pub part: u8,
 }
+/// A vector of lanes in which a loop combines the elements of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct CarriedLanes {
+    /// what the iteration before left
+    pub carried: LoopValue,
+    /// what this one leaves
+    pub next: LoopValue,
+    /// what a block begins with, a constant
+    pub identity: LoopValue,
+}
 /// What a loop computes and where it goes.
 pub(crate) struct LoopText<'g> {
     /// Operations that the stores stand on, and no others.
@@ -28,6 +39,8 @@ pub(crate) struct LoopText<'g> {
     /// How many streams there are, read and written.
     pub streams: usize,
     pub stores: &'g [LoopStore],
+    /// Where elements are combined, the vectors of lanes, which go to the last stream at the end of each block; then there are no stores.
+    pub carried: &'g [CarriedLanes],
     pub codes: &'static VectorCodes,
     /// Vectors that are computed at a time.
     pub parts: usize,
@@ -110,22 +123,23 @@ struct Assembler<'g> {
 /// An instruction that cannot be encoded; too many values that wait.
 pub(crate) fn assemble(text: &LoopText<'_>) -> Result<AssembledLoop, Unassembled> {
     // How many registers the operations leave is known when they have been placed once.
-    let first = Assembler::new(text, &[]);
+    let carried: Vec<LoopValue> = text.carried.iter().map(|c| c.carried).collect();
+    let first = Assembler::new(text, &carried);
     let uses: Vec<usize> = first.needed.iter().map(Vec::len).collect();
     let free = text.codes.registers - first.body()?.most;
     let stays = |(k, op): (usize, &LoopOp)| matches!(op, LoopOp::Constant(_) | LoopOp::Number(_)).then_some((uses[k], k as LoopValue));
     let mut kept: Vec<(usize, LoopValue)> = text.graph.ops().iter().enumerate().filter_map(stays).collect();
     kept.sort_by_key(|&(uses, k)| (std::cmp::Reverse(uses), k));
-    let kept: Vec<LoopValue> = kept.into_iter().take(free).map(|(_, k)| k).collect();
+    let kept: Vec<LoopValue> = carried.into_iter().chain(kept.into_iter().take(free).map(|(_, k)| k)).collect();
     Assembler::new(text, &kept).body()?.finish(&kept)
 }
 
 impl<'g> Assembler<'g> {
     fn new(text: &'g LoopText<'g>, kept: &[LoopValue]) -> Assembler<'g> {
         let ops = text.graph.ops();
-        let results: Vec<LoopValue> = text.stores.iter().map(|s| s.value).collect();
+        let results = text.stores.iter().map(|s| s.value).chain(text.carried.iter().map(|c| c.next));
         let mut needed = vec![Vec::new(); ops.len()];
-        results.iter().for_each(|&r| needed[r as usize].push(u32::MAX));
+        results.for_each(|r| needed[r as usize].push(u32::MAX));
         for (k, op) in ops.iter().enumerate().rev() {
             op.operands().for_each(|x| needed[x as usize].push(k as u32));
         }
@@ -323,6 +337,12 @@ impl<'g> Assembler<'g> {
                 self.release(u32::MAX, &[store.value]);
             }
         }
+        for &CarriedLanes { carried, next, .. } in self.text.carried {
+            let from = self.in_register(next, &[next])?;
+            let to = self.in_register(carried, &[next])?;
+            self.two(self.codes.read, to, Place::Register(from))?;
+            self.release(u32::MAX, &[next]);
+        }
         Ok(self)
     }
     fn place(&mut self, value: LoopValue) -> Done {
@@ -330,7 +350,7 @@ impl<'g> Assembler<'g> {
         let codes = self.codes;
         match op {
             // Read where it is needed.
-            LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Stream(..) => Ok(()),
+            LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Stream(..) | LoopOp::Carried(_) => Ok(()),
             LoopOp::Sqrt(x) => {
                 let from = self.operand(x, &[x])?;
                 self.release(at, &[x]);
@@ -524,67 +544,6 @@ impl<'g> Assembler<'g> {
         let second = self.operand(second, &keep)?;
         let to = self.onto(value, keep[over], is_dying, &keep)?;
         self.three_by(self.codes.select, to, first, second, table)
-    }
-    /// The whole function: constants, what is done once, the loop, the way back.
-    fn finish(self, kept: &[LoopValue]) -> Result<AssembledLoop, Unassembled> {
-        let (width, lane) = (self.codes.width, self.codes.lane);
-        let mut bytes = Vec::new();
-        let mut places = vec![0u64; self.text.graph.ops().len()];
-        for (k, op) in self.text.graph.ops().iter().enumerate() {
-            if let LoopOp::Constant(bits) = op {
-                places[k] = bytes.len() as u64;
-                (0..width / lane).for_each(|_| bytes.extend(&bits.to_le_bytes()[..lane]));
-            }
-        }
-        bytes.resize(bytes.len().next_multiple_of(64), 0);
-        let entry = bytes.len();
-        let streams = self.text.streams;
-        let saved = &BASES[SCRATCHED.min(streams)..streams];
-        let mut head: Vec<Instruction> = Vec::new();
-        for &register in saved {
-            head.push(Instruction::with1(Code::Push_r64, register)?);
-        }
-        head.push(Instruction::with2(Code::Mov_r64_rm64, COUNT, MemoryOperand::with_base(FRAME))?);
-        for (k, &base) in BASES[..streams].iter().enumerate() {
-            head.push(Instruction::with2(Code::Mov_r64_rm64, base, MemoryOperand::with_base_displ_size(FRAME, pointer_offset(k) as i64, 1))?);
-        }
-        for (&value, place) in kept.iter().zip((0..self.codes.registers).rev()) {
-            head.push(Instruction::with2(self.codes.read, self.vector(place), self.memory(value))?);
-        }
-        head.push(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX)?);
-        let mut encoder = Encoder::try_new(64)?;
-        let mut at = entry as u64;
-        let mut encode = |instruction: &Instruction, at: &mut u64| -> Done {
-            let mut instruction = *instruction;
-            if instruction.memory_base() == Register::RIP {
-                let place = places[instruction.memory_displacement64() as usize];
-                instruction.set_memory_displacement64(place);
-            }
-            *at += encoder.encode(&instruction, *at)? as u64;
-            Ok(())
-        };
-        for instruction in &head {
-            encode(instruction, &mut at)?;
-        }
-        let top = at;
-        for op in self.text.graph.ops().iter().filter(|_| self.text.past_caches) {
-            if let LoopOp::Stream(stream, format, part) = *op {
-                encode(&Instruction::with1(Code::Prefetcht0_m8, self.elements(stream as usize, format.size(), part, AHEAD))?, &mut at)?;
-            }
-        }
-        for instruction in &self.code {
-            encode(instruction, &mut at)?;
-        }
-        encode(&Instruction::with2(Code::Add_rm64_imm8, INDEX, (self.text.parts * width / lane) as i32)?, &mut at)?;
-        encode(&Instruction::with2(Code::Cmp_r64_rm64, INDEX, COUNT)?, &mut at)?;
-        encode(&Instruction::with_branch(Code::Jb_rel32_64, top)?, &mut at)?;
-        encode(&Instruction::with(Code::VEX_Vzeroupper), &mut at)?;
-        for &register in saved.iter().rev() {
-            encode(&Instruction::with1(Code::Pop_r64, register)?, &mut at)?;
-        }
-        encode(&Instruction::with(Code::Retnq), &mut at)?;
-        bytes.extend(encoder.take_buffer());
-        Ok(AssembledLoop { bytes, entry, length: self.code.len() })
     }
 }
 fn mask_register(place: usize) -> Register {

@@ -1,15 +1,32 @@
 //! One call of a compiled loop over slices. Must not know instructions.
 use super::{
     LoopCode, LoopEntry,
-    frame::{LoopFrame, NUMBERS, POINTERS, WIDEST},
+    frame::{LANES, LoopFrame, NUMBERS, POINTERS, WIDEST},
     graph::ElementFormat,
 };
 use std::marker::PhantomData;
+
+/// LaneBlocks of elements, each of which is combined by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneBlocks {
+    pub count: usize,
+    /// elements of one, a multiple of [`LANES`]
+    pub block: usize,
+    /// from the beginning of one to that of the next
+    pub step: usize,
+}
+impl LaneBlocks {
+    /// Elements from the beginning of the first to the end of the last.
+    pub fn span(&self) -> usize {
+        self.count.saturating_sub(1) * self.step + self.block
+    }
+}
 
 /// The slices and numbers of one call, in the order of the plan: first what is read, then what is written.
 pub(crate) struct LoopCall<'a> {
     code: &'a LoopCode,
     n: usize,
+    blocks: Option<LaneBlocks>,
     streams: [*mut u8; POINTERS],
     numbers: [u64; NUMBERS],
     read: usize,
@@ -25,6 +42,7 @@ impl<'a> LoopCall<'a> {
         LoopCall {
             code,
             n,
+            blocks: None,
             streams: [std::ptr::null_mut(); POINTERS],
             numbers: [0; NUMBERS],
             read: 0,
@@ -34,8 +52,18 @@ impl<'a> LoopCall<'a> {
             slices: PhantomData,
         }
     }
+    /// A call that combines the elements of blocks.
+    pub fn over(code: &'a LoopCode, blocks: LaneBlocks) -> LoopCall<'a> {
+        assert!(code.has_blocks && blocks.count > 0 && blocks.block > 0 && blocks.block.is_multiple_of(LANES), "blocks of {} elements", blocks.block);
+        assert!(blocks.step >= blocks.block, "blocks of {} elements every {}", blocks.block, blocks.step);
+        LoopCall { blocks: Some(blocks), ..LoopCall::new(code, blocks.span()) }
+    }
     fn place(&mut self, k: usize, bytes: usize, format: ElementFormat, at: *mut u8) {
-        assert!(bytes >= self.n * format.size(), "a stream of {bytes} bytes for {} elements", self.n);
+        let n = match self.blocks {
+            Some(blocks) if k >= self.code.reads.len() => blocks.count * LANES,
+            _ => self.n,
+        };
+        assert!(bytes >= n * format.size(), "a stream of {bytes} bytes for {n} elements");
         self.streams[k] = at;
     }
     /// The next stream that is read.
@@ -74,6 +102,11 @@ impl<'a> LoopCall<'a> {
         let mut frame = LoopFrame::new();
         for (k, bits) in self.numbers[..self.numbered].iter().enumerate() {
             frame.set_number(k, *bits, code.is_double);
+        }
+        assert!(code.has_blocks == self.blocks.is_some(), "a loop over blocks without any, or blocks without such a loop");
+        if let Some(LaneBlocks { count, block, step }) = self.blocks {
+            (frame.block, frame.gap) = (block, step - block);
+            return self.whole(&mut frame, code.single, 0, count * step);
         }
         let head = if code.past_caches { self.head() } else { 0 };
         for at in (0..head).step_by(code.single.elements) {
@@ -118,7 +151,8 @@ impl<'a> LoopCall<'a> {
         for (k, format) in self.formats().enumerate() {
             frame.pointers[k] = self.streams[k].wrapping_add(at * format.size());
         }
-        // SAFETY: every stream has n elements of its format: `read` and `write` have seen to it. Loops are made where `is_on`.
+        // SAFETY: every stream has n elements of its format, and lanes for each block: `read` and `write` have seen to it. Loops are made
+        // where `is_on`.
         #[allow(unsafe_code)]
         unsafe {
             self.code.enter(entry, frame);

@@ -8,6 +8,8 @@ pub(crate) const POINTERS: usize = 12;
 pub(crate) const NUMBERS: usize = 24;
 /// Values of a loop that wait in memory.
 pub(super) const SPILLS: usize = 48;
+/// Lanes in which the elements of a block are combined.
+pub(crate) const LANES: usize = 16;
 /// Bytes of the widest vector.
 pub(super) const WIDEST: usize = 64;
 
@@ -19,6 +21,9 @@ type Spread = [u64; WIDEST / 8];
 pub(super) struct LoopFrame {
     /// elements, a multiple of what the loop takes at a time
     pub count: usize,
+    /// where blocks are combined: elements of one, and those between the end of one and the next
+    pub block: usize,
+    pub gap: usize,
     pub pointers: [*mut u8; POINTERS],
     numbers: [MaybeUninit<Spread>; NUMBERS],
     spills: [MaybeUninit<Spread>; SPILLS],
@@ -27,6 +32,10 @@ pub(super) struct LoopFrame {
 pub(super) const fn pointer_offset(k: usize) -> usize {
     std::mem::offset_of!(LoopFrame, pointers) + k * 8
 }
+/// Where the length of a block is in a frame, in bytes.
+pub(super) const BLOCK_OFFSET: usize = std::mem::offset_of!(LoopFrame, block);
+/// Where the gap between blocks is in a frame, in bytes.
+pub(super) const GAP_OFFSET: usize = std::mem::offset_of!(LoopFrame, gap);
 /// Where number `k` is in a frame, in bytes.
 pub(super) const fn number_offset(k: usize) -> usize {
     std::mem::offset_of!(LoopFrame, numbers) + k * WIDEST
@@ -39,6 +48,8 @@ impl LoopFrame {
     pub fn new() -> LoopFrame {
         LoopFrame {
             count: 0,
+            block: 0,
+            gap: 0,
             pointers: [std::ptr::null_mut(); POINTERS],
             numbers: [const { MaybeUninit::uninit() }; NUMBERS],
             spills: [const { MaybeUninit::uninit() }; SPILLS],

@@ -21,13 +21,14 @@ pub(crate) enum ElementFormat {
     I32,
     /// for lanes of 64 bits
     WidenedI32,
+    WidenedF32,
     I64,
 }
 impl ElementFormat {
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
-            ElementFormat::F32 | ElementFormat::I32 | ElementFormat::WidenedI32 => 4,
+            ElementFormat::F32 | ElementFormat::I32 | ElementFormat::WidenedI32 | ElementFormat::WidenedF32 => 4,
             ElementFormat::F64 | ElementFormat::I64 => 8,
             ElementFormat::Bf16 | ElementFormat::F16 | ElementFormat::U16 | ElementFormat::I16 => 2,
             ElementFormat::Bool | ElementFormat::U8 | ElementFormat::I8 => 1,
@@ -41,7 +42,7 @@ impl ElementFormat {
     pub fn is_of(self, is_double: bool) -> bool {
         match self {
             ElementFormat::Bool => true,
-            ElementFormat::F64 | ElementFormat::I64 | ElementFormat::WidenedI32 => is_double,
+            ElementFormat::F64 | ElementFormat::I64 | ElementFormat::WidenedI32 | ElementFormat::WidenedF32 => is_double,
             _ => !is_double,
         }
     }
@@ -116,6 +117,8 @@ pub(crate) enum LoopOp {
     Number(u8),
     /// these bits in every lane
     Constant(u64),
+    /// what the iteration before left, of the vector so many further on
+    Carried(u8),
     Sqrt(LoopValue),
     Whole(WholeRule, LoopValue),
     /// rounded to f16
@@ -137,7 +140,7 @@ impl LoopOp {
     /// What it takes.
     pub fn operands(&self) -> impl Iterator<Item = LoopValue> + use<> {
         let of = match *self {
-            LoopOp::Stream(..) | LoopOp::Number(_) | LoopOp::Constant(_) => [None; 3],
+            LoopOp::Stream(..) | LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Carried(_) => [None; 3],
             LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ThroughF16(x) | LoopOp::ToFloat(x) => [Some(x), None, None],
             LoopOp::ShiftLeft(x, _) | LoopOp::ShiftRight(x, _) | LoopOp::ShiftRightSigned(x, _) => [Some(x), None, None],
             LoopOp::Pair(_, x, y) => [Some(x), Some(y), None],
@@ -150,6 +153,7 @@ impl LoopOp {
         match self {
             LoopOp::Stream(k, format, _) => LoopOp::Stream(k, format, part),
             LoopOp::Number(_) | LoopOp::Constant(_) => self,
+            LoopOp::Carried(_) => LoopOp::Carried(part),
             LoopOp::Sqrt(x) => LoopOp::Sqrt(of(x)),
             LoopOp::Whole(rule, x) => LoopOp::Whole(rule, of(x)),
             LoopOp::ThroughF16(x) => LoopOp::ThroughF16(of(x)),

@@ -3,6 +3,7 @@
 //!
 //! Which registers are numbers, and which inputs a loop reads where they lie, is known when a program meets its operands: a
 //! [`LoopForm`]. A program keeps one loop for each form that it met.
+mod blocks;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use crate::{
     map::loops::Src,
     math::pairs::PairFn,
 };
-use adamant_runtime::{DType, ErrorKind, expr::Reg};
+use adamant_runtime::{DType, ErrorKind, expr::Reg, op::ReduceOp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::{
@@ -63,6 +64,8 @@ pub(crate) struct LoopForm {
     /// registers that are a power by 2, and by 3
     squares: u128,
     cubes: u128,
+    /// the result is combined by blocks, and the loop gives their lanes
+    combines: Option<ReduceOp>,
 }
 impl LoopForm {
     /// The power that register `r` is, if it is one by a small number.
@@ -173,9 +176,11 @@ fn phases(program: &Program, form: &LoopForm, lanes: TileKind, integers: &HeldIn
         let reads = || program.reads[r].iter().flatten().map(|&x| (x, phases[x as usize]));
         let latest = reads().map(|(_, phase)| phase).max().unwrap_or(RegisterPhase::Number);
         let all_at_hand = reads().all(|(x, phase)| is_at_hand(x, phase));
+        let widens = translate::widens(program, r, lanes).is_some_and(|x| form.lies(x, &program.registers[x as usize].code));
         phases.push(match program.registers[r].code {
             _ if form.numbers >> r & 1 == 1 => RegisterPhase::Number,
             Code::Load(_) | Code::Arg(_) | Code::Const(_) | Code::Index(_) | Code::Random { .. } => RegisterPhase::Before,
+            _ if widens => RegisterPhase::Loop,
             _ if latest <= RegisterPhase::Loop && all_at_hand && translate::is_known(program, r, (lanes, form.is_wide), integers) => RegisterPhase::Loop,
             _ if latest <= RegisterPhase::Before => RegisterPhase::Before,
             _ => RegisterPhase::Behind,
@@ -194,6 +199,11 @@ fn compile(program: &Program, form: &LoopForm, results: &[Reg]) -> Option<Compil
             let work = program.registers.iter().zip(&phases).filter(|(_, p)| **p == RegisterPhase::Loop).map(|(r, _)| 1 + r.code.weight()).sum();
             ways.push((work, lanes, phases));
         }
+    }
+    if form.combines.is_some() {
+        // What is combined may be what is read.
+        ways.retain(|(_, lanes, _)| results.iter().all(|&r| program.registers[r as usize].kind == *lanes));
+        ways.iter_mut().for_each(|(work, ..)| *work += 1);
     }
     ways.sort_by_key(|(work, ..)| std::cmp::Reverse(*work));
     ways.into_iter().filter(|(work, ..)| *work > 0).find_map(|(_, lanes, phases)| match lanes {
@@ -242,7 +252,8 @@ impl LoopBuilder<'_> {
 fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg], phases: &[RegisterPhase]) -> Option<CompiledPart> {
     let n = program.registers.len();
     let lanes = if DOUBLE { TileKind::F64 } else { TileKind::F32 };
-    let in_loop = |r: Reg| phases[r as usize] == RegisterPhase::Loop;
+    let lies = |r: Reg| phases[r as usize] == RegisterPhase::Before && form.lies(r, &program.registers[r as usize].code);
+    let in_loop = |r: Reg| phases[r as usize] == RegisterPhase::Loop || form.combines.is_some() && lies(r);
     // What the loop gives: results, and what is read behind it.
     let mut writes: SmallVec<[(StreamSink, Reg, ElementFormat); 4]> = SmallVec::new();
     for (o, &dtype) in form.outputs.iter().enumerate() {
@@ -252,7 +263,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
     }
     let behind_reads = |r: Reg| (0..n).any(|x| phases[x] == RegisterPhase::Behind && program.reads[x].contains(&Some(r)));
     for r in (0..n as Reg).filter(|&r| in_loop(r)) {
-        if behind_reads(r) || form.outputs.is_empty() && results.contains(&r) {
+        if behind_reads(r) && form.combines.is_none() || form.outputs.is_empty() && results.contains(&r) {
             writes.push((StreamSink::Tile(r), r, translate::tile_format(program.registers[r as usize].kind, lanes)?));
         }
     }
@@ -275,6 +286,14 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         builder.values = values;
         builder.values[r] = Some(value);
     }
+    let mut identity = None;
+    if let Some(op) = form.combines {
+        let &[result] = results else { return None };
+        let value = builder.leaf(result)?;
+        let (carried, begun) = trace::record(&mut builder.graph, || (trace::enter(LoopOp::Carried(0)), translate::identity::<DOUBLE>(op)));
+        builder.values[result as usize] = Some(trace::record(&mut builder.graph, || translate::combine::<DOUBLE>(op, carried, value)));
+        identity = Some(begun);
+    }
     let stores: Option<SmallVec<[_; 4]>> = writes.iter().map(|&(_, r, format)| Some((builder.values[r as usize]?, format))).collect();
     let code = LoopCode::new(&LoopPlan {
         graph: std::mem::take(&mut builder.graph),
@@ -284,6 +303,7 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         is_double: DOUBLE,
         is_wide: form.is_wide,
         past_caches: form.streamed,
+        identity,
     })?;
     // What is interpreted: results that the loop does not give, what is read from tiles, and all that these stand on.
     let mut interpreted = vec![false; n];
@@ -307,10 +327,14 @@ fn build<const DOUBLE: bool>(program: &Program, form: &LoopForm, results: &[Reg]
         slots[r as usize] = *next;
         *next += 1;
     }
-    let only_memory = builder.reads.iter().all(|r| !matches!(r.0, StreamSource::Tile(_))) && writes.iter().all(|w| matches!(w.0, StreamSink::Output(_)));
+    let reads_memory = builder.reads.iter().all(|r| !matches!(r.0, StreamSource::Tile(_)));
+    let only_memory = reads_memory && (form.combines.is_some() || writes.iter().all(|w| matches!(w.0, StreamSink::Output(_))));
     let gives_all = results.iter().all(|&r| in_loop(r)) && behind.is_empty();
     let is_whole = only_memory && gives_all && before.iter().all(|&r| phases[r as usize] == RegisterPhase::Number);
     let (reads, writes) = (builder.reads.iter().map(|r| r.0).collect(), writes.iter().map(|w| w.0).collect());
+    if form.combines.is_some() && !is_whole {
+        return None;
+    }
     Some(CompiledPart { code, reads, writes, numbers: builder.numbers, before, behind, slots, is_whole })
 }
 fn bits(value: Value) -> u64 {
@@ -327,11 +351,23 @@ impl TileRun<'_> {
     /// Takes the compiled loop of the program for these operands, if there is one, once all else is known of them. `outputs` are the
     /// dtypes of results that are written where they belong; none where they are wanted in tiles. `n`: how many elements there are.
     pub fn compile(&mut self, results: &[Reg], outputs: &[DType], n: usize) {
+        let Some(form) = self.form(outputs, n).filter(|_| self.program.ahead.is_none()) else { return };
+        let (program, inputs) = (self.program, self.inputs.len());
+        let Some(part) = program.compiled.get(program, &form, results) else { return };
+        let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
+        let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
+        let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
+        if !reads_results && (is_alone || !(0..inputs).any(shares)) {
+            self.compiled = Some(part);
+        }
+    }
+    /// The form of a loop for these operands, if the program is worth one now that it runs over `n` elements more.
+    fn form(&self, outputs: &[DType], n: usize) -> Option<LoopForm> {
         let program = self.program;
         let inputs = self.inputs.len();
-        let may = program.ahead.is_none() && self.drawn.is_empty() && program.registers.len() <= BITS && inputs <= BITS;
+        let may = self.drawn.is_empty() && program.registers.len() <= BITS && inputs <= BITS;
         if !may || !jit::is_on(self.isa) || !program.compiled.are_worth(n) {
-            return;
+            return None;
         }
         let mut form = LoopForm {
             numbers: 0,
@@ -343,6 +379,7 @@ impl TileRun<'_> {
             has_small: self.nest.len() < SMALL as usize,
             squares: 0,
             cubes: 0,
+            combines: None,
         };
         let inner = self.nest.innermost();
         for (r, register) in program.registers.iter().enumerate() {
@@ -372,16 +409,8 @@ impl TileRun<'_> {
         }
         form.streamed &= outputs.iter().all(|d| translate::format(*d).is_some_and(ElementFormat::is_plain));
         // Interpreted registers would be written where an input still waits to be read, or read where one was overwritten.
-        if (0..inputs).any(|k| self.inputs[k].in_place.is_some() && form.in_memory >> k & 1 == 0) {
-            return;
-        }
-        let Some(part) = program.compiled.get(program, &form, results) else { return };
-        let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
-        let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
-        let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));
-        if !reads_results && (is_alone || !(0..inputs).any(shares)) {
-            self.compiled = Some(part);
-        }
+        let is_lost = |k: usize| self.inputs[k].in_place.is_some() && form.in_memory >> k & 1 == 0;
+        (!(0..inputs).any(is_lost)).then_some(form)
     }
     /// Runs all instructions of a tile with the help of the compiled loop.
     ///
@@ -421,17 +450,7 @@ impl TileRun<'_> {
     fn call(&self, part: &CompiledPart, place: Stretched, scratch: &Scratch, tiles: &mut [WrittenTile], outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let Stretched { at, n, done, count } = place;
         let mut call = LoopCall::new(&part.code, count);
-        for &r in &part.numbers {
-            let register = &self.program.registers[r as usize];
-            let value = match self.uniform[r as usize] {
-                Some(value) => value,
-                None => {
-                    let place = if self.is_line(r as usize, at, n) { 0 } else { done };
-                    with_kind!(register.kind, T => T::tiles(scratch).values(part.slot(r as usize))[place].value())
-                }
-            };
-            call.number(bits(value));
-        }
+        self.number(part, place, scratch, &mut call)?;
         // What lies behind the outputs is only read.
         let (written, beside) = outs.split_at_mut(self.program.results.len().min(outs.len()));
         for source in &part.reads {
@@ -446,10 +465,7 @@ impl TileRun<'_> {
                     }
                     None => call.read(self.memory(k as usize, at + done, count)),
                 },
-                StreamSource::Column => {
-                    let column = (at + done) % self.nest.innermost();
-                    call.read(bytemuck::cast_slice(&COLUMNS[column..column + count]));
-                }
+                StreamSource::Column => call.read(self.columns(at + done, count)),
                 StreamSource::Tile(r) => {
                     let kind = self.program.registers[r as usize].kind;
                     with_kind!(kind, T => match self.src::<T>(r, at, n, scratch, &[]) {
@@ -475,6 +491,27 @@ impl TileRun<'_> {
         }
         call.run();
         Ok(())
+    }
+    /// The numbers of a call.
+    fn number(&self, part: &CompiledPart, place: Stretched, scratch: &Scratch, call: &mut LoopCall<'_>) -> Result<(), ErrorKind> {
+        let Stretched { at, n, done, .. } = place;
+        for &r in &part.numbers {
+            let register = &self.program.registers[r as usize];
+            let value = match self.uniform[r as usize] {
+                Some(value) => value,
+                None => {
+                    let place = if self.is_line(r as usize, at, n) { 0 } else { done };
+                    with_kind!(register.kind, T => T::tiles(scratch).values(part.slot(r as usize))[place].value())
+                }
+            };
+            call.number(bits(value));
+        }
+        Ok(())
+    }
+    /// The coordinates along a line of so many positions from `at` on.
+    fn columns(&self, at: usize, count: usize) -> &[u8] {
+        let column = at % self.nest.innermost();
+        bytemuck::cast_slice(&COLUMNS[column..column + count])
     }
     /// The elements of an input that lie side by side from position `at` on.
     fn memory(&self, k: usize, at: usize, n: usize) -> &[u8] {

@@ -17,12 +17,13 @@ use crate::{
     },
     simd::{Arithmetic, Integer, Mask},
 };
-use adamant_runtime::{DType, expr::Reg};
+use adamant_runtime::{DType, expr::Reg, op::ReduceOp};
 
 /// How elements of a dtype lie in memory, for loops with such lanes that read them there.
 pub(super) fn read_format(dtype: DType, lanes: TileKind) -> Option<ElementFormat> {
     match (dtype, lanes) {
         (DType::I32, TileKind::F64) => Some(ElementFormat::WidenedI32),
+        (DType::F32, TileKind::F64) => Some(ElementFormat::WidenedF32),
         _ => format(dtype),
     }
 }
@@ -89,6 +90,34 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
         Code::BoolUnary(..) | Code::BoolBinary(..) | Code::Select(..) => true,
         _ => false,
     }
+}
+
+/// Is register `r` a number of f64 that memory holds as an f32? Lanes of 64 bits read it so.
+pub(super) fn widens(program: &Program, r: usize, lanes: TileKind) -> Option<Reg> {
+    let Code::Cast(x) = program.registers[r].code else { return None };
+    let from = &program.registers[x as usize];
+    let is_wider = program.registers[r].dtype == DType::F64 && from.dtype == DType::F32 && lanes == TileKind::F64;
+    (is_wider && matches!(from.code, Code::Load(_))).then_some(x)
+}
+/// Enters what combines two values in a reduction.
+pub(super) fn combine<const DOUBLE: bool>(op: ReduceOp, a: LoopValue, b: LoopValue) -> LoopValue {
+    let f = match op {
+        ReduceOp::Sum => RealBinary::Add,
+        ReduceOp::Prod => RealBinary::Mul,
+        ReduceOp::Max => RealBinary::Max,
+        ReduceOp::Min => RealBinary::Min,
+    };
+    binary(f, Traced::<DOUBLE>(a), Traced(b)).0
+}
+/// Enters what a reduction begins with.
+pub(super) fn identity<const DOUBLE: bool>(op: ReduceOp) -> LoopValue {
+    Traced::<DOUBLE>::constant(match op {
+        ReduceOp::Sum => 0.0,
+        ReduceOp::Prod => 1.0,
+        ReduceOp::Max => f64::NEG_INFINITY,
+        ReduceOp::Min => f64::INFINITY,
+    })
+    .0
 }
 
 /// A power that is a product, as the formula has it, too.

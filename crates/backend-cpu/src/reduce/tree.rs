@@ -378,6 +378,10 @@ impl<T: ReducedElement> Total<T> {
     pub fn push<C: CombineRule>(&mut self, block: T) {
         self.0.push::<C>([block]);
     }
+    /// The next blocks.
+    pub fn push_all<C: CombineRule>(&mut self, blocks: &[T]) {
+        blocks.iter().for_each(|&block| self.push::<C>(block));
+    }
     /// The next segment, which ends none that is open.
     pub fn push_segment<C: CombineRule>(&mut self, segment: T::Wide) {
         self.0.totals[0] = C::totals::<T>(self.0.totals[0], segment);
@@ -467,6 +471,35 @@ impl<T: ReducedElement, C: CombineRule> SimdKernel for RowTotals<'_, T, C> {
             PushRow(row, &mut total, self.how).run::<S>();
             *to = total.value::<C>();
         }
+    }
+}
+/// The lanes of blocks, which lie one behind the other, each folded.
+struct FoldedBlocks<'a, T, C>(&'a [T], &'a mut [T], std::marker::PhantomData<C>);
+impl<T: ReducedElement, C: CombineRule> SimdKernel for FoldedBlocks<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let FoldedBlocks(lanes, blocks, _) = self;
+        let (fours, rest) = lanes.as_chunks::<{ 4 * LANES }>();
+        let (of_fours, of_rest) = blocks.as_chunks_mut::<4>();
+        for (x, of_four) in fours.iter().zip(of_fours) {
+            *of_four = T::short::<S, C>([&x[..LANES], &x[LANES..2 * LANES], &x[2 * LANES..3 * LANES], &x[3 * LANES..]]);
+        }
+        for (x, block) in rest.as_chunks::<LANES>().0.iter().zip(of_rest) {
+            *block = fold::<T, C>(*x);
+        }
+    }
+}
+/// Folds the lanes of as many blocks.
+pub(crate) fn fold_blocks<T: ReducedElement, C: CombineRule>(isa: Isa, lanes: &[T], blocks: &mut [T]) {
+    dispatch(if blocks.len() < 4 { Isa::Scalar } else { isa }, FoldedBlocks::<T, C>(lanes, blocks, std::marker::PhantomData));
+}
+/// The totals of rows that are one block each.
+pub(crate) fn each_block<T: ReducedElement, C: CombineRule>(blocks: &[T], totals: &mut [T::Wide]) {
+    for (&block, to) in blocks.iter().zip(totals) {
+        let mut total = Total::new::<C>();
+        total.push::<C>(block);
+        *to = total.value::<C>();
     }
 }
 /// The totals of as many rows of `n` elements, which lie one behind the other.

@@ -11,6 +11,7 @@ impl Assembler<'_> {
         match format {
             ElementFormat::F32 | ElementFormat::F64 | ElementFormat::I32 | ElementFormat::I64 => self.two(codes.read, to, from),
             ElementFormat::WidenedI32 => self.two(codes.widen_i32, to, from),
+            ElementFormat::WidenedF32 => self.two(codes.widen_f32, to, from),
             ElementFormat::U8 => self.two(codes.widen_bytes, to, from),
             ElementFormat::I8 => self.two(codes.widen_signed_bytes, to, from),
             ElementFormat::U16 => self.two(codes.widen_words, to, from),

@@ -174,8 +174,8 @@ struct Setting<'c> {
     case: &'c Case,
     lies: Vec<Lie>,
     shape: Shape,
-    /// an axis along which the first result is summed instead
-    reduced: Option<usize>,
+    /// how the first result is combined instead, and along which axes
+    reduced: Option<(ReduceOp, AxisSet)>,
 }
 /// The inputs as they lie in `data`.
 fn operands<'d>(setting: &Setting<'_>, data: &'d [Vec<u8>]) -> Vec<In<'d>> {
@@ -201,10 +201,9 @@ fn operands<'d>(setting: &Setting<'_>, data: &'d [Vec<u8>]) -> Vec<In<'d>> {
 fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
     let Setting { case: Case { expr, inputs, results, arg }, lies, shape, reduced } = setting;
     let n = shape.elements();
-    let sum = reduced.map(|axis| (ReduceOp::Sum, AxisSet::one(axis)));
     let data: Vec<Vec<u8>> = inputs.iter().enumerate().map(|(k, d)| bytes(*d, k, n)).collect();
     let given = operands(setting, &data);
-    let kind = match sum {
+    let kind = match *reduced {
         Some((op, axes)) => KernelKind::Reduce { op, expr: expr.clone(), value: results[0], axes },
         None => KernelKind::Map { expr: expr.clone(), outputs: results.clone() },
     };
@@ -215,7 +214,7 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
     assert_eq!(program.compiled.count(), 0);
     let _ = kernel.prepared.set(Box::new(programs));
     let dtypes: Vec<DType> = results.iter().map(|&r| expr.dtypes[r as usize]).collect();
-    let out_shape = reduced.map_or(*shape, |axis| shape.with(axis, 1));
+    let out_shape = reduced.map_or(*shape, |(_, axes)| axes.iter().fold(*shape, |shape, axis| shape.with(axis, 1)));
     let mut made: Vec<Vec<u64>> = dtypes.iter().map(|d| vec![0; (out_shape.elements() * d.size()).div_ceil(8)]).collect();
     if lies.contains(&Lie::InPlace) {
         let k = lies.iter().position(|l| *l == Lie::InPlace).unwrap();
@@ -233,7 +232,7 @@ fn run(setting: &Setting<'_>, isa: Isa) -> (Vec<Vec<u64>>, bool) {
     let fault = FaultWord::none();
     let args = [Scalar::Float(*arg)];
     let step = Step { kernel: &kernel, space: *shape, inputs: &[], outputs: &[], args: &args, fault: &fault, guard: Guard::NONE };
-    match sum {
+    match *reduced {
         Some((op, axes)) => reduce::run(&runtime, &step, results[0], op, axes, &given, &mut outputs[..1]).unwrap(),
         None => map::run(&runtime, &step, results, &given, &mut outputs).unwrap(),
     }
@@ -293,7 +292,7 @@ fn each_case(salt: u64, one_in: u64, mut check: impl FnMut(&mut Random, &Drawn<'
         let mut r = Random(seed.wrapping_mul(salt) ^ case.wrapping_mul(0x2545_F491_4F6C_DD1D));
         (0..4).for_each(|_| _ = r.below(2));
         let program = Case::new(&mut r);
-        let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 531, 1030])]).unwrap();
+        let shape = Shape::new(&[r.of(&[1, 2, 5, 37]), r.of(&[1, 3, 8, 37, 48, 256, 531, 1024, 1030])]).unwrap();
         let drawn = Drawn { program: &program, shape, vectors: &vectors, name: format!("case {case} of seed {seed}") };
         compiled += u64::from(check(&mut r, &drawn));
     }
@@ -307,7 +306,8 @@ fn a_compiled_loop_with_other_bits_than_the_interpreter() {
         let mut lies: Vec<Lie> = program.inputs.iter().map(|_| r.of(&[Lie::Each, Lie::Each, Lie::Row, Lie::Column, Lie::One, Lie::Transposed])).collect();
         let first = program.expr.dtypes[program.results[0] as usize];
         let may = first.is_float();
-        let reduced = (may && r.below(4) == 0).then(|| r.below(2));
+        let ops = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min];
+        let reduced = (may && r.below(3) == 0).then(|| (r.of(&ops), AxisSet(r.of(&[0b10, 0b10, 0b01, 0b11]))));
         if reduced.is_none() && r.below(3) == 0 && program.inputs[0] == first {
             lies[0] = Lie::InPlace;
         }
