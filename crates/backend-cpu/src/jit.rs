@@ -4,7 +4,7 @@
 //! The way of a loop: [`trace`] runs the formulas of a program over a vector that writes down what is done with it, [`graph`] holds
 //! these operations, [`assemble`] places them into the registers of AVX2 or AVX-512, [`LoopCode`] keeps the instructions in memory that is
 //! first written and then executed, never both, and [`LoopCall`] calls them over slices. The operations are those of the other
-//! sets, so the bits are. `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and systems that
+//! sets, so the bits are. A loop may combine the elements of blocks in lanes instead of writing them. `ADAMANT_JIT=0` leaves all to the interpreter, as do processors other than x86-64 with AVX2 and systems that
 //! give no memory to execute; `always` compiles what runs once.
 //!
 //! Must not know programs, tiles or layouts.

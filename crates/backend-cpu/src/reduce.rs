@@ -23,6 +23,7 @@ use crate::{
     scratch::filled,
 };
 use adamant_runtime::{AxisSet, DType, ErrorKind, MAX_RANK, Shape, expr::Reg, kernel::Step, op::ReduceOp};
+use blocks::BlockBuffers;
 use columns::ColumnTotals;
 use smallvec::SmallVec;
 use tree::{BLOCK, CombineRule, LANES, Max, Min, Prod, ReducedElement, SEGMENT, Sum, Total, push_row};
@@ -67,10 +68,9 @@ pub(crate) fn run(
         run.find_lines()?;
     }
     let n = step.space.elements();
-    let by_blocks = !columns && reduced >= LANES && !run.is_direct_in(value, kind) && run.compile_blocks(value, op, reduced, n);
-    if !by_blocks {
-        run.compile(&[value], &[], n);
-    }
+    // What lies in memory as the loops want it is as well read by them.
+    let row = (!columns && reduced >= LANES && !run.is_direct(value)).then_some(reduced);
+    let by_blocks = run.compile_reduction(value, op, row, n);
     let job = Job { runtime, value, reduced, inner, run, dtype, by_blocks };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
@@ -191,6 +191,7 @@ struct Loops<T: ReducedElement> {
     add: fn(&mut ColumnTotals<T>, Isa, &[T], usize),
     end_block: fn(&mut ColumnTotals<T>, Isa),
     end: fn(&mut ColumnTotals<T>) -> &[T::Wide],
+    // Where a compiled loop gives the lanes of blocks.
     lanes: fn(T, T) -> T,
     fold: fn(Isa, &[T], &mut [T]),
     push: fn(&mut Total<T>, &[T]),
@@ -302,7 +303,7 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
     scratch: &mut Scratch,
 ) -> Result<(), ErrorKind> {
     if job.by_blocks {
-        return blocks::long_row(job, loops, start, n, total, scratch);
+        return BlockBuffers::new().push_row(job, loops, (start, n), total, scratch);
     }
     if job.run.is_direct(job.value)
         && let Some(row) = L::in_place(job.run.src::<L>(job.value, start, n, scratch, &[]))

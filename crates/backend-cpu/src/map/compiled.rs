@@ -351,9 +351,16 @@ impl TileRun<'_> {
     /// Takes the compiled loop of the program for these operands, if there is one, once all else is known of them. `outputs` are the
     /// dtypes of results that are written where they belong; none where they are wanted in tiles. `n`: how many elements there are.
     pub fn compile(&mut self, results: &[Reg], outputs: &[DType], n: usize) {
-        let Some(form) = self.form(outputs, n).filter(|_| self.program.ahead.is_none()) else { return };
+        if self.program.ahead.is_none()
+            && let Some(form) = self.form(outputs, n)
+        {
+            self.take(&form, results, outputs);
+        }
+    }
+    /// Takes the loop of a form, if there is one that can run.
+    fn take(&mut self, form: &LoopForm, results: &[Reg], outputs: &[DType]) {
         let (program, inputs) = (self.program, self.inputs.len());
-        let Some(part) = program.compiled.get(program, &form, results) else { return };
+        let Some(part) = program.compiled.get(program, form, results) else { return };
         let shares = |k: usize| self.inputs[k].in_place.is_some_and(|o| o < outputs.len());
         let is_alone = part.behind.is_empty() && (0..outputs.len()).all(|o| part.writes_output(o));
         let reads_results = part.reads.iter().any(|s| matches!(s, StreamSource::Tile(r) if self.into[*r as usize].is_some()));

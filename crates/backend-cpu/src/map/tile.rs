@@ -225,10 +225,6 @@ impl<'a> TileRun<'a> {
     pub fn is_direct(&self, r: Reg) -> bool {
         matches!(self.program.registers[r as usize].code, Code::Load(k) if self.direct[k as usize]) && !self.is_uniform(r)
     }
-    /// As [`TileRun::is_direct`], and its elements are those of a tile of this kind.
-    pub fn is_direct_in(&self, r: Reg, kind: TileKind) -> bool {
-        self.is_direct(r) && TileKind::is_memory_of(self.program.registers[r as usize].dtype) && self.kind(r) == kind
-    }
     /// Input k over a tile, if it may be read where it lies: all of it lies densely, or what the tile wants of it.
     pub(super) fn lies<T: Lane>(&self, k: usize, at: usize, n: usize) -> Option<&[T]> {
         let input = &self.inputs[k];

@@ -9,13 +9,13 @@ use crate::{jit::LaneBlocks, map::tiles::Scratch};
 use adamant_runtime::ErrorKind;
 
 /// The lanes of as many blocks as are folded at a time, and what they are folded to.
-struct BlockBuffers<T> {
+pub(super) struct BlockBuffers<T> {
     lanes: [T; TOGETHER * LANES],
     last: [T; TOGETHER * LANES],
     folded: [T; TOGETHER],
 }
 impl<T: ReducedElement> BlockBuffers<T> {
-    fn new() -> BlockBuffers<T> {
+    pub fn new() -> BlockBuffers<T> {
         BlockBuffers { lanes: [T::default(); TOGETHER * LANES], last: [T::default(); TOGETHER * LANES], folded: [T::default(); TOGETHER] }
     }
     fn fold(&mut self, job: &Job<'_>, loops: &Loops<T>, count: usize) -> &[T] {
@@ -27,7 +27,7 @@ impl<T: ReducedElement> BlockBuffers<T> {
         job.run.combine(at, LaneBlocks { count, block: BLOCK, step: BLOCK }, scratch, &mut self.lanes[..count * LANES])?;
         Ok(self.fold(job, loops, count))
     }
-    /// LaneBlocks of `n` elements every `step` from `at` on, each at the end of [`LANES`] elements of its row or more, folded.
+    /// Blocks of `n` elements every `step` from `at` on, each at the end of [`LANES`] elements of its row or more, folded.
     fn short(&mut self, job: &Job<'_>, loops: &Loops<T>, of: ShortBlocks, scratch: &mut Scratch) -> Result<&[T], ErrorKind> {
         let ShortBlocks { at, n, step, count } = of;
         let lanes = &mut self.lanes[..count * LANES];
@@ -48,7 +48,14 @@ impl<T: ReducedElement> BlockBuffers<T> {
         Ok(self.fold(job, loops, count))
     }
     /// Pushes the blocks of `n` elements from `start` on.
-    fn long(&mut self, job: &Job<'_>, loops: &Loops<T>, start: usize, n: usize, total: &mut Total<T>, scratch: &mut Scratch) -> Result<(), ErrorKind> {
+    pub fn push_row(
+        &mut self,
+        job: &Job<'_>,
+        loops: &Loops<T>,
+        (start, n): (usize, usize),
+        total: &mut Total<T>,
+        scratch: &mut Scratch,
+    ) -> Result<(), ErrorKind> {
         let whole = n / BLOCK * BLOCK;
         let mut at = 0;
         while at < whole {
@@ -71,17 +78,6 @@ struct ShortBlocks {
     count: usize,
 }
 
-/// Pushes the blocks of `n` elements from `start` on.
-pub(super) fn long_row<T: ReducedElement>(
-    job: &Job<'_>,
-    loops: &Loops<T>,
-    start: usize,
-    n: usize,
-    total: &mut Total<T>,
-    scratch: &mut Scratch,
-) -> Result<(), ErrorKind> {
-    BlockBuffers::new().long(job, loops, start, n, total, scratch)
-}
 /// Outputs that are rows, from row `first` on.
 pub(super) fn rows<T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
@@ -110,7 +106,7 @@ pub(super) fn rows<T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, first: us
             count
         } else {
             let mut total = loops.none();
-            buffers.long(job, loops, at, n, &mut total, scratch)?;
+            buffers.push_row(job, loops, (at, n), &mut total, scratch)?;
             totals[0] = (loops.total)(total);
             1
         };

@@ -35,7 +35,7 @@ pub(super) fn gradient(view: &View, back: &Backward<'_>) -> Result<Cotangents> {
         }
         View::Flip(axes) => one(g.flip(*axes)),
         View::Diagonal(axes) => one(undiagonal(g, &shape, *axes)?),
-        View::Windows { axis, step, .. } => one(unwindowed(g, &shape, *axis as usize, *step)?),
+        View::Windows { axis, step, .. } => one(unwindowed(back, *axis as usize, *step)),
     }
 }
 /// A diagonal's cotangent on it, zeros beside it. In the flattened plane the diagonal is every (columns + 1)-th element.
@@ -49,20 +49,20 @@ fn undiagonal(g: &Tensor, shape: &Shape, axes: AxisSet) -> Result<Tensor> {
 }
 /// A cotangent of windows, summed where they overlap. Windows are cut into parts as long as a step: the first parts of all of them lie
 /// side by side in the source, the second ones a step further on, and so on.
-fn unwindowed(g: &Tensor, shape: &Shape, axis: usize, step: usize) -> Result<Tensor> {
+fn unwindowed(back: &Backward<'_>, axis: usize, step: usize) -> Tensor {
+    let (g, shape) = (back.cotangent, back.shape(0));
     let (count, size) = (g.meta().shape[axis], g.meta().shape[shape.rank()]);
     let inside = g.movedim(-1, axis as isize + 1);
     if size.div_ceil(step) > MOST_PARTS {
         let like = Tensor::zeros_on([count, size], DType::I64, g.meta().device);
         let places = like.iota_like(0, DType::I64) * step + like.iota_like(1, DType::I64);
-        let zeros = Tensor::zeros_on(*shape, g.meta().dtype, g.meta().device);
-        return Ok(zeros.index_add(axis, &places.ravel(), &inside.reshape(shape.with(axis, count * size)), 1));
+        return back.zeros(0).index_add(axis, &places.ravel(), &inside.reshape(shape.with(axis, count * size)), 1);
     }
     let parts = (0..size).step_by(step).map(|from| {
         let part = inside.narrow(axis + 1, from, step.min(size - from));
         part.placed(axis + 1, 0, step).reshape(shape.with(axis, count * step)).placed(axis, from, shape[axis])
     });
-    Ok(parts.reduce(|sum, part| sum + part).unwrap_or_else(|| Tensor::zeros_on(*shape, g.meta().dtype, g.meta().device)))
+    parts.reduce(|sum, part| sum + part).unwrap_or_else(|| back.zeros(0))
 }
 pub(super) fn tangent(_: &View, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())

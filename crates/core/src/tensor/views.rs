@@ -14,6 +14,20 @@ use smallvec::SmallVec;
 impl Tensor {
     /// Sliding windows of `size` every `step` along an axis: the axis counts windows, a new last axis runs inside them. A view: windows
     /// may overlap, and gradients add up where they do.
+    ///
+    /// ```
+    /// # use adamant_core::{DType, Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let windows = Tensor::arange(0, 5, 1, DType::F32).unfold(0, 3, 2);
+    /// assert_eq!(windows.shape()?[..], [2, 3]);
+    /// assert_eq!(windows.to_vec::<f32>()?, [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// In the tensor: no such axis; a window longer than the axis; a step of 0.
+    ///
+    /// Source: `torch.Tensor.unfold`.
     #[track_caller]
     pub fn unfold(&self, axis: impl Axis, size: usize, step: usize) -> Tensor {
         compose1("unfold", self, |x| {

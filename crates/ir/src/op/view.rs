@@ -1,5 +1,8 @@
 //! Views: the same elements, found by other strides.
-use super::{form, rules::arity};
+use super::{
+    form,
+    rules::{arity, axis_in},
+};
 use crate::{Attr, Attrs, AxisSet, ErrorKind, HostArray, MAX_RANK, Op, Shape, TensorType, host::map};
 use smallvec::{SmallVec, smallvec};
 
@@ -55,10 +58,7 @@ impl View {
                 }
             }
             View::Slice { axis, len, step } => {
-                let a = *axis as usize;
-                if a >= shape.rank() {
-                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
-                }
+                let a = axis_in(*axis, shape)?;
                 if *step == 0 {
                     return Err(ErrorKind::Argument("the step of a slice is at least 1".into()));
                 }
@@ -68,26 +68,21 @@ impl View {
                 }
                 Ok(shape.with(a, *len))
             }
-            View::Flip(axes) => match axes.iter().find(|&a| a >= shape.rank()) {
-                Some(a) => Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() }),
-                None => Ok(*shape),
-            },
+            View::Flip(axes) => {
+                all_in(*axes, shape)?;
+                Ok(*shape)
+            }
             View::Diagonal(axes) => {
-                if let Some(a) = axes.iter().find(|&a| a >= shape.rank()) {
-                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
-                }
-                if axes.iter().count() != 2 {
-                    return Err(ErrorKind::Argument(format!("a diagonal lies in the plane of two axes, not of {}", axes.iter().count())));
+                let count = all_in(*axes, shape)?;
+                if count != 2 {
+                    return Err(ErrorKind::Argument(format!("a diagonal lies in the plane of two axes, not of {count}")));
                 }
                 let along = axes.iter().map(|a| shape[a]).min().unwrap_or(0);
                 let rest = (0..shape.rank()).filter(|&a| !axes.has(a)).map(|a| shape[a]);
                 Shape::new(&rest.chain([along]).collect::<SmallVec<[usize; MAX_RANK]>>())
             }
             View::Windows { axis, size, step } => {
-                let a = *axis as usize;
-                if a >= shape.rank() {
-                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
-                }
+                let a = axis_in(*axis, shape)?;
                 if *step == 0 {
                     return Err(ErrorKind::Argument("the step between windows is at least 1".into()));
                 }
@@ -100,6 +95,10 @@ impl View {
     }
 }
 
+/// How many axes there are, all of them the shape's.
+fn all_in(axes: AxisSet, shape: &Shape) -> Result<usize, ErrorKind> {
+    axes.iter().try_fold(0, |count, axis| axis_in(axis as u8, shape).map(|_| count + 1))
+}
 /// The same elements in their new order.
 pub(crate) fn run(v: &View, start: usize, x: &HostArray, ty: &TensorType) -> HostArray {
     match v {

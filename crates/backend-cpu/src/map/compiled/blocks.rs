@@ -11,23 +11,29 @@ use crate::{
 use adamant_runtime::{ErrorKind, expr::Reg, op::ReduceOp};
 
 impl TileRun<'_> {
-    /// Takes the compiled loop that combines a result by blocks, for rows of `row` elements, if there is one. Then there are no tiles:
-    /// [`TileRun::combine`] is all that runs.
-    pub fn compile_blocks(&mut self, result: Reg, op: ReduceOp, row: usize, n: usize) -> bool {
-        let Some(form) = self.form(&[], n).filter(|_| self.inputs.iter().all(|i| i.in_place.is_none())) else { return false };
-        let form = LoopForm { combines: Some(op), ..form };
-        let Some(part) = self.program.compiled.get(self.program, &form, &[result]) else { return false };
-        // A block lies in a line.
-        let fits = |line: usize| line.is_multiple_of(row) || line.is_multiple_of(BLOCK) && row.is_multiple_of(line);
-        let does = self.line_of(&part).is_none_or(fits);
-        self.compiled = Some(part).filter(|_| does);
-        does
+    /// As [`TileRun::compile`] for a result that is reduced. Where rows of `row` elements may be combined by blocks and there is a loop for
+    /// that, it is taken, and true is returned: then there are no tiles, and [`TileRun::combine`] is all that runs.
+    pub fn compile_reduction(&mut self, result: Reg, op: ReduceOp, row: Option<usize>, n: usize) -> bool {
+        let has_other = self.program.ahead.is_some();
+        let Some(form) = self.form(&[], n).filter(|_| row.is_some() || !has_other) else { return false };
+        if let Some(row) = row.filter(|_| self.inputs.iter().all(|i| i.in_place.is_none())) {
+            let form = LoopForm { combines: Some(op), ..form.clone() };
+            // A block lies in a line.
+            let fits = |line: usize| line.is_multiple_of(row) || line.is_multiple_of(BLOCK) && row.is_multiple_of(line);
+            let part = self.program.compiled.get(self.program, &form, &[result]);
+            self.compiled = part.filter(|part| self.line_of(part).is_none_or(fits));
+        }
+        let by_blocks = self.compiled.is_some();
+        if !by_blocks && !has_other {
+            self.take(&form, &[result], &[]);
+        }
+        by_blocks
     }
     /// How many elements from position `at` on the loop over blocks can go over at a time.
     pub fn reach(&self, at: usize) -> usize {
         self.compiled.as_ref().and_then(|part| self.line_of(part)).map_or(usize::MAX, |line| line - at % line)
     }
-    /// Combines blocks from position `at` on, no further than the loop of [`TileRun::compile_blocks`] reaches, into the lanes of each.
+    /// Combines blocks from position `at` on, no further than the loop of [`TileRun::compile_reduction`] reaches, into the lanes of each.
     ///
     /// # Errors
     /// Operands that do not fit the program.
