@@ -152,8 +152,9 @@ pub(crate) fn store<T: Lane>(isa: Isa, src: Src<'_, T>, dtype: DType, bytes: &mu
             encode(isa, &[v], dtype, &mut one[..size]);
             match size {
                 1 => bytes.fill(one[0]),
+                2 => bytemuck::cast_slice_mut::<u8, u16>(bytes).fill(bytemuck::pod_read_unaligned(&one[..2])),
                 4 => bytemuck::cast_slice_mut::<u8, u32>(bytes).fill(bytemuck::pod_read_unaligned(&one[..4])),
-                _ => bytes.chunks_exact_mut(size).for_each(|b| b.copy_from_slice(&one[..size])),
+                _ => bytemuck::cast_slice_mut::<u8, u64>(bytes).fill(bytemuck::pod_read_unaligned(&one[..8])),
             }
         }
     }

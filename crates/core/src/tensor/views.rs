@@ -103,9 +103,18 @@ impl Tensor {
         if step == 1 || shape[axis] == 0 {
             return Ok(self.placed(axis, start, size));
         }
-        // Zeros behind each element on an added axis, which is merged into the dilated one.
+        // The axis as lines of `step` elements: theirs lie below each other.
         let wide = self.reshape(shape.insert(axis + 1, 1).map_err(|kind| Error::new("slice", kind))?);
-        Ok(wide.placed(axis + 1, 0, step).reshape(shape.with(axis, shape[axis] * step)).placed(axis, start, size))
+        let lines = size.div_ceil(step);
+        let (line, column) = (start / step, start % step);
+        let mut widths: SmallVec<[(isize, isize); MAX_RANK]> = SmallVec::from_elem((0, 0), wide.rank());
+        widths[axis] = (line as isize, (lines - line - shape[axis]) as isize);
+        widths[axis + 1] = (column as isize, (step - 1 - column) as isize);
+        Ok(wide.with_zeros(PadSpec { widths }).reshape(shape.with(axis, lines * step)).narrow(axis, 0, size))
+    }
+    /// Surrounded with zeros.
+    pub(crate) fn with_zeros(&self, pad: PadSpec) -> Tensor {
+        Tensor::apply(Op::Pad(Box::new(pad)), Arg::None, &[self])
     }
     /// On an axis from `start` on, zeros beside it: `size` elements. What reaches past them is cut off.
     pub(crate) fn placed(&self, axis: usize, start: usize, size: usize) -> Tensor {
@@ -115,7 +124,7 @@ impl Tensor {
         }
         let mut widths: SmallVec<[(isize, isize); MAX_RANK]> = SmallVec::from_elem((0, 0), self.rank());
         widths[axis] = (start as isize, size as isize - (start + len) as isize);
-        Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), Arg::None, &[self])
+        self.with_zeros(PadSpec { widths })
     }
 }
 
