@@ -4,6 +4,9 @@
 //! Architecture invariant: no code of its own; the only crate that names backends.
 #![forbid(unsafe_code)]
 
+/// Mixed precision: the loss scaler.
+#[cfg(feature = "amp")]
+pub use adamant_amp as amp;
 /// The CPU backend's own types: builders, contexts, threads.
 #[cfg(feature = "cpu")]
 pub use adamant_backend_cpu as cpu;
