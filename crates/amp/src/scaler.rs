@@ -4,7 +4,7 @@
 //!
 //! Data flow: the scale and all that is counted are cells on the losses' device ([`ScaleCells`]); whether gradients are
 //! finite is a bool there, by which the optimizer's writes are selected ([`step_when`]). The host knows the order of the calls
-//! ([`Stage`]) and nothing else, so it waits for nothing, and the whole of a step may be captured by
+//! ([`UnscaledGradients`]) and nothing else, so it waits for nothing, and the whole of a step may be captured by
 //! [`compile`](adamant_core::compile()).
 mod cells;
 
@@ -90,7 +90,7 @@ pub struct ScalerStats {
 }
 
 /// How far an optimizer's gradients have come since the last [`GradScaler::update`].
-struct Stage {
+struct UnscaledGradients {
     /// whose: its name and its first parameter
     optimizer: (&'static str, usize),
     /// were all of its gradients finite? A bool on the scale's device.
@@ -126,10 +126,10 @@ struct Stage {
 ///
 /// Nothing here is read by the host but in [`GradScaler::get_scale`], [`GradScaler::stats`] and [`GradScaler::state_dict`].
 ///
-/// Several losses may be scaled before [`GradScaler::update`], and several optimizers stepped: each is withheld by its own
+/// Several losses may be scaled before [`GradScaler::update`], and several optimizers stepped: each is suppressed by its own
 /// gradients, and the scale follows from all. An accumulated gradient has one scale: call `update` once, after its step.
 ///
-/// A step that is withheld leaves weights and slots alone, and Adam's count of steps with them. What the *forward* wrote before
+/// A step that is suppressed leaves weights and slots alone, and Adam's count of steps with them. What the *forward* wrote before
 /// (running statistics of a BatchNorm) is kept out too inside of [`GradScaler::attempt`].
 pub struct GradScaler {
     options: ScalerOptions,
@@ -137,7 +137,7 @@ pub struct GradScaler {
     cells: Option<ScaleCells>,
     /// loaded before there was a loss
     loaded: Option<Values>,
-    stages: Vec<Stage>,
+    stages: Vec<UnscaledGradients>,
     /// the number of losses scaled since the last update
     scaled: usize,
     /// inside of [`GradScaler::attempt`]?
@@ -227,7 +227,7 @@ impl GradScaler {
             None => {}
         }
         let finite = self.unscaled("unscale_", grads, optimizer)?;
-        self.stages.push(Stage { optimizer: identity_of(optimizer), finite, stepped: false });
+        self.stages.push(UnscaledGradients { optimizer: identity_of(optimizer), finite, stepped: false });
         Ok(())
     }
     /// The optimizer's step, where all of its gradients are finite; where one is not, weights, slots and counts keep their bits. Divides the
@@ -247,7 +247,7 @@ impl GradScaler {
             Some(stage) => stage.finite.clone(),
             None => {
                 let finite = self.unscaled("step", grads, optimizer)?;
-                self.stages.push(Stage { optimizer: identity_of(optimizer), finite: finite.clone(), stepped: false });
+                self.stages.push(UnscaledGradients { optimizer: identity_of(optimizer), finite: finite.clone(), stepped: false });
                 finite
             }
         };
@@ -381,7 +381,7 @@ impl GradScaler {
         self.between_steps("set_options")?;
         options.check()?;
         if options.enabled != self.options.enabled {
-            return refused("set_options", "a scaler cannot be turned on or off while it runs", "make another one");
+            return refused("set_options", "a scaler cannot be switched on or off while it runs", "make another one");
         }
         self.options = options;
         Ok(())
@@ -466,7 +466,7 @@ impl GradScaler {
         ]
         .into_iter()
     }
-    fn stage_of(&mut self, optimizer: &dyn Optimizer) -> Option<&mut Stage> {
+    fn stage_of(&mut self, optimizer: &dyn Optimizer) -> Option<&mut UnscaledGradients> {
         let identity = identity_of(optimizer);
         self.stages.iter_mut().find(|s| s.optimizer == identity)
     }
@@ -515,6 +515,6 @@ impl GradScaler {
     }
 }
 /// Were the gradients of all optimizers finite?
-fn all(stages: &[Stage], cells: &ScaleCells) -> Option<Tensor> {
+fn all(stages: &[UnscaledGradients], cells: &ScaleCells) -> Option<Tensor> {
     stages.iter().map(|s| s.finite.to(cells.device())).reduce(|a, b| a.logical_and(b))
 }

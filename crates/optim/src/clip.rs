@@ -1,5 +1,5 @@
 //! Gradient clipping. Nothing is clipped unless it is asked for.
-use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, is_capturing};
+use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, is_capturing};
 use adamant_nn::Param;
 
 /// What is done to gradients before a step. The default, also of the trainer, is nothing.
@@ -76,28 +76,47 @@ impl From<f64> for ClipNorm {
 /// being captured, where it cannot be read.
 #[track_caller]
 pub fn get_total_norm<'t>(tensors: impl IntoIterator<Item = &'t Tensor>, norm_type: f64, error_if_nonfinite: bool) -> Result<Tensor> {
+    let tensors: Vec<&Tensor> = tensors.into_iter().collect();
+    let total = total_norm(&tensors, norm_type)?;
+    let told = total.norm.cast(total.dtype).ok()?;
+    if error_if_nonfinite {
+        finite(&told, norm_type)?;
+    }
+    Ok(told)
+}
+/// A norm as it was computed, and the dtype in which it is told: f32, unless something that it is of is wider.
+struct TotalNorm {
+    norm: Tensor,
+    dtype: DType,
+}
+/// The norm, in f64 where devices have it: that of finite numbers is finite.
+#[track_caller]
+fn total_norm(tensors: &[&Tensor], norm_type: f64) -> Result<TotalNorm> {
     if norm_type.is_nan() {
         return Err(Error::new("get_total_norm", ErrorKind::Argument("a norm has an order, which is no NaN".into())));
     }
-    let mut device = None;
-    let mut norms = tensors.into_iter().map(|g| {
-        // The norm of the norms, in the order of the tensors.
-        let norm = if norm_type == 2.0 { (g * g).sum(..).sqrt() } else { g.vector_norm(norm_type, ..) };
-        norm.to(*device.get_or_insert(g.device()?)).ok()
-    });
-    let total = if norm_type == 2.0 {
-        let squares = norms.map(|norm| norm.map(|n| &n * &n)).reduce(|a, b| Ok(a? + b?));
-        squares.transpose()?.map(|sum| sum.sqrt())
-    } else {
-        let first = norms.next().transpose()?;
-        let all = first.into_iter().map(Ok).chain(norms).collect::<Result<Vec<_>>>()?;
-        if all.is_empty() { None } else { Some(Tensor::stack(&all, 0).vector_norm(norm_type, ..)) }
+    let metas = tensors.iter().map(|g| g.try_meta()).collect::<Result<Vec<_>>>()?;
+    let Some(first) = metas.first() else {
+        return Ok(TotalNorm { norm: Tensor::from_vec_on(vec![0f32], (), Device::reference()).ok()?, dtype: DType::F32 });
     };
-    let total = total.unwrap_or_else(|| Tensor::from_vec_on(vec![0f32], (), adamant_core::Device::reference())).ok()?;
-    if error_if_nonfinite {
-        finite(&total, norm_type)?;
+    let dtype = if metas.iter().any(|m| m.dtype == DType::F64) { DType::F64 } else { DType::F32 };
+    // Squares of all narrower floats are numbers of f64, and so is the sum of as many as there can be.
+    if norm_type == 2.0 && metas.iter().all(|m| m.dtype != DType::F64 && m.dtype.is_float() && m.device.widest_float() == DType::F64) {
+        let squares = tensors.iter().map(|g| g.cast(DType::F64).square().sum(..).to(first.device));
+        let sum = squares.reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f64));
+        return Ok(TotalNorm { norm: sum.sqrt().ok()?, dtype });
     }
-    Ok(total)
+    // The norm of the norms, in the order of the tensors.
+    let norms = tensors
+        .iter()
+        .zip(&metas)
+        .map(|(g, m)| g.cast(if m.dtype.is_float() { m.device.widest_float() } else { m.dtype }).vector_norm(norm_type, ..).to(first.device).ok());
+    let norm = Tensor::stack(&norms.collect::<Result<Vec<_>>>()?, 0).vector_norm(norm_type, ..).ok()?;
+    Ok(TotalNorm { norm, dtype })
+}
+/// In f32, if the dtype is of 16 bits: a scale may be nothing there.
+fn widened(g: &Tensor, dtype: DType) -> Tensor {
+    if matches!(dtype, DType::F16 | DType::BF16) { g.cast(DType::F32) } else { g.clone() }
 }
 #[track_caller]
 fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
@@ -139,9 +158,14 @@ pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], limit: impl Into<
     if !cells.iter().any(|cell| grads.of(cell).is_some()) {
         return Err(Error::new("clip_grad_norm", ErrorKind::Argument("none of the parameters has a gradient".into())));
     }
-    let norm = get_total_norm(cells.iter().filter_map(|cell| grads.of(cell)), norm_type, error_if_nonfinite)?;
-    clip_grads_with_norm(grads, parameters, max, &norm)?;
-    Ok(norm)
+    let all: Vec<&Tensor> = cells.iter().filter_map(|cell| grads.of(cell)).collect();
+    let total = total_norm(&all, norm_type)?;
+    if error_if_nonfinite {
+        finite(&total.norm, norm_type)?;
+    }
+    // By the norm as it is computed: rounded to f32 it may be infinite.
+    clip_grads_with_norm(grads, parameters, max, &total.norm)?;
+    total.norm.cast(total.dtype).ok()
 }
 /// Scales all gradients by min(1, max / (norm + 1e-6)) with a norm that is known: of more parameters than these, or of all ranks (as
 /// `torch.nn.utils.clip_grads_with_norm_`).
@@ -159,7 +183,8 @@ pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, n
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
             let meta = g.try_meta()?;
-            let clipped = (g * scale.to(meta.device).cast(meta.dtype)).ok()?;
+            let g = widened(g, meta.dtype);
+            let clipped = (&g * scale.to(meta.device).cast(g.try_meta()?.dtype)).cast(meta.dtype).ok()?;
             grads.set(&p.cell(), clipped);
         }
     }
