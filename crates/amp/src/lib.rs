@@ -1,9 +1,13 @@
-//! Mixed precision. So far the loss scaler: what keeps gradients of 16-bit floats from vanishing, without a word that the host
-//! waits for.
+//! Mixed precision: products in 16 bits and what needs more in f32 ([`Autocast`]), and losses scaled so that gradients of 16 bits do
+//! not vanish ([`GradScaler`]), without a word that the host waits for.
 //!
-//! Architecture invariant: layers and backends are not known here; the optimizer is whatever has the trait.
+//! Architecture invariant: backends are not known here; the optimizer is whatever has the trait.
 #![forbid(unsafe_code)]
 
+mod autocast;
+mod classes;
 mod scaler;
 
+pub use autocast::{Autocast, autocast};
+pub use classes::{PrecisionClass, PrecisionTable};
 pub use scaler::{GradScaler, ScalerOptions, ScalerStats};

@@ -50,6 +50,10 @@ pub trait Interceptor: Any + Send + Sync {
     fn key(&self) -> Option<u64> {
         None
     }
+    /// Does it bring inputs of several dtypes to one? Then functions leave it to their ops to refuse them.
+    fn casts(&self) -> bool {
+        false
+    }
 }
 
 /// An interceptor and those below it.
@@ -57,6 +61,8 @@ pub(crate) struct Stack {
     top: Arc<dyn Interceptor>,
     below: Option<Arc<Stack>>,
     identity: u64,
+    /// does any of them cast?
+    casts: bool,
 }
 impl Stack {
     /// A number that all stacks of the same interceptors in the same order have, and never another one.
@@ -176,7 +182,8 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
         let top = numbers.of_interceptor(&interceptor, key);
         numbers.of_stack(below.as_ref().map_or(0, |s| s.identity), top)
     };
-    set_stack(Some(Arc::new(Stack { top: interceptor, below: below.clone(), identity })));
+    let casts = interceptor.casts() || below.as_ref().is_some_and(|s| s.casts);
+    set_stack(Some(Arc::new(Stack { top: interceptor, below: below.clone(), identity, casts })));
     let _restore = Restore(below);
     f()
 }
@@ -199,6 +206,10 @@ pub(crate) fn set_stack(stack: Option<Arc<Stack>>) {
 pub(crate) fn any() -> bool {
     identity() != 0 && context(|c| c.below_interceptors.get() == 0)
 }
+/// Is an interceptor around that [casts](Interceptor::casts)?
+pub(crate) fn casts() -> bool {
+    any() && stack().is_some_and(|s| s.casts)
+}
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     through(stack().as_deref(), op, arg, inputs, source, origin)
 }
@@ -207,6 +218,18 @@ fn through(stack: Option<&Stack>, op: Op, arg: Arg, inputs: &[&Tensor], source: 
         None => below(|| Tensor::apply_below(op, arg, inputs, source, origin)),
         Some(s) => below(|| s.top.intercept(op, arg, inputs, &|op, arg, inputs| through(s.below.as_deref(), op, arg, inputs, source, origin))),
     }
+}
+/// Runs `f` under all interceptors of this thread, for one that applies what a composite is made of in its place: from the top, so it
+/// must not apply that composite again.
+pub fn again<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            context(|c| c.below_interceptors.set(self.0));
+        }
+    }
+    let _restore = Restore(context(|c| c.below_interceptors.replace(0)));
+    f()
 }
 /// Runs `f` below the interceptors.
 pub(crate) fn below<R>(f: impl FnOnce() -> R) -> R {

@@ -60,7 +60,7 @@ pub use loss::{
     LinearCrossEntropyLoss, LinearCrossEntropyOptions, MarginRankingLoss, MseLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NllLoss,
     PoissonNllLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
 };
-pub use modules::{ParameterStats, Submodule, parameters_to_vector, vector_to_parameters};
+pub use modules::{ParameterStats, Submodule, glob_matches, parameters_to_vector, vector_to_parameters};
 pub use norm::{CrossMapLrn2d, GroupNorm, GroupNormOptions, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm, RmsNormOptions};
 pub use param::{Param, Role};
 pub use pool::{

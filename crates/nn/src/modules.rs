@@ -123,7 +123,7 @@ pub(crate) fn innermost_first(all: Vec<(String, Submodule)>) -> Vec<(String, Sub
 }
 
 /// Does a text match a pattern of `*` (any characters) and `?` (one)?
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     // Where the last star stands, and how much of the text it has taken.
     let (mut p, mut t, mut star) = (0, 0, None);
@@ -146,7 +146,7 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 pub(crate) fn freeze_matching(leaves: Vec<(String, Param)>, pattern: &str, frozen: bool) -> usize {
-    let found = leaves.iter().filter(|(path, p)| p.role() == Role::Trainable && matches(pattern, path));
+    let found = leaves.iter().filter(|(path, p)| p.role() == Role::Trainable && glob_matches(pattern, path));
     found.map(|(_, p)| p.set_frozen(frozen)).count()
 }
 

@@ -48,7 +48,7 @@ impl Tensor {
             }
             let (x, w) = (self.widened(), weight.widened().reshape(dims));
             // The weight is chosen and not the product: 0 times an infinite one would be in the gradient.
-            Ok((&x * x.gt(0.0).where_(1.0, w)).cast(m.dtype))
+            Ok((&x * x.gt(0.0).where_(1.0, w)).rounded(m.dtype))
         })
     }
     /// x where it is positive, else `alpha (exp(x) - 1)` (Clevert et al., 2016).

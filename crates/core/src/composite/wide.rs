@@ -1,5 +1,5 @@
 //! Compounds of 16-bit floats compute in f32 and round once, at their end; wider floats compute as they are.
-use crate::{ErrorKind, Meta, Tensor};
+use crate::{DType, ErrorKind, Meta, Tensor};
 pub use adamant_ir::composite::wide::wide;
 
 impl Tensor {
@@ -7,6 +7,13 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn widened(&self) -> Tensor {
         if self.error().is_some() { self.clone() } else { self.cast(wide(self.meta().dtype)) }
+    }
+    /// What was computed in the dtype of [`Tensor::widened`], rounded to the dtype of what it was computed of. An interceptor may
+    /// have made less of it: that stays.
+    #[track_caller]
+    pub(crate) fn rounded(&self, dtype: DType) -> Tensor {
+        let is_less = self.error().is_none() && dtype == wide(self.meta().dtype) && dtype != self.meta().dtype;
+        if is_less { self.clone() } else { self.cast(dtype) }
     }
     /// The mean over the axes, which keep size 1, of a float tensor.
     #[track_caller]
@@ -20,7 +27,10 @@ impl Tensor {
 pub(crate) fn floats(m: &Meta) -> Result<Meta, ErrorKind> {
     adamant_ir::composite::wide::floats(&m.ty()).map(|_| *m)
 }
-/// Are the dtypes equal?
+/// Are the dtypes equal? Where an interceptor around casts what it is given, the op is asked.
 pub(crate) fn same_dtype(a: &Meta, b: &Meta) -> Result<(), ErrorKind> {
-    adamant_ir::composite::wide::same_dtype(&a.ty(), &b.ty())
+    match adamant_ir::composite::wide::same_dtype(&a.ty(), &b.ty()) {
+        Err(_) if a.dtype.is_float() && b.dtype.is_float() && crate::intercept::casts() => Ok(()),
+        told => told,
+    }
 }

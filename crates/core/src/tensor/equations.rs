@@ -69,7 +69,8 @@ impl Tensor {
             same_dtype(&self.meta(), &other.meta())?;
             let shape = crate::op::broadcast(&self.meta().shape, &other.meta().shape)?;
             let axis = shape.axis(axis.to_axis())?;
-            Ok((self * other).sum(axis as isize).cast(self.meta().dtype))
+            let sum = (self * other).sum(axis as isize).ok()?;
+            Ok(if sum.meta().dtype.is_float() { sum } else { sum.cast(self.meta().dtype) })
         })
     }
     /// The inverse of [`Tensor::tensordot_last`] by this tensor, whose first `axes` have as many elements together as the others.
@@ -118,7 +119,7 @@ impl Tensor {
             if !dtype.is_float() {
                 return super::linalg::plus_product(&x, &a.outer(&b), beta, alpha);
             }
-            Ok(super::linalg::plus_product(&x.widened(), &a.widened().outer(&b.widened()), beta, alpha)?.cast(dtype))
+            Ok(super::linalg::plus_product(&x.widened(), &a.widened().outer(&b.widened()), beta, alpha)?.rounded(dtype))
         })
     }
 }

@@ -343,6 +343,11 @@ impl Tensor {
         compose(op, &inputs(self, items, tensor), || {
             let meta = self.meta();
             let values = match values {
+                // The wider one wins where dtypes are moved: of mixed precision nobody knows which it is.
+                OperandRef::Tensor(t) if t.meta().dtype != meta.dtype && crate::intercept::casts() => {
+                    let (wide, values) = crate::promotion::promote(self, t);
+                    return Ok(wide.written(op, items, &OperandRef::Tensor(&values), adds));
+                }
                 OperandRef::Tensor(t) if t.meta().dtype != meta.dtype => {
                     return Err(ErrorKind::DtypeMismatch { left: meta.dtype, right: t.meta().dtype }.into());
                 }

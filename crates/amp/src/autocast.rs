@@ -1,0 +1,232 @@
+//! Regions in which functions run in the precision that suits them, as PyTorch's `autocast`: an
+//! [`Interceptor`], which sees what the user applies, composites whole. Gradients follow from the casts: that of an f32 weight is f32.
+//!
+//! A function is known by the name that the user called; its ops are cast by its class. In a *low* function all floats of its ops
+//! become the region's dtype, in one of *f32* they become f32, and casts inside that would undo this are left out: so the result has
+//! the dtype of the class, also of functions that widen 16 bits themselves and round at their end. f64, integers and casts of the
+//! user's own are left alone.
+use crate::classes::{PrecisionClass, PrecisionTable};
+use adamant_core::{
+    Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor,
+    composite::InTensors,
+    intercept::{self, Interceptor},
+    scope,
+};
+use adamant_nn::glob_matches;
+use smallvec::SmallVec;
+use std::{
+    cell::Cell,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+/// A region of mixed precision.
+///
+/// ```
+/// use adamant_amp::Autocast;
+/// use adamant_core::{DType, Tensor};
+/// use adamant_nn::{Linear, Module, Walk};
+///
+/// # adamant_core::Device::reference().make_current();
+/// let model = Linear::new(4, 3)?;
+/// let x = Tensor::ones([2, 4]);
+/// let (logits, loss) = Autocast::new(DType::F16)?.run(|| {
+///     let logits = model.forward(&x)?;
+///     let loss = logits.square().mean(..);
+///     Ok::<_, adamant_core::Error>((logits, loss))
+/// })?;
+/// assert_eq!((logits.dtype()?, loss.dtype()?), (DType::F16, DType::F32));
+/// let grads = loss.backward()?;
+/// assert_eq!(grads.of(&model.weight.cell()).unwrap().dtype()?, DType::F32);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// The walk back is not cast: each op's gradient has the dtypes that the op had. A region belongs to its thread, and travels with an
+/// [`Ambient`](adamant_core::Ambient); what [`checkpoint`](adamant_core::grad::checkpoint()) computes again, it computes in it;
+/// [`compile`](adamant_core::compile()) captures anew in another region. The innermost one counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Autocast {
+    dtype: DType,
+    enabled: bool,
+    table: PrecisionTable,
+    keep: Vec<String>,
+}
+impl Autocast {
+    /// A region of f16 or bf16.
+    ///
+    /// # Errors
+    /// Another dtype.
+    #[track_caller]
+    pub fn new(dtype: DType) -> Result<Autocast> {
+        if !matches!(dtype, DType::F16 | DType::BF16) {
+            let text = format!("a region is of f16 or bf16, not {dtype}");
+            return Err(Error::new("autocast", ErrorKind::Dtype(text)).hint("what runs in f32 needs no region"));
+        }
+        Ok(Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new() })
+    }
+    /// Off, it is as if there were no region, also inside of another one.
+    #[must_use]
+    pub fn enabled(mut self, enabled: bool) -> Autocast {
+        self.enabled = enabled;
+        self
+    }
+    /// The classes of functions.
+    #[must_use]
+    pub fn table(mut self, table: PrecisionTable) -> Autocast {
+        self.table = table;
+        self
+    }
+    /// What runs in f32 whatever its class: patterns (`*` any characters, `?` one) of layers' paths, and of names of functions.
+    ///
+    /// ```
+    /// use adamant_amp::Autocast;
+    /// use adamant_core::{DType, Tensor};
+    /// # adamant_core::Device::reference().make_current();
+    /// let region = Autocast::new(DType::BF16)?.keep(["head.*", "matmul"]);
+    /// let x = Tensor::ones([2, 2]);
+    /// assert_eq!(region.run(|| x.matmul(&x)).dtype()?, DType::F32);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keep<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Autocast {
+        self.keep = patterns.into_iter().map(Into::into).collect();
+        self
+    }
+    /// The dtype of what is low.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Runs `f` in the region.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        intercept::with(Arc::new(self.clone()), f)
+    }
+    /// The class of an op that stands in a function, or alone.
+    fn class(&self, op: &Op) -> PrecisionClass {
+        let called = scope::inherited().and_then(|origin| scope::called_name(origin.called));
+        let own = match op {
+            Op::Composite(c) => c.name().strip_prefix("adamant.").unwrap_or(c.name()),
+            op => op.name(),
+        };
+        if !self.keep.is_empty() {
+            let path = scope::path(scope::current());
+            let is = |text: &str| self.keep.iter().any(|pattern| glob_matches(pattern, text));
+            if is(called.unwrap_or(own)) || (!path.is_empty() && is(&path)) {
+                return PrecisionClass::F32;
+            }
+        }
+        let own_class = || {
+            let unknown = if matches!(op, Op::Composite(_)) { PrecisionClass::Parts } else { PrecisionClass::Widest };
+            self.table.class(own).unwrap_or(if own == op.name() { unknown } else { PrecisionClass::Wide })
+        };
+        match called.and_then(|name| self.table.class(name)) {
+            None | Some(PrecisionClass::Parts) => own_class(),
+            Some(class) => class,
+        }
+    }
+}
+/// Runs `f` with products in bf16 ([`Autocast`] has the options).
+pub fn autocast<R>(f: impl FnOnce() -> R) -> R {
+    Autocast { dtype: DType::BF16, enabled: true, table: PrecisionTable::default(), keep: Vec::new() }.run(f)
+}
+
+thread_local! {
+    /// Has an inner region decided about the op that is on its way down?
+    static DECIDED: Cell<bool> = const { Cell::new(false) };
+}
+/// For the way of one op.
+struct Decided(bool);
+impl Decided {
+    fn new(decided: bool) -> Decided {
+        Decided(DECIDED.replace(decided))
+    }
+}
+impl Drop for Decided {
+    fn drop(&mut self) {
+        DECIDED.set(self.0);
+    }
+}
+type Next<'a> = &'a dyn Fn(Op, Arg, &[&Tensor]) -> Outputs;
+
+/// Is it one of the three floats that a region moves between?
+fn is_moved(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+/// The op with its floats in a dtype. A cast between them, inside of a function, is left out.
+fn cast_to(dtype: DType, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
+    let moved = |t: &Tensor| t.dtype().is_ok_and(|d| is_moved(d) && d != dtype);
+    if let (Op::Cast(to), [x]) = (&op, inputs)
+        && is_moved(*to)
+        && x.dtype().is_ok_and(is_moved)
+    {
+        // In what runs in f32 nothing is rounded on its way; where the dtypes of two sides meet, they meet in any case.
+        return if dtype == DType::F32 { smallvec::smallvec![x.cast(dtype)] } else { next(op, arg, inputs) };
+    }
+    if !inputs.iter().any(|t| moved(t)) {
+        return next(op, arg, inputs);
+    }
+    let cast: SmallVec<[Tensor; 4]> = inputs.iter().map(|t| if moved(t) { t.cast(dtype) } else { (*t).clone() }).collect();
+    next(op, arg, &cast.iter().collect::<SmallVec<[&Tensor; 4]>>())
+}
+
+/// A composite of activations of 16 bits and weights of f32 computes in f32, and its results have the dtype of what it was given first.
+fn wide(op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
+    let mut floats = inputs.iter().filter_map(|t| t.dtype().ok()).filter(|d| is_moved(*d));
+    let first = floats.next();
+    match (&op, first) {
+        (Op::Composite(_) | Op::Matmul | Op::Conv(_) | Op::Scan { .. } | Op::Scatter { .. } | Op::UpdateSlice { .. }, Some(first))
+            if floats.any(|d| d != first) =>
+        {
+            let back = |t: Tensor| if t.dtype().is_ok_and(|d| d == DType::F32) { t.cast(first) } else { t };
+            cast_to(DType::F32, op, arg, inputs, next).into_iter().map(back).collect()
+        }
+        _ => next(op, arg, inputs),
+    }
+}
+
+impl Interceptor for Autocast {
+    fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
+        if DECIDED.get() || inputs.is_empty() {
+            return next(op, arg, inputs);
+        }
+        let _decided = Decided::new(true);
+        if !self.enabled {
+            return next(op, arg, inputs);
+        }
+        // A cast that the user wrote.
+        if matches!(op, Op::Cast(_)) && scope::inherited().is_none_or(|origin| scope::called_name(origin.called).is_none_or(|name| name == "cast")) {
+            return next(op, arg, inputs);
+        }
+        match self.class(&op) {
+            PrecisionClass::Low => cast_to(self.dtype, op, arg, inputs, next),
+            PrecisionClass::F32 => cast_to(DType::F32, op, arg, inputs, next),
+            PrecisionClass::Wide | PrecisionClass::Widest => wide(op, arg, inputs, next),
+            PrecisionClass::Refused if inputs.iter().any(|t| t.dtype().is_ok_and(is_moved)) => smallvec::smallvec![Tensor::failed(refusal())],
+            PrecisionClass::Refused => next(op, arg, inputs),
+            PrecisionClass::Parts => match &op {
+                // One with a gradient of its own stays whole.
+                Op::Composite(c) if c.saves().is_none() && !c.is_host() => {
+                    let _open = Decided::new(false);
+                    let inputs: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
+                    match intercept::again(|| c.body(&inputs)) {
+                        Ok(outputs) => outputs.into(),
+                        Err(e) => smallvec::smallvec![Tensor::failed(e)],
+                    }
+                }
+                _ => next(op, arg, inputs),
+            },
+        }
+    }
+    fn key(&self) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+    fn casts(&self) -> bool {
+        self.enabled
+    }
+}
+fn refusal() -> Error {
+    let text = "probabilities of 16 bits are 0 or 1 where their logarithms matter, so it is refused inside of autocast".into();
+    Error::new("binary_cross_entropy", ErrorKind::Argument(text))
+        .hint("take `binary_cross_entropy_with_logits`, which is safe, or switch autocast off around it and cast to f32")
+}

@@ -1,0 +1,206 @@
+//! Where a region holds: nested ones, other threads, captures, what is computed again, composites of a user's own.
+#![allow(clippy::unwrap_used)]
+
+use adamant_amp::{Autocast, GradScaler, autocast};
+use adamant_backend_cpu as _;
+use adamant_core::{
+    Ambient, Composite, Compound, DType, ErrorKind, Result, Tensor, TensorType, Types, compile,
+    composite::{Cotangents, RuleArgs, Saves},
+    functional, grad, no_grad,
+};
+use adamant_nn::{LayerNorm, Linear, Module, Relu, Sequential, Walk, manual_seed};
+use adamant_optim::{Optimizer, Sgd, UpdateRule};
+use std::sync::Arc;
+
+fn f16() -> Autocast {
+    Autocast::new(DType::F16).unwrap()
+}
+fn product() -> DType {
+    let x = Tensor::ones([2, 2]);
+    x.matmul(&x).dtype().unwrap()
+}
+
+#[test]
+fn the_innermost_region_counts() {
+    assert_eq!(product(), DType::F32);
+    f16().run(|| {
+        assert_eq!(product(), DType::F16);
+        autocast(|| assert_eq!(product(), DType::BF16));
+        f16().enabled(false).run(|| {
+            assert_eq!(product(), DType::F32);
+            autocast(|| assert_eq!(product(), DType::BF16));
+            // Off is off: 16 bits that come in are as outside.
+            let half = Tensor::ones([2, 2]).cast(DType::F16);
+            assert_eq!(half.exp().dtype().unwrap(), DType::F16);
+        });
+        assert_eq!(product(), DType::F16);
+        assert!(std::panic::catch_unwind(|| autocast(|| std::panic::resume_unwind(Box::new(1)))).is_err());
+        assert_eq!(product(), DType::F16);
+    });
+    assert_eq!(product(), DType::F32);
+    assert!(Autocast::new(DType::F32).unwrap_err().to_string().contains("a region is of f16 or bf16, not f32"));
+}
+#[test]
+fn a_region_belongs_to_its_thread_and_is_taken_along() {
+    f16().run(|| {
+        assert_eq!(std::thread::spawn(product).join().unwrap(), DType::F32);
+        let ambient = Ambient::current();
+        let taken = std::thread::spawn(move || {
+            let _around = ambient.enter();
+            product()
+        });
+        assert_eq!(taken.join().unwrap(), DType::F16);
+    });
+}
+#[test]
+fn captures_are_of_their_region() {
+    let f = compile(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[0])]));
+    let x = Tensor::from_vec(vec![1.0f32 / 3.0, 2.0, 0.1, 7.0], [2, 2]);
+    for _ in 0..3 {
+        for (region, dtype) in [(Some(f16()), DType::F16), (None, DType::F32), (Some(Autocast::new(DType::BF16).unwrap()), DType::BF16)] {
+            let run = || f.call(&[&x]).unwrap()[0].clone();
+            let y = region.map_or_else(run, |r| r.run(run));
+            assert_eq!(y.dtype().unwrap(), dtype);
+            let plain = x.cast(dtype).matmul(x.cast(dtype));
+            assert_eq!(y.to_vec_as::<f64>().unwrap(), plain.to_vec_as::<f64>().unwrap());
+        }
+    }
+}
+#[test]
+fn what_is_computed_again_is_computed_in_its_region() {
+    let model = Arc::new(net_of(3));
+    let x = Tensor::from_vec((0..24).map(|k| (k as f32 * 0.37).sin()).collect::<Vec<_>>(), [4, 6]);
+    let gradients = |checkpointed: bool| {
+        let loss = f16().run(|| {
+            let y = if checkpointed {
+                let model = model.clone();
+                grad::checkpoint(&[&x], move |x| model.forward(&x[0])).unwrap()
+            } else {
+                model.forward(&x).unwrap()
+            };
+            y.square().mean(..)
+        });
+        // The walk back is outside of the region.
+        let grads = loss.backward().unwrap();
+        model.parameters().iter().map(|p| grads.of(&p.cell()).unwrap().to_vec::<f32>().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(gradients(true), gradients(false));
+}
+fn net_of(seed: u64) -> Sequential {
+    manual_seed(seed);
+    Sequential::new().add(Linear::new(6, 16).unwrap()).add(LayerNorm::new([16]).unwrap()).add(Relu::new()).add(Linear::new(16, 2).unwrap())
+}
+#[test]
+fn a_pass_without_gradients_loses_none_of_the_next() {
+    let model = Linear::new(3, 2).unwrap();
+    let x = Tensor::ones([4, 3]);
+    autocast(|| {
+        no_grad(|| model.forward(&x)).unwrap();
+        let loss = model.forward(&x).unwrap().sum(..);
+        assert_eq!(loss.dtype().unwrap(), DType::F32);
+        assert_eq!(loss.backward().unwrap().of(&model.weight.cell()).unwrap().to_vec::<f32>().unwrap(), [4.0; 6]);
+    });
+}
+#[test]
+fn layers_and_functions_are_kept_by_name() {
+    let model = Arc::new(net_of(3));
+    let x = Tensor::ones([4, 6]);
+    model.parameters();
+    let dtype = |region: &Autocast| region.run(|| model.forward(&x)).unwrap().dtype().unwrap();
+    assert_eq!(dtype(&f16()), DType::F16);
+    assert_eq!(dtype(&f16().keep(["3"])), DType::F32);
+    assert_eq!(dtype(&f16().keep(["0"])), DType::F16);
+    assert_eq!(dtype(&f16().keep(["lin*"])), DType::F32);
+}
+
+/// `x w`, whose body is a product.
+#[derive(Clone, Copy, Debug)]
+struct Mixed {
+    has_rule: bool,
+}
+impl Composite for Mixed {
+    fn name(&self) -> &'static str {
+        "example.mixed"
+    }
+    fn attrs(&self) -> adamant_core::composite::Attrs {
+        [("has_rule", adamant_core::composite::Attr::Bool(self.has_rule))].into_iter().collect()
+    }
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
+        Ok(vec![inputs[0]].into())
+    }
+}
+impl Compound for Mixed {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![inputs[0].matmul(&inputs[1])])
+    }
+    fn saves(&self) -> Option<Saves> {
+        self.has_rule.then(|| Saves::inputs(2))
+    }
+    fn rule(&self, _: &RuleArgs<'_>) -> Result<Cotangents> {
+        Ok([None, None].into_iter().collect())
+    }
+}
+#[test]
+fn the_body_of_a_composite_decides_unless_it_has_a_gradient_of_its_own() {
+    let x = Tensor::ones([2, 2]).tracked();
+    f16().run(|| {
+        let y = Tensor::composite1(Mixed { has_rule: false }, &[&x, &x]);
+        assert_eq!(y.dtype().unwrap(), DType::F16);
+        assert_eq!(y.sum(..).backward().unwrap().get(&x).unwrap().to_vec::<f32>().unwrap(), [4.0; 4]);
+        assert_eq!(Tensor::composite1(Mixed { has_rule: true }, &[&x, &x]).dtype().unwrap(), DType::F32);
+    });
+}
+#[test]
+fn probabilities_are_refused_and_f64_is_left_alone() {
+    let p = Tensor::full([2], 0.5, DType::F32);
+    f16().run(|| {
+        let loss = functional::binary_cross_entropy(&p, &p, None, functional::Reduction::Mean);
+        let told = loss.error().unwrap().to_string();
+        assert!(told.contains("refused inside of autocast") && told.contains("binary_cross_entropy_with_logits"), "{told}");
+        let wide = Tensor::ones([2, 2]).cast(DType::F64);
+        assert_eq!(wide.matmul(&wide).exp().dtype().unwrap(), DType::F64);
+        // A cast of the user's own.
+        assert_eq!(p.cast(DType::BF16).dtype().unwrap(), DType::BF16);
+        assert_eq!(p.cast(DType::F16).float().dtype().unwrap(), DType::F32);
+    });
+}
+/// The losses of some steps on a small problem, the loss multiplied by a tiny number.
+fn trained(region: Option<&Autocast>, scaler: Option<GradScaler>, factor: f64) -> (f32, f32) {
+    let model = net_of(11);
+    let x = Tensor::from_vec((0..64 * 6).map(|k| ((k * 37 % 101) as f32 - 50.0) / 50.0).collect::<Vec<_>>(), [64, 6]);
+    let y = Tensor::stack(&[x.sum(-1), x.square().sum(-1)], 1);
+    let mut optimizer = Sgd::new(0.05 / factor).over(model.parameters());
+    let mut scaler = scaler;
+    let loss = || model.forward(&x).unwrap().sub(&y).square().mean(..);
+    let (mut first, mut last) = (0.0, 0.0);
+    for step in 0..60 {
+        let run = || {
+            // In 16 bits, as the loss of a network that ends in them.
+            let logits = model.forward(&x).unwrap();
+            (logits.cast(DType::F32) - &y).square().mean(..) * factor
+        };
+        let small = region.map_or_else(run, |r| r.run(run));
+        match &mut scaler {
+            Some(scaler) => {
+                let mut grads = scaler.scale(&small).unwrap().backward().unwrap();
+                scaler.step(&mut optimizer, &mut grads).unwrap();
+                scaler.update().unwrap();
+            }
+            None => optimizer.step(&small.backward().unwrap()).unwrap(),
+        }
+        if step == 0 {
+            first = loss().item::<f32>().unwrap();
+        }
+        last = loss().item::<f32>().unwrap();
+    }
+    (first, last)
+}
+#[test]
+fn tiny_losses_are_learned_in_f16_with_a_scaler_alone() {
+    let (_, full) = trained(None, None, 1.0);
+    let (start, without) = trained(Some(&f16()), None, 1e-7);
+    let (_, with) = trained(Some(&f16()), Some(GradScaler::new()), 1e-7);
+    assert!(full < 0.3 * start, "{start} {full}");
+    assert!(without > 0.9 * start, "without a scaler: {start} to {without}");
+    assert!((with / full - 1.0).abs() < 0.01, "{with} is not {full}");
+}
