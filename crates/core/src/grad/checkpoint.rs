@@ -5,6 +5,7 @@ use crate::{
     Ambient, Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     composite::{Cotangents, RuleArgs},
+    intercept,
     recycle::Shared,
     scope,
     value::Kept,
@@ -92,7 +93,9 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
     let mut inner = Grads::default();
     if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
         let ends: Vec<u64> = inputs.iter().filter_map(|x| Some(x.tape()?.0.id)).collect();
-        pull([(t.clone(), *k, g.clone())], &mut inner, TapeWalk { floor, ..walk }, &Region::until(&ends), origin)?;
+        // The walk back meets none of them, as everywhere.
+        let root = [(t.clone(), *k, g.clone())];
+        intercept::below(|| pull(root, &mut inner, TapeWalk { floor, ..walk }, &Region::until(&ends), origin))?;
     }
     let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
     // What is left reached parameters.
