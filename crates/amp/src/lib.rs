@@ -7,7 +7,9 @@
 mod autocast;
 mod classes;
 mod scaler;
+mod trainer;
 
 pub use autocast::{Autocast, autocast};
 pub use classes::{PrecisionClass, PrecisionTable};
 pub use scaler::{GradScaler, ScalerOptions, ScalerStats};
+pub use trainer::MixedPrecisionTrainer;

@@ -1,7 +1,7 @@
 //! Where a region holds: nested ones, other threads, captures, what is computed again, composites of a user's own.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use adamant_amp::{Autocast, GradScaler, autocast};
+use adamant_amp::{Autocast, GradScaler, MixedPrecisionTrainer, ScalerOptions, autocast};
 use adamant_backend_cpu as _;
 use adamant_core::{
     Ambient, Composite, Compound, DType, ErrorKind, Result, Tensor, TensorType, Types, compile,
@@ -9,7 +9,7 @@ use adamant_core::{
     functional, grad, no_grad,
 };
 use adamant_nn::{LayerNorm, Linear, Module, Relu, Sequential, Walk, manual_seed};
-use adamant_optim::{Optimizer, Sgd, UpdateRule};
+use adamant_optim::{Adam, ClipPolicy, Optimizer, Sgd, UpdateRule};
 use std::sync::Arc;
 
 fn f16() -> Autocast {
@@ -203,4 +203,39 @@ fn tiny_losses_are_learned_in_f16_with_a_scaler_alone() {
     assert!(full < 0.3 * start, "{start} {full}");
     assert!(without > 0.9 * start, "without a scaler: {start} to {without}");
     assert!((with / full - 1.0).abs() < 0.01, "{with} is not {full}");
+}
+#[test]
+fn the_trainer_reaches_the_loss_of_f32_in_both_dtypes() {
+    let x = Tensor::from_vec((0..64 * 6).map(|k| ((k * 37 % 101) as f32 - 50.0) / 50.0).collect::<Vec<_>>(), [64, 6]);
+    let y = Tensor::stack(&[x.sum(-1), x.square().sum(-1)], 1);
+    let run = |region: Autocast, enabled: bool, clip: ClipPolicy| {
+        let model = net_of(21);
+        let optimizer = Adam::new(3e-3).over(model.parameters());
+        let scaler = GradScaler::with(ScalerOptions { enabled, ..ScalerOptions::default() }).unwrap();
+        let mut trainer = MixedPrecisionTrainer::with(model, optimizer, region, scaler).clip(clip);
+        let mut losses = Vec::new();
+        for step in 0..200 {
+            let loss = trainer.train_step(|model| {
+                // One batch overflows.
+                let scale = if step == 100 && enabled { f64::INFINITY } else { 1.0 };
+                Ok(functional::mse_loss(&model.forward(&x)?, &y, functional::Reduction::Mean) * scale)
+            });
+            losses.push(loss.unwrap());
+        }
+        let all = Tensor::stack(&losses, 0).to_vec::<f32>().unwrap();
+        (all[0], all[199], trainer.scaler().stats().unwrap())
+    };
+    for clip in [ClipPolicy::Off, ClipPolicy::Norm(1.0)] {
+        let (first, full, _) = run(f16().enabled(false), false, clip);
+        let (_, half, stats) = run(f16(), true, clip);
+        let (_, brain, _) = run(Autocast::new(DType::BF16).unwrap(), false, clip);
+        assert!(full < first / 4.0, "{first} to {full}");
+        assert!((half / full - 1.0).abs() < 0.03, "f16 {half}, f32 {full}");
+        assert!((brain / full - 1.0).abs() < 0.03, "bf16 {brain}, f32 {full}");
+        // The first scale may be too large for this loss; the planted step is skipped in any case.
+        assert_eq!(stats.applied + stats.skipped, 200);
+        assert!((1..=4).contains(&stats.skipped), "{stats:?}");
+        assert_eq!(stats.scale, 65536.0 / f64::from(1 << stats.skipped));
+        println!("f32 {full}, f16 {half}, bf16 {brain}");
+    }
 }

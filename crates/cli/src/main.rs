@@ -6,6 +6,7 @@
 //! text for people goes to stderr.
 #![forbid(unsafe_code)]
 
+mod amp;
 #[cfg(feature = "profiling")]
 mod bench;
 mod config;
@@ -58,6 +59,8 @@ enum Verb {
     Summary(verbs::SummaryVerb),
     /// Shows the graph of a description's model, and what passes make of it.
     Graph(graph::Options),
+    /// Says in which precision each function runs under autocast.
+    Amp(amp::Options),
     /// Says what was found on this machine, what was not, and why.
     Info(verbs::Info),
     /// Writes descriptions to begin with, and checks them.
@@ -123,6 +126,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),
+        Verb::Amp(o) => amp::run(&o),
         Verb::Info(o) => (o.json, verbs::info(&o)),
         Verb::Config(o) => config::run(&o),
         Verb::Report(o) => (o.json, verbs::report(&o)),
