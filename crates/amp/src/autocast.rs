@@ -92,6 +92,10 @@ impl Autocast {
         self.keep = patterns.into_iter().map(Into::into).collect();
         self
     }
+    /// Is it on?
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
     /// The dtype of what is low.
     pub fn dtype(&self) -> DType {
         self.dtype
