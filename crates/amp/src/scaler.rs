@@ -131,6 +131,7 @@ struct UnscaledGradients {
 ///
 /// A step that is suppressed leaves weights and slots alone, and Adam's count of steps with them. What the *forward* wrote before
 /// (running statistics of a BatchNorm) is kept out too inside of [`GradScaler::attempt`].
+#[derive(Default)]
 pub struct GradScaler {
     options: ScalerOptions,
     /// made where the first loss is
@@ -143,12 +144,6 @@ pub struct GradScaler {
     /// inside of [`GradScaler::attempt`]?
     attempting: bool,
 }
-impl Default for GradScaler {
-    fn default() -> GradScaler {
-        GradScaler { options: ScalerOptions::default(), cells: None, loaded: None, stages: Vec::new(), scaled: 0, attempting: false }
-    }
-}
-
 #[track_caller]
 fn refused<T>(called: &'static str, text: &str, hint: &'static str) -> Result<T> {
     Err(Error::new(called, ErrorKind::Argument(text.into())).hint(hint))
