@@ -7,7 +7,7 @@
 //! user's own are left alone.
 use crate::classes::{PrecisionClass, PrecisionTable};
 use adamant_core::{
-    Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor,
+    Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor, TensorType,
     composite::InTensors,
     intercept::{self, Interceptor},
     scope,
@@ -172,19 +172,20 @@ fn cast_to(dtype: DType, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -
     next(op, arg, &cast.iter().collect::<SmallVec<[&Tensor; 4]>>())
 }
 
-/// A composite of activations of 16 bits and weights of f32 computes in f32, and its results have the dtype of what it was given first.
+/// An op that refuses activations of 16 bits beside weights of f32 computes in f32, and its results have the dtypes that they would have
+/// if all that it was given were as the first: statistics beside them stay f32.
 fn wide(op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
     let mut floats = inputs.iter().filter_map(|t| t.dtype().ok()).filter(|d| is_moved(*d));
-    let first = floats.next();
-    match (&op, first) {
-        (Op::Composite(_) | Op::Matmul | Op::Conv(_) | Op::Scan { .. } | Op::Scatter { .. } | Op::UpdateSlice { .. }, Some(first))
-            if floats.any(|d| d != first) =>
-        {
-            let back = |t: Tensor| if t.dtype().is_ok_and(|d| d == DType::F32) { t.cast(first) } else { t };
-            cast_to(DType::F32, op, arg, inputs, next).into_iter().map(back).collect()
-        }
-        _ => next(op, arg, inputs),
+    let Some(first) = floats.next().filter(|first| floats.any(|d| d != *first)) else { return next(op, arg, inputs) };
+    let types: Result<SmallVec<[TensorType; 4]>> = inputs.iter().map(|t| t.try_meta().map(|m| m.ty())).collect();
+    let Ok(types) = types else { return next(op, arg, inputs) };
+    if op.infer(&types).is_ok() {
+        return next(op, arg, inputs);
     }
+    let alike: SmallVec<[TensorType; 4]> = types.iter().map(|ty| if is_moved(ty.dtype) { TensorType { dtype: first, ..*ty } } else { *ty }).collect();
+    let Ok(told) = op.infer(&alike) else { return next(op, arg, inputs) };
+    let outputs = cast_to(DType::F32, op, arg, inputs, next);
+    outputs.into_iter().zip(told.iter()).map(|(t, ty)| if t.dtype().is_ok_and(|d| d != ty.dtype) { t.cast(ty.dtype) } else { t }).collect()
 }
 
 impl Interceptor for Autocast {

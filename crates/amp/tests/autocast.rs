@@ -8,7 +8,7 @@ use adamant_core::{
     composite::{Cotangents, RuleArgs, Saves},
     functional, grad, no_grad,
 };
-use adamant_nn::{LayerNorm, Linear, Module, Relu, Sequential, Walk, manual_seed};
+use adamant_nn::{BatchNorm1d, LayerNorm, Linear, Module, Param, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, ClipPolicy, Optimizer, Sgd, UpdateRule};
 use std::sync::Arc;
 
@@ -163,6 +163,25 @@ fn probabilities_are_refused_and_f64_is_left_alone() {
         assert_eq!(p.cast(DType::BF16).dtype().unwrap(), DType::BF16);
         assert_eq!(p.cast(DType::F16).float().dtype().unwrap(), DType::F32);
     });
+}
+/// Running statistics are of f32 whatever the activations are: the variance of these is beyond f16.
+#[test]
+fn running_statistics_are_not_rounded() {
+    let x: Vec<f32> = (0..60).map(|k| ((k * 37 % 101) as f32 - 50.0) * 10.0).collect();
+    let x = Tensor::from_vec(x, [20, 3]).cast(DType::F16);
+    let moved = |region: Option<Autocast>| {
+        let norm = BatchNorm1d::new(3).unwrap();
+        let y = match region {
+            Some(region) => region.run(|| norm.forward(&x)).unwrap(),
+            None => norm.forward(&x.cast(DType::F32)).unwrap(),
+        };
+        let of = |p: Option<&Param>| p.unwrap().detached().to_vec::<f32>().unwrap();
+        (y.dtype().unwrap(), of(norm.running_mean()), of(norm.running_var()))
+    };
+    let (dtype, mean, var) = moved(Some(f16()));
+    let (_, plain_mean, plain_var) = moved(None);
+    assert_eq!((dtype, mean, var.clone()), (DType::F16, plain_mean, plain_var));
+    assert!(var.iter().any(|v| *v > 7e3));
 }
 /// The losses of some steps on a small problem, the loss multiplied by a tiny number.
 fn trained(region: Option<&Autocast>, scaler: Option<GradScaler>, factor: f64) -> (f32, f32) {
