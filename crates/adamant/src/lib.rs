@@ -4,7 +4,7 @@
 //! Architecture invariant: no code of its own; the only crate that names backends.
 #![forbid(unsafe_code)]
 
-/// Mixed precision: the loss scaler.
+/// Mixed precision: regions of 16 bits, and the loss scaler.
 #[cfg(feature = "amp")]
 pub use adamant_amp as amp;
 /// The CPU backend's own types: builders, contexts, threads.

@@ -2,9 +2,9 @@
 //! [`Interceptor`], which sees what the user applies, composites whole. Gradients follow from the casts: that of an f32 weight is f32.
 //!
 //! A function is known by the name that the user called; its ops are cast by its class. In a *low* function all floats of its ops
-//! become the region's dtype, in one of *f32* they become f32, and casts inside that would undo this are left out: so the result has
-//! the dtype of the class, also of functions that widen 16 bits themselves and round at their end. f64, integers and casts of the
-//! user's own are left alone.
+//! become the region's dtype; in one of *f32* they become f32, and casts inside that would round them are left out, so that the result
+//! is f32 also of functions that widen 16 bits themselves and round at their end. f64, integers and casts of the user's own are
+//! left alone.
 use crate::classes::{PrecisionClass, PrecisionTable};
 use adamant_core::{
     Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor, TensorType,
@@ -62,7 +62,11 @@ impl Autocast {
             let text = format!("a region is of f16 or bf16, not {dtype}");
             return Err(Error::new("autocast", ErrorKind::Dtype(text)).hint("what runs in f32 needs no region"));
         }
-        Ok(Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new() })
+        Ok(Autocast::of(dtype))
+    }
+    /// A region of a dtype that is known to be one.
+    pub(crate) fn of(dtype: DType) -> Autocast {
+        Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new() }
     }
     /// Off, it is as if there were no region, also inside of another one.
     #[must_use]
@@ -104,9 +108,8 @@ impl Autocast {
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         intercept::with(Arc::new(self.clone()), f)
     }
-    /// The class of an op that stands in a function, or alone.
-    fn class(&self, op: &Op) -> PrecisionClass {
-        let called = scope::inherited().and_then(|origin| scope::called_name(origin.called));
+    /// The class of an op that stands in the function `called`, or alone.
+    fn class(&self, op: &Op, called: Option<&str>) -> PrecisionClass {
         let own = match op {
             Op::Composite(c) => c.name().strip_prefix("adamant.").unwrap_or(c.name()),
             op => op.name(),
@@ -130,7 +133,7 @@ impl Autocast {
 }
 /// Runs `f` with products in bf16 ([`Autocast`] has the options).
 pub fn autocast<R>(f: impl FnOnce() -> R) -> R {
-    Autocast { dtype: DType::BF16, enabled: true, table: PrecisionTable::default(), keep: Vec::new() }.run(f)
+    Autocast::of(DType::BF16).run(f)
 }
 
 thread_local! {
@@ -155,7 +158,7 @@ type Next<'a> = &'a dyn Fn(Op, Arg, &[&Tensor]) -> Outputs;
 fn is_moved(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
-/// The op with its floats in a dtype. A cast between them, inside of a function, is left out.
+/// The op with its floats in a dtype. In f32 a cast of the function's own to 16 bits is left out.
 fn cast_to(dtype: DType, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
     let moved = |t: &Tensor| t.dtype().is_ok_and(|d| is_moved(d) && d != dtype);
     if let (Op::Cast(to), [x]) = (&op, inputs)
@@ -197,11 +200,12 @@ impl Interceptor for Autocast {
         if !self.enabled {
             return next(op, arg, inputs);
         }
+        let called = scope::inherited().and_then(|origin| scope::called_name(origin.called));
         // A cast that the user wrote.
-        if matches!(op, Op::Cast(_)) && scope::inherited().is_none_or(|origin| scope::called_name(origin.called).is_none_or(|name| name == "cast")) {
+        if matches!(op, Op::Cast(_)) && called.is_none_or(|name| name == "cast") {
             return next(op, arg, inputs);
         }
-        match self.class(&op) {
+        match self.class(&op, called) {
             PrecisionClass::Low => cast_to(self.dtype, op, arg, inputs, next),
             PrecisionClass::F32 => cast_to(DType::F32, op, arg, inputs, next),
             PrecisionClass::Wide | PrecisionClass::Widest => wide(op, arg, inputs, next),

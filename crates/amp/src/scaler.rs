@@ -221,9 +221,7 @@ impl GradScaler {
             }
             None => {}
         }
-        let finite = self.unscaled("unscale_", grads, optimizer)?;
-        self.stages.push(UnscaledGradients { optimizer: identity_of(optimizer), finite, stepped: false });
-        Ok(())
+        self.look_at("unscale_", grads, optimizer).map(drop)
     }
     /// The optimizer's step, where all of its gradients are finite; where one is not, weights, slots and counts keep their bits. Divides the
     /// gradients by the scale first, unless [`GradScaler::unscale_`] did.
@@ -240,11 +238,7 @@ impl GradScaler {
                 return refused("step", "the optimizer has stepped already since the scale was last updated", "call `update` after each step");
             }
             Some(stage) => stage.finite.clone(),
-            None => {
-                let finite = self.unscaled("step", grads, optimizer)?;
-                self.stages.push(UnscaledGradients { optimizer: identity_of(optimizer), finite: finite.clone(), stepped: false });
-                finite
-            }
+            None => self.look_at("step", grads, optimizer)?,
         };
         step_when(|| {
             optimizer.step(grads)?;
@@ -476,9 +470,9 @@ impl GradScaler {
         }
         refused(called, "a loss was scaled by the scale as it is, and its step is not at an end", "call it behind `update`")
     }
-    /// Divides the gradients by the scale; gives whether all of them are finite then.
+    /// Divides the gradients by the scale, and remembers and gives whether all of them are finite then.
     #[track_caller]
-    fn unscaled(&self, called: &'static str, grads: &mut Grads, optimizer: &dyn Optimizer) -> Result<Tensor> {
+    fn look_at(&mut self, called: &'static str, grads: &mut Grads, optimizer: &dyn Optimizer) -> Result<Tensor> {
         let Some(cells) = self.cells.as_ref().filter(|_| self.scaled > 0) else {
             return refused(called, "no loss was scaled since the last update", "walk back from what `scale` gives");
         };
@@ -505,6 +499,7 @@ impl GradScaler {
             return refused(called, "none of the optimizer's parameters has a gradient", "step an optimizer of what the loss depends on");
         };
         let finite = finite.ok()?;
+        self.stages.push(UnscaledGradients { optimizer: identity_of(optimizer), finite: finite.clone(), stepped: false });
         divided.into_iter().for_each(|(p, g)| grads.set(&p.cell(), g));
         Ok(finite)
     }

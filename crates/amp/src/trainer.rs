@@ -15,7 +15,7 @@ use adamant_optim::{ClipPolicy, Optimizer};
 /// # adamant_core::Device::reference().make_current();
 /// let model = Linear::new(4, 2)?;
 /// let optimizer = Adam::new(1e-2).over(model.parameters());
-/// let mut trainer = MixedPrecisionTrainer::new(model, optimizer)?;
+/// let mut trainer = MixedPrecisionTrainer::new(model, optimizer);
 /// let (x, target) = (Tensor::ones([8, 4]), Tensor::zeros([8, 2]));
 /// let first = trainer.train_step(|model| Ok(functional::mse_loss(&model.forward(&x)?, &target, Default::default())))?;
 /// // Or by hand:
@@ -34,12 +34,8 @@ pub struct MixedPrecisionTrainer<M, O> {
 }
 impl<M: Module + Walk, O: Optimizer> MixedPrecisionTrainer<M, O> {
     /// A region of f16, and a scaler with its defaults.
-    ///
-    /// # Errors
-    /// None of the defaults has any.
-    #[track_caller]
-    pub fn new(model: M, optimizer: O) -> Result<MixedPrecisionTrainer<M, O>> {
-        Ok(MixedPrecisionTrainer::with(model, optimizer, Autocast::new(DType::F16)?, GradScaler::new()))
+    pub fn new(model: M, optimizer: O) -> MixedPrecisionTrainer<M, O> {
+        MixedPrecisionTrainer::with(model, optimizer, Autocast::of(DType::F16), GradScaler::new())
     }
     /// A region and a scaler of one's own: for bf16 one that is not enabled.
     pub fn with(model: M, optimizer: O, region: Autocast, scaler: GradScaler) -> MixedPrecisionTrainer<M, O> {

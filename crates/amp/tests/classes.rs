@@ -14,12 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 fn short(entry: &Entry) -> String {
     entry.name.rsplit("::").next().unwrap().to_string()
 }
-/// The dtypes of a call's results, or `None` of each that failed.
-fn dtypes(entry: &Entry, dtype: DType) -> Vec<Option<DType>> {
+fn drawn(entry: &Entry, dtype: DType) -> Vec<Tensor> {
     let random = Random::new(7);
     let device = Device::current().unwrap();
-    let inputs: Vec<Tensor> = entry.inputs.iter().enumerate().map(|(k, i)| upload(&i.draw(dtype, &mut random.part(k as u64)), device)).collect();
-    entry.function.call(&inputs).iter().map(|t| t.dtype().ok()).collect()
+    entry.inputs.iter().enumerate().map(|(k, i)| upload(&i.draw(dtype, &mut random.part(k as u64)), device)).collect()
+}
+/// The dtypes of a call's results, or `None` of each that failed.
+fn dtypes(entry: &Entry, dtype: DType) -> Vec<Option<DType>> {
+    entry.function.call(&drawn(entry, dtype)).iter().map(|t| t.dtype().ok()).collect()
 }
 fn is_moved(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
@@ -84,10 +86,7 @@ fn activations_of_16_bits_meet_weights_of_f32() {
             let region = Autocast::new(low).unwrap().table(table);
             for entry in entries().iter().filter(|e| e.dtypes.contains(&DType::F32) && e.dtypes.contains(&low)) {
                 let class = table.class(&short(entry)).unwrap();
-                let random = Random::new(7);
-                let device = Device::current().unwrap();
-                let mut inputs: Vec<Tensor> =
-                    entry.inputs.iter().enumerate().map(|(k, i)| upload(&i.draw(DType::F32, &mut random.part(k as u64)), device)).collect();
+                let mut inputs = drawn(entry, DType::F32);
                 if inputs.iter().filter(|t| is_f32(t)).count() < 2 || !is_f32(&inputs[0]) || class == PrecisionClass::Refused {
                     continue;
                 }

@@ -1,5 +1,5 @@
 //! Gradient clipping. Nothing is clipped unless it is asked for.
-use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, is_capturing};
+use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::wide::wide, is_capturing};
 use adamant_nn::Param;
 
 /// What is done to gradients before a step. The default, also of the trainer, is nothing.
@@ -114,10 +114,6 @@ fn total_norm(tensors: &[&Tensor], norm_type: f64) -> Result<TotalNorm> {
     let norm = Tensor::stack(&norms.collect::<Result<Vec<_>>>()?, 0).vector_norm(norm_type, ..).ok()?;
     Ok(TotalNorm { norm, dtype })
 }
-/// In f32, if the dtype is of 16 bits: a scale may be nothing there.
-fn widened(g: &Tensor, dtype: DType) -> Tensor {
-    if matches!(dtype, DType::F16 | DType::BF16) { g.cast(DType::F32) } else { g.clone() }
-}
 #[track_caller]
 fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
     if is_capturing() {
@@ -183,8 +179,9 @@ pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, n
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
             let meta = g.try_meta()?;
-            let g = widened(g, meta.dtype);
-            let clipped = (&g * scale.to(meta.device).cast(g.try_meta()?.dtype)).cast(meta.dtype).ok()?;
+            // In 16 bits a scale may be nothing.
+            let dtype = wide(meta.dtype);
+            let clipped = (g.cast(dtype) * scale.to(meta.device).cast(dtype)).cast(meta.dtype).ok()?;
             grads.set(&p.cell(), clipped);
         }
     }

@@ -2,11 +2,14 @@
 //! dtypes side by side, empty tensors.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use adamant_backend_cpu as _;
 use adamant_conformance::random::Random;
-use adamant_core::{DType, Grads, Tensor};
+use adamant_core::{DType, Tensor};
 use adamant_nn::Param;
 use adamant_optim::{ClipNorm, clip_grad_norm, get_total_norm};
+use common::set;
 
 fn gradient(random: &mut Random) -> Tensor {
     let n = *random.pick(&[0, 1, 3, 40]);
@@ -29,12 +32,6 @@ fn plain_norm(all: &[Vec<f64>], ord: f64) -> f64 {
     }
     all.iter().flatten().map(|x| (x.abs() / largest).powf(ord)).sum::<f64>().powf(1.0 / ord) * largest
 }
-fn set(parameters: &[Param], gradients: &[Tensor]) -> Grads {
-    let mut grads = Grads::default();
-    parameters.iter().zip(gradients).for_each(|(p, g)| grads.set(&p.cell(), g.clone()));
-    grads
-}
-
 #[test]
 fn every_finite_gradient_has_its_norm_and_is_scaled_by_it() {
     for seed in 0..1000 {

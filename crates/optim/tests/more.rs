@@ -2,9 +2,12 @@
 //! the figures.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use adamant_core::{DType, Device, Grads, Result, Tensor};
+mod common;
+
+use adamant_core::{DType, Device, Result, Tensor};
 use adamant_nn::{BatchNorm1d, BatchNormOptions, Linear, Module, Param, Walk};
 use adamant_optim::*;
+use common::set;
 use serde_json::Value;
 
 fn on_reference<R>(f: impl FnOnce() -> R) -> R {
@@ -72,12 +75,6 @@ fn optimizer(op: &str, a: &Value, p: Vec<Param>) -> Box<dyn Optimizer> {
         other => panic!("no optimizer {other}"),
     }
 }
-fn set(p: &[Param], values: &[Tensor]) -> Grads {
-    let mut grads = Grads::default();
-    p.iter().zip(values).for_each(|(p, g)| grads.set(&p.cell(), g.clone()));
-    grads
-}
-
 #[test]
 fn a_trajectory_that_is_not_pytorchs() {
     let all = goldens();
