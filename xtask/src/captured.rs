@@ -13,7 +13,7 @@ use adamant::{
     optim::ClipPolicy,
 };
 use adamant_core::planted::Plant;
-use adamant_train::{Document, Failure, Habits, Look, OPTIMIZERS, SCHEDULES, Session, course, optimizer};
+use adamant_train::{Document, Failure, Habits, Look, OPTIMIZERS, Precision, SCHEDULES, Session, course, optimizer};
 use std::{sync::Arc, time::Instant};
 
 /// What the command line says.
@@ -159,7 +159,7 @@ impl Case<'_> {
         let model = (self.task.net)()?;
         let optimizer = optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         let course = course(&root, self.steps, false)?;
-        let habits = Habits { optimizer, course, clip: self.clip(), accumulate: self.accumulate(), ema: self.ema(), capture };
+        let habits = Habits { optimizer, course, clip: self.clip(), accumulate: self.accumulate(), ema: self.ema(), capture, precision: Precision::default() };
         let (classes, sequence) = (self.task.classes, self.task.sequence);
         let loss = move |m: &Sequential, (x, y): &(Tensor, Tensor)| {
             let out = m.forward(x)?;

@@ -5,7 +5,10 @@
 //! become the region's dtype; in one of *f32* they become f32, and casts inside that would round them are left out, so that the result
 //! is f32 also of functions that widen 16 bits themselves and round at their end. f64, integers and casts of the user's own are
 //! left alone.
-use crate::classes::{PrecisionClass, PrecisionTable};
+use crate::{
+    classes::{PrecisionClass, PrecisionTable},
+    overflow,
+};
 use adamant_core::{
     Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor, TensorType,
     composite::InTensors,
@@ -16,6 +19,7 @@ use adamant_nn::glob_matches;
 use smallvec::SmallVec;
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -50,6 +54,8 @@ pub struct Autocast {
     enabled: bool,
     table: PrecisionTable,
     keep: Vec<String>,
+    /// paths of layers, and names of functions outside of any, that left the range of f16
+    in_f32: BTreeSet<String>,
 }
 impl Autocast {
     /// A region of f16 or bf16.
@@ -66,7 +72,7 @@ impl Autocast {
     }
     /// A region of a dtype that is known to be one.
     pub(crate) fn of(dtype: DType) -> Autocast {
-        Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new() }
+        Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new(), in_f32: BTreeSet::new() }
     }
     /// Off, it is as if there were no region, also inside of another one.
     #[must_use]
@@ -80,7 +86,8 @@ impl Autocast {
         self.table = table;
         self
     }
-    /// What runs in f32 whatever its class: patterns (`*` any characters, `?` one) of layers' paths, and of names of functions.
+    /// What runs in f32 whatever its class: patterns (`*` any characters, `?` one) of layers' paths, and of names of functions. A layer
+    /// stands for all layers inside of it, and `head.*` means the layer `head` too.
     ///
     /// ```
     /// use adamant_amp::Autocast;
@@ -96,6 +103,17 @@ impl Autocast {
         self.keep = patterns.into_iter().map(Into::into).collect();
         self
     }
+    /// Layers that run in f32, by their whole paths: none inside of them, no patterns.
+    #[must_use]
+    pub fn without<S: Into<String>>(mut self, layers: impl IntoIterator<Item = S>) -> Autocast {
+        self.in_f32.extend(layers.into_iter().map(Into::into));
+        self
+    }
+    /// The first pattern of [`Autocast::keep`] that means none of these layers and no function.
+    pub fn stray<'a>(&'a self, layers: &[&str]) -> Option<&'a str> {
+        let meets = |pattern: &str| layers.iter().any(|path| is_within(pattern, path)) || self.table.rows().any(|(name, _)| glob_matches(pattern, name));
+        self.keep.iter().map(String::as_str).find(|pattern| !meets(pattern))
+    }
     /// Is it on?
     pub fn is_enabled(&self) -> bool {
         self.enabled
@@ -110,14 +128,11 @@ impl Autocast {
     }
     /// The class of an op that stands in the function `called`, or alone.
     fn class(&self, op: &Op, called: Option<&str>) -> PrecisionClass {
-        let own = match op {
-            Op::Composite(c) => c.name().strip_prefix("adamant.").unwrap_or(c.name()),
-            op => op.name(),
-        };
-        if !self.keep.is_empty() {
-            let path = scope::path(scope::current());
-            let is = |text: &str| self.keep.iter().any(|pattern| glob_matches(pattern, text));
-            if is(called.unwrap_or(own)) || (!path.is_empty() && is(&path)) {
+        let own = own_name(op);
+        if !self.keep.is_empty() || !self.in_f32.is_empty() {
+            let (path, name) = (scope::path(scope::current()), called.unwrap_or(own));
+            let is_kept = |pattern: &String| glob_matches(pattern, name) || (!path.is_empty() && is_within(pattern, &path));
+            if self.keep.iter().any(is_kept) || self.in_f32.contains(place(&path, name)) {
                 return PrecisionClass::F32;
             }
         }
@@ -131,6 +146,23 @@ impl Autocast {
         }
     }
 }
+fn own_name(op: &Op) -> &str {
+    match op {
+        Op::Composite(c) => c.name().strip_prefix("adamant.").unwrap_or(c.name()),
+        op => op.name(),
+    }
+}
+/// Is a layer the one that a pattern means, or inside of it?
+fn is_within(pattern: &str, path: &str) -> bool {
+    let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+    ends.into_iter().any(|end| glob_matches(pattern, &path[..end])) || glob_matches(pattern, &format!("{path}."))
+}
+/// Where an op stands: its layer, or outside of any the function.
+fn place<'a>(path: &'a str, name: &'a str) -> &'a str {
+    if path.is_empty() { name } else { path }
+}
+/// Functions that can leave the range of f16 with what is in it, beside those that are low.
+const GROWING: [&str; 8] = ["add", "sub", "mul", "div", "addcmul", "addcdiv", "square", "lerp"];
 /// Runs `f` with products in bf16 ([`Autocast`] has the options).
 pub fn autocast<R>(f: impl FnOnce() -> R) -> R {
     Autocast::of(DType::BF16).run(f)
@@ -205,7 +237,31 @@ impl Interceptor for Autocast {
         if matches!(op, Op::Cast(_)) && called.is_none_or(|name| name == "cast") {
             return next(op, arg, inputs);
         }
-        match self.class(&op, called) {
+        let class = self.class(&op, called);
+        let name = called.unwrap_or_else(|| own_name(&op));
+        if self.dtype == DType::F16 && (class == PrecisionClass::Low || GROWING.contains(&name)) && overflow::is_watched() {
+            let layer = place(&scope::path(scope::current()), name).to_string();
+            let outputs = self.run_as(class, op, arg, inputs, next);
+            if outputs.iter().any(|t| t.dtype().is_ok_and(|d| d == DType::F16)) {
+                overflow::note(&layer, inputs, &outputs);
+            }
+            return outputs;
+        }
+        self.run_as(class, op, arg, inputs, next)
+    }
+    fn key(&self) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+    fn casts(&self) -> bool {
+        self.enabled
+    }
+}
+impl Autocast {
+    /// The op as its class has it.
+    fn run_as(&self, class: PrecisionClass, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
+        match class {
             PrecisionClass::Low => cast_to(self.dtype, op, arg, inputs, next),
             PrecisionClass::F32 => cast_to(DType::F32, op, arg, inputs, next),
             PrecisionClass::Wide | PrecisionClass::Widest => wide(op, arg, inputs, next),
@@ -224,14 +280,6 @@ impl Interceptor for Autocast {
                 _ => next(op, arg, inputs),
             },
         }
-    }
-    fn key(&self) -> Option<u64> {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        Some(hasher.finish())
-    }
-    fn casts(&self) -> bool {
-        self.enabled
     }
 }
 fn refusal() -> Error {

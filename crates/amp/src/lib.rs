@@ -6,10 +6,14 @@
 
 mod autocast;
 mod classes;
+mod overflow;
+mod precision;
 mod scaler;
 mod trainer;
 
 pub use autocast::{Autocast, autocast};
 pub use classes::{PrecisionClass, PrecisionTable};
+pub use overflow::{FallbackOptions, LayerFallback};
+pub use precision::{AmpStats, Precision, PrecisionMode, ScheduleOn};
 pub use scaler::{GradScaler, ScalerOptions, ScalerStats};
 pub use trainer::MixedPrecisionTrainer;

@@ -312,7 +312,7 @@ impl GradScaler {
         self.attempting = true;
         let tried = step_when(|| {
             let result = f(self)?;
-            match self.cells.as_ref().and_then(|cells| all(&self.stages, cells)) {
+            match self.finite() {
                 Some(finite) if self.stages.iter().any(|s| s.stepped) => Ok((finite, result)),
                 _ => refused("attempt", "no optimizer has stepped in it", "call `step` of the scaler that it gives"),
             }
@@ -321,6 +321,27 @@ impl GradScaler {
         let ended = if tried.is_ok() { self.update() } else { Ok(()) };
         self.begin_anew();
         ended.and(tried)
+    }
+    /// Were all gradients that were looked at since the last [`GradScaler::update`] finite? A bool on the scale's device, of which the host waits for
+    /// nothing; none where none was looked at.
+    pub fn finite(&self) -> Option<Tensor> {
+        self.cells.as_ref().and_then(|cells| all(&self.stages, cells))
+    }
+    /// The scale that losses are multiplied by now, of shape \[\], on its device; none before the first one and where the scaler is off.
+    pub fn scale_tensor(&self) -> Option<Tensor> {
+        self.cells.as_ref().map(ScaleCells::scale)
+    }
+    /// Makes its cells on a device now instead of where the first loss is: before a step is captured.
+    ///
+    /// # Errors
+    /// No memory.
+    #[track_caller]
+    pub fn prepare(&mut self, device: Device) -> Result<()> {
+        if self.options.enabled && self.cells.is_none() {
+            self.cells = Some(ScaleCells::new(device, &self.values())?);
+            self.loaded = None;
+        }
+        Ok(())
     }
     /// The scale now, which waits for the device; 1 where the scaler is off.
     ///

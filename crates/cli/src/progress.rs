@@ -38,6 +38,9 @@ fn begin(plan: &Plan) -> String {
         "{} parameters on {}; {} rows to train on, {valid}{} to test; {length}, batch {batch}; {}, clipping {}; seed {}",
         plan.parameters, plan.device, plan.rows.train, plan.rows.test, plan.optimizer, plan.clip, plan.seed
     );
+    if plan.precision != "f32" {
+        text += &format!("; {}", plan.precision);
+    }
     if let Some(folder) = &plan.folder {
         text += &format!("; run folder {}", folder.display());
     }

@@ -88,6 +88,15 @@ fn summary(report: &Report) -> String {
         None => String::new(),
     };
     text += &format!("loss {:.4}; trained in {:.1} s", test.loss, report.seconds);
+    if let Some(amp) = &report.amp {
+        text += &format!(" in {}", amp.mode.name());
+        if let Some(s) = &amp.scaler {
+            text += &format!(" (scale {}, {} of {} steps suppressed)", s.scale, s.skipped, s.applied + s.skipped);
+        }
+        if !amp.fallbacks.is_empty() {
+            text += &format!("; in f32: {}", amp.fallbacks.join(", "));
+        }
+    }
     if let Some(path) = &report.weights {
         text += &format!("; weights in {}", path.display());
     }

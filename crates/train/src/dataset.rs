@@ -185,7 +185,7 @@ impl Parts {
         let tokens = self.test.describe().inputs.filter(|_| matches!(self.show, Show::Text(_))).map(|f| f.shape.elements().max(1));
         let batch = tokens.map_or(EVALUATION_BATCH, |n| (EVALUATION_TOKENS / n).max(1));
         let units = self.columns.as_deref().map(Units::of).unwrap_or_default();
-        EvaluateOptions { batch, workers: self.habits.workers, worst: 0, policy: self.habits.policy.clone(), units: Arc::new(units) }
+        EvaluateOptions { batch, workers: self.habits.workers, worst: 0, policy: self.habits.policy.clone(), units: Arc::new(units), region: None }
     }
 }
 /// Rows of a batch, by its targets.

@@ -2,13 +2,15 @@
 use crate::{
     Document, Failure,
     analysis::ArchitecturePicture,
-    evaluate, model,
+    evaluate::{self, EvaluateOptions},
+    model, recipe,
     run::session,
     session::{Habits, Look},
     setup::{self, Prepared, Setup},
     summary::Summary,
     trainer::group,
 };
+use adamant_amp::Precision;
 use adamant_core::{DType, Device};
 use adamant_data::{Dataset, Examples, Pick, Subset};
 use adamant_nn::{Sequential, Walk};
@@ -36,6 +38,8 @@ pub struct DryRun {
     pub step_seconds: f64,
     /// the loss of the first step
     pub loss: f64,
+    /// what steps compute in
+    pub precision: Precision,
 }
 /// Steps whose plans are new and those that are timed.
 const STEPS: (usize, usize) = (2, 3);
@@ -48,9 +52,9 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let device = Device::current()?;
     let setup = Setup::of(document, folder)?;
     let (steps, batch) = (setup.steps(), setup.batch);
-    let Setup { seed, model, objective, optimizer, course, clip, accumulate, capture, ema, parts, .. } = setup;
+    let Setup { seed, model, objective, optimizer, course, clip, accumulate, capture, ema, precision, parts, .. } = setup;
     let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
-    let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture }, device)?;
+    let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture, precision: precision.clone() }, device)?;
     let mut loader = parts.loader(seed, batch)?;
     let mut seconds = f64::INFINITY;
     let mut loss = f64::NAN;
@@ -74,7 +78,7 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let step_bytes = device.memory().peak_bytes;
     let snapshot = session.snapshot(Value::Null)?;
     let bytes = |part: &str| snapshot.tensors.get(part).into_iter().flatten().filter_map(|(_, t)| t.try_meta().ok()).map(|m| m.bytes()).sum::<usize>();
-    let options = parts.evaluation();
+    let options = EvaluateOptions { region: session.region(), ..parts.evaluation() };
     let first = Pick::Range(0..options.batch.min(parts.test.len()));
     device.pool().reset_peak();
     evaluate::evaluate(&session.model, &objective, &(Arc::new(Subset::new(parts.test.clone(), first)?) as Examples), device, &options)?;
@@ -88,6 +92,7 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
         steps,
         step_seconds: seconds,
         loss,
+        precision,
     })
 }
 /// A model that was built to be looked at, and what it takes.
@@ -162,7 +167,8 @@ pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, 
     let (document, assumed) = for_input(document, folder, &input)?;
     let root = document.root()?;
     let batch = batch.unwrap_or(root.size("batch")?.unwrap_or(1));
-    let shapes = model::shapes(&root.need("model", root.section("model")?)?, &input.0, input.1, batch).map_err(|e| match e {
+    let precision = recipe::precision(&root)?;
+    let shapes = model::shapes(&root.need("model", root.section("model")?)?, &input.0, input.1, batch, &precision).map_err(|e| match e {
         // The description is right, as far as it goes: it does not take this input.
         Failure::Input(text) => Failure::Run(text),
         other => other,
@@ -179,7 +185,7 @@ impl DryRun {
         json!({
             "parameters": self.parameters, "model_bytes": self.model_bytes, "optimizer_bytes": self.optimizer_bytes,
             "step_bytes": self.step_bytes, "evaluation_bytes": self.evaluation_bytes, "checkpoint_bytes": self.checkpoint_bytes,
-            "steps": self.steps, "step_seconds": self.step_seconds, "seconds": self.seconds(), "loss": crate::folder::number(self.loss),
+            "steps": self.steps, "step_seconds": self.step_seconds, "seconds": self.seconds(), "loss": crate::folder::number(self.loss), "precision": self.precision.to_string(),
         })
     }
 }
@@ -187,6 +193,7 @@ impl fmt::Display for DryRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         writeln!(f, "parameters        {:>12}", self.parameters)?;
+        writeln!(f, "precision         {:>12}", self.precision.to_string())?;
         writeln!(f, "model             {:>12}", mib(self.model_bytes))?;
         writeln!(f, "optimizer         {:>12}", mib(self.optimizer_bytes))?;
         writeln!(f, "tensors, a step   {:>12}  (at most, with model and optimizer)", mib(self.step_bytes))?;

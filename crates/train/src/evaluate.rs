@@ -9,7 +9,8 @@ pub use numbers::{Deviation, Numbers, Unit, Units};
 pub use told::{Show, Told, document};
 
 use crate::{Failure, dataset, folder::number, objective::Objective};
-use adamant_core::{Device, Tensor, no_grad, time_block};
+use adamant_amp::Autocast;
+use adamant_core::{DType, Device, Tensor, no_grad, time_block};
 use adamant_data::{DataLoader, Dataset, Examples, Numbered, Policy, Target};
 use adamant_nn::{Module, Walk};
 use serde_json::{Map, Value};
@@ -95,10 +96,12 @@ pub struct EvaluateOptions {
     /// the names of columns, and what brings numbers back to the units of the data; where there are none for the targets, those
     /// that the data tell
     pub units: Arc<Units>,
+    /// the region of mixed precision that the model runs in; none: f32
+    pub region: Option<Autocast>,
 }
 impl Default for EvaluateOptions {
     fn default() -> EvaluateOptions {
-        EvaluateOptions { batch: 256, workers: 0, worst: 0, policy: Policy::Fail, units: Arc::default() }
+        EvaluateOptions { batch: 256, workers: 0, worst: 0, policy: Policy::Fail, units: Arc::default(), region: None }
     }
 }
 
@@ -117,6 +120,16 @@ pub(crate) fn evaluating<M: Walk + ?Sized, R>(model: &M, f: impl FnOnce() -> R) 
     let seen = time_block!("evaluation", no_grad(f));
     model.set_training(was_training);
     seen
+}
+/// What a model gives in a region of mixed precision, f32 where that gives 16 bits.
+///
+/// # Errors
+/// Those of the model.
+pub(crate) fn answer(model: &dyn Module, x: &Tensor, region: Option<&Autocast>) -> Result<Tensor, Failure> {
+    let Some(region) = region else { return Ok(model.forward(x)?) };
+    let outputs = region.run(|| model.forward(x))?;
+    let is_low = matches!(outputs.dtype()?, DType::F16 | DType::BF16);
+    Ok(if is_low { outputs.cast(DType::F32) } else { outputs })
 }
 fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Device, options: &EvaluateOptions) -> Result<Evaluation, Failure> {
     let begun = Instant::now();
@@ -142,7 +155,7 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
     for batch in loader.epoch() {
         let (indices, (x, y)) = batch?;
         let n = dataset::rows_of(&y)?;
-        let (outputs, y) = (model.forward(&x.to(device))?, y.to(device));
+        let (outputs, y) = (answer(model, &x.to(device), options.region.as_ref())?, y.to(device));
         // The loss is that of training; figures are in the units of the data.
         let judged = objective.judge(&outputs, &y)?;
         sum += judged.losses.iter().sum::<f64>();

@@ -40,6 +40,7 @@ pub mod trained;
 pub mod trainer;
 mod watch;
 
+pub use adamant_amp::{AmpStats, FallbackOptions, Precision, PrecisionMode, ScalerOptions, ScheduleOn};
 pub use config::Document;
 pub use dry::{DryRun, Sample, Summarised, dry_run, sample, summarise};
 pub use evaluate::{EvaluateOptions, Evaluation, evaluate};

@@ -1,8 +1,10 @@
 //! How a model is trained, from its description: optimizer and schedule by PyTorch's kinds under PyTorch's argument names, early
 //! stopping, a running mean of the weights, frozen parameters and those that come from a file.
 mod parameters;
+mod precision;
 
 pub(crate) use parameters::{InitFrom, freeze};
+pub(crate) use precision::{precision, precision_of};
 
 use crate::{
     Failure,

@@ -15,9 +15,10 @@ use crate::{
     setup::{Length, Setup},
     storage, summary,
     trained::Task,
-    trainer::{Extended, Learned, Pattern, Score, Start, learn},
+    trainer::{Extended, Learned, Pattern, Score, Start, learn, told_precision},
     watch::{Interrupt, Plan, Rows, Watch},
 };
+use adamant_amp::AmpStats;
 use adamant_core::{Device, Tensor, time_block};
 use adamant_data::Dataset;
 use adamant_nn::{Module, Sequential, Walk};
@@ -49,6 +50,8 @@ pub struct Report {
     pub stopped: Option<String>,
     /// where the weights are, if they were written
     pub weights: Option<PathBuf>,
+    /// what mixed precision did; none in f32
+    pub amp: Option<AmpStats>,
 }
 impl Report {
     /// The report as a JSON document.
@@ -68,6 +71,7 @@ impl Report {
             "optimizer": plan.optimizer,
             "clip": plan.clip.to_string(),
             "device": plan.device,
+            "precision": self.amp.as_ref().map(told_precision),
             "seconds": self.seconds,
             "resumed": self.resumed,
             "stopped": self.stopped,
@@ -139,8 +143,8 @@ impl<'a> Run<'a> {
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, batch, accumulate, log_every, eval_every, .. } = setup;
-        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, init_from, .. } = setup;
-        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture }, device)?;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, .. } = setup;
+        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture, precision }, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());
@@ -150,7 +154,9 @@ impl<'a> Run<'a> {
         }
         let judge = parts.valid.as_ref().map(|valid| {
             let (objective, options) = (&objective, parts.evaluation());
-            let judge = move |model: &Sequential, device| Ok(score(&evaluate::evaluate(model, objective, valid, device, &options)?));
+            let judge = move |model: &Sequential, device, region| {
+                Ok(score(&evaluate::evaluate(model, objective, valid, device, &EvaluateOptions { region, ..options.clone() })?))
+            };
             Box::new(judge) as crate::trainer::Judge<'_, Sequential>
         });
         let steps = plan.steps;
@@ -186,8 +192,9 @@ impl<'a> Run<'a> {
             watch,
         )?;
         let Learned { losses, seconds, resumed, stopped, folder, .. } = learned;
-        let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &EvaluateOptions { worst: WORST, ..parts.evaluation() })?;
-        let report = Report { plan, losses, test, seconds, resumed, stopped, weights };
+        let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
+        let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
+        let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()? };
         self.finish(&session, &parts, folder, report, watch)
     }
     /// Writes what stands at the end of a run.
@@ -284,6 +291,7 @@ fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
         seed: setup.seed,
         optimizer: setup.optimizer.name(),
         clip: setup.clip,
+        precision: setup.precision.to_string(),
         folder,
     }
 }

@@ -7,6 +7,7 @@
 //! the same bits.
 mod captured;
 mod saved;
+mod scaled;
 
 use crate::{
     Failure,
@@ -14,6 +15,7 @@ use crate::{
     monitor,
     trainer::{Batch, Monitor, Score, Steer, measure},
 };
+use adamant_amp::{AmpStats, Autocast, GradScaler, Precision};
 use adamant_core::{Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, profile::record_function, time_block};
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
@@ -23,6 +25,8 @@ use adamant_optim::{
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
+pub(crate) use scaled::fallen;
+use scaled::{SCALER, SteppedPrecision};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,21 +44,29 @@ struct Losses {
     sum: f64,
     count: u64,
     last: f64,
-    unread: Vec<Tensor>,
+    unread: Vec<UnreadLoss>,
+}
+/// A step's loss, and with a scaler what became of its gradients.
+struct UnreadLoss {
+    loss: Tensor,
+    verdict: Option<Tensor>,
 }
 impl Losses {
-    /// Reads what was not read, in order: the same sum whenever it is asked for.
-    fn settle(&mut self, step: u64) -> Result<(), Failure> {
+    /// Reads what was not read, in order: the same sum whenever it is asked for. A step that the scaler suppressed may have a loss that
+    /// is no number, which is not counted.
+    fn settle(&mut self, step: u64, precision: &mut SteppedPrecision) -> Result<(), Failure> {
         let _range = record_function("metrics");
         let first = step + 1 - self.unread.len() as u64;
-        for (k, loss) in std::mem::take(&mut self.unread).into_iter().enumerate() {
-            let value = loss.item::<f64>()?;
-            if !value.is_finite() {
-                return Err(Failure::Diverged(format!("the loss is {value} in step {}: training has diverged", first + k as u64)));
+        for (k, UnreadLoss { loss, verdict }) in std::mem::take(&mut self.unread).into_iter().enumerate() {
+            let (at, value) = (first + k as u64, loss.item::<f64>()?);
+            let applied = verdict.map(|v| precision.judge(&v, at)).transpose()?.unwrap_or(true);
+            if value.is_finite() {
+                self.sum += value;
+                self.count += 1;
+                self.last = value;
+            } else if applied {
+                return Err(Failure::Diverged(format!("the loss is {value} in step {at}: training has diverged")));
             }
-            self.sum += value;
-            self.count += 1;
-            self.last = value;
         }
         Ok(())
     }
@@ -109,6 +121,8 @@ pub struct Habits {
     pub ema: Option<f64>,
     /// are steps captured where they can be? What comes out has the same bits
     pub capture: bool,
+    /// what steps compute in
+    pub precision: Precision,
 }
 
 /// A run's state. See the module's documentation.
@@ -126,6 +140,7 @@ pub struct Session<M, B> {
     position: Position,
     losses: Losses,
     captured: CapturedStep,
+    precision: SteppedPrecision,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -151,17 +166,27 @@ struct StepParts<'a, M, B> {
     accumulator: &'a mut GradAccumulator,
     average: Option<&'a mut WeightAverage>,
     parameters: &'a [(String, Param)],
+    precision: &'a mut SteppedPrecision,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
-    /// Gives the loss; the norm of all gradients where it was asked for or needed anyway; in the end the norms of each parameter,
-    /// where they were asked for.
+    /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; the norm of all gradients where it was asked
+    /// for or needed anyway; in the end the norms of each parameter, where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
-        let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
+        let mut scaler = std::mem::take(&mut self.precision.scaler);
+        let outputs = match scaler.is_enabled() {
+            true => scaler.attempt(|scaler| self.attempt(batches, look, scaler)),
+            false => self.attempt(batches, look, &mut scaler),
+        };
+        self.precision.scaler = scaler;
+        outputs
+    }
+    fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler) -> Computed<Vec<Tensor>> {
+        let (mut grads, mut loss, mut flags, mut total) = (None, None::<Tensor>, None, 0);
         self.accumulator.reset();
         for batch in batches {
             let n = batch.rows()?;
-            let mean = (self.loss)(self.model, batch)?;
-            grads = time_block!("backward", mean.backward().and_then(|grads| self.accumulator.add(grads, n)))?;
+            let mean = self.precision.forward(&mut flags, || (self.loss)(self.model, batch))?;
+            grads = time_block!("backward", scaler.scale(&mean)?.backward().and_then(|grads| self.accumulator.add(grads, n)))?;
             loss = time_block!("loss", {
                 let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
                 Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted))
@@ -177,6 +202,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         };
         let mut outputs = vec![if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }];
         let _range = record_function("optimizer_step");
+        // All that follows looks at gradients as they are without the scale.
+        scaler.unscale_(&mut grads, &*self.optimizer)?;
+        outputs.extend(scaled::verdict(scaler));
+        outputs.extend(flags);
         let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
         match self.clip {
@@ -187,7 +216,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             }
         }
         outputs.extend(norms);
-        self.optimizer.step(&grads)?;
+        scaler.step(&mut *self.optimizer, &mut grads)?;
         if let Some(average) = &mut self.average {
             average.update()?;
         }
@@ -200,7 +229,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `accumulate` is 0, or a decay outside [0, 1).
     pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
-        let Habits { mut optimizer, course, clip, accumulate, ema, capture } = habits;
+        let Habits { mut optimizer, course, clip, accumulate, ema, capture, precision } = habits;
+        let precision = SteppedPrecision::new(precision, device)?;
         let pace = BegunCourse::of(course, &mut *optimizer);
         let parameters: Vec<_> = model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).collect();
         let leaves = model.trainable_parameters();
@@ -209,7 +239,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         model.train();
         let (position, losses) = (Position::default(), Losses::default());
         let captured = CapturedStep::new(capture, device);
-        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses, captured })
+        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses, captured, precision })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -247,6 +277,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub(crate) fn take_op_by_op(&mut self) -> Option<OpByOp> {
         self.captured.news()
     }
+    /// The region of mixed precision that the model's forward runs in now, without the layers that fell back; none in f32.
+    pub fn region(&self) -> Option<Autocast> {
+        self.precision.region()
+    }
+    /// What mixed precision did so far, which waits for the device; none in f32.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn amp_stats(&self) -> Result<Option<AmpStats>, Failure> {
+        Ok(self.precision.stats()?)
+    }
+    /// The layers that fell back to f32 since this was asked last.
+    pub(crate) fn take_fallbacks(&mut self) -> Vec<String> {
+        self.precision.take_news()
+    }
     /// One step on a group of batches: as many as are accumulated, or fewer at the end of an epoch.
     ///
     /// # Errors
@@ -256,10 +301,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
             return Err(Failure::Run("a step without a batch".into()));
         }
         let device = self.device;
-        let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, .. } = self;
+        let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, precision, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut step = |batches: &[B]| {
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average: average.as_mut(), parameters };
+            let average = average.as_mut();
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average, parameters, precision };
             parts.step(batches, look)
         };
         let outputs = match captured.run(&batches, look, &mut step)? {
@@ -268,15 +314,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
         };
         let mut outputs = outputs.into_iter();
         let loss = outputs.next().ok_or_else(|| Failure::Run("a step without a loss".into()))?;
+        let verdict = if self.precision.scaler.is_enabled() { outputs.next() } else { None };
+        let flags = if self.precision.fallback.is_some() { outputs.next() } else { None };
         let norms = match look.each {
             true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
             false => Vec::new(),
         };
-        if let BegunCourse::Schedule(scheduler) = &mut self.pace {
+        self.position.step += 1;
+        self.losses.unread.push(UnreadLoss { loss, verdict });
+        flags.map(|flags| self.precision.observe(&flags)).transpose()?;
+        if self.precision.counts_applied() {
+            self.losses.settle(self.position.step, &mut self.precision)?;
+        }
+        if let (BegunCourse::Schedule(scheduler), true) = (&mut self.pace, self.precision.counts_last()) {
             scheduler.step(&mut *self.optimizer);
         }
-        self.position.step += 1;
-        self.losses.unread.push(loss);
         Ok(Stepped { grad_norm: outputs.next(), norms })
     }
     /// What was measured at the end of an epoch or at a validation, for a rate that falls when it stops getting better.
@@ -319,7 +371,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn loss(&mut self) -> Result<f64, Failure> {
-        self.losses.settle(self.position.step)?;
+        self.losses.settle(self.position.step, &mut self.precision)?;
         Ok(self.losses.last)
     }
     /// The mean loss of the epoch so far.
@@ -327,7 +379,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn mean_loss(&mut self) -> Result<f64, Failure> {
-        self.losses.settle(self.position.step)?;
+        self.losses.settle(self.position.step, &mut self.precision)?;
         Ok(self.losses.sum / self.losses.count.max(1) as f64)
     }
     /// Goes to the start of the next epoch.
@@ -335,7 +387,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn end_epoch(&mut self) -> Result<(), Failure> {
-        self.losses.settle(self.position.step)?;
+        self.losses.settle(self.position.step, &mut self.precision)?;
         self.position.epoch += 1;
         self.losses = Losses { last: self.losses.last, ..Losses::default() };
         Ok(())
@@ -365,7 +417,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged`: a state that has diverged is not saved. Otherwise a device that fails.
     pub fn snapshot(&mut self, run: serde_json::Value) -> Result<Snapshot, Failure> {
-        self.losses.settle(self.position.step)?;
+        self.losses.settle(self.position.step, &mut self.precision)?;
         let saved = Saved {
             position: self.position,
             loss_sum: self.losses.sum.to_bits(),
@@ -380,10 +432,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
             },
             averaged: self.average.as_ref().map(WeightAverage::updates).transpose()?,
             generator: rng_state(self.device)?.0,
+            precision: self.precision.saved(),
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let mut tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
+        tensors.extend(self.precision.state()?.map(|state| (SCALER.to_string(), state)));
         tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
@@ -428,6 +482,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
             _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
         }
+        self.precision.restore(saved.precision, from.tensors.get(SCALER).map(Vec::as_slice)).map_err(said)?;
         set_rng_state(self.device, RngState(saved.generator))?;
         self.position = saved.position;
         self.losses = Losses { sum: f64::from_bits(saved.loss_sum), count: saved.loss_count, last: f64::from_bits(saved.loss_last), unread: Vec::new() };

@@ -16,6 +16,7 @@ use crate::{
     session::Course,
     trainer::EarlyStopping,
 };
+use adamant_amp::Precision;
 use adamant_core::{DType, Device};
 use adamant_data::{Columns, Dataset, Facts, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
@@ -94,6 +95,8 @@ pub struct Setup {
     pub stopping: Option<EarlyStopping>,
     /// the decay of a running mean of the weights
     pub ema: Option<f64>,
+    /// what steps compute in
+    pub precision: Precision,
     /// where initial values come from
     pub(crate) init_from: Option<InitFrom>,
     /// checkpoints
@@ -120,7 +123,7 @@ impl Setup {
     pub fn with(document: &Document, folder: &Path, kept: Option<&Columns>) -> Result<Setup, Failure> {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
-        let Prepared { document, numbers, parts, objective, .. } = prepared;
+        let Prepared { document, numbers, parts, objective, precision, .. } = prepared;
         let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
@@ -151,6 +154,7 @@ impl Setup {
             course,
             stopping,
             ema,
+            precision,
             init_from,
             checkpoint,
             weights,
@@ -172,6 +176,7 @@ pub(crate) struct Prepared {
     numbers: RootNumbers,
     parts: Parts,
     objective: Objective,
+    precision: Precision,
     /// what one input is, and what came of it; none where the data do not tell
     pub looked_at: Option<(Facts, Shapes)>,
 }
@@ -217,11 +222,12 @@ impl Prepared {
         if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&root)?) {
             parts.show = Show::Image(size);
         }
+        let precision = recipe::precision(&root)?;
         let section = root.need("model", root.section("model")?)?;
         let looked_at = match description.inputs {
             None => None,
             Some(facts) => {
-                let shapes = model::shapes(&section, &facts.shape, facts.dtype, batch.unwrap_or(numbers.batch.min(train)))?;
+                let shapes = model::shapes(&section, &facts.shape, facts.dtype, batch.unwrap_or(numbers.batch.min(train)), &precision)?;
                 if let Some(targets) = &description.targets {
                     shapes.answer(&section, &objective, &facts, targets)?;
                 }
@@ -229,7 +235,7 @@ impl Prepared {
             }
         };
         drop((section, root));
-        Ok(Prepared { document, numbers, parts, objective, looked_at })
+        Ok(Prepared { document, numbers, parts, objective, precision, looked_at })
     }
     /// Has the machine memory for the model on this device?
     fn fits(&self, device: Device) -> Result<(), Failure> {

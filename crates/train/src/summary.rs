@@ -35,6 +35,9 @@ pub struct Row {
     pub input: Option<Vec<usize>>,
     /// shape of what it makes, with the batch
     pub output: Option<Vec<usize>>,
+    /// dtype of what it makes, which in mixed precision is what its class says
+    #[serde(serialize_with = "by_name")]
+    pub dtype: Option<DType>,
     /// elements of its own parameters, frozen ones too; a shared one counts at its first place
     pub parameters: usize,
     /// the figures of its own ops
@@ -49,6 +52,8 @@ pub struct Figures {
     pub flops: u64,
     /// multiply-adds of products and convolutions among them
     pub multiply_adds: u64,
+    /// floating-point operations of ops that read 16 bits
+    pub flops_16bit: u64,
     /// bytes that are read and written if each op reads its inputs and writes its outputs once: what fusion keeps in
     /// registers is counted, so this is an upper bound
     pub bytes_moved: u64,
@@ -170,7 +175,8 @@ pub(crate) fn look(model: &dyn Module, dims: &[usize], dtype: DType) -> Result<L
     let mut rows = std::mem::take(&mut layers.rows);
     let count = rows.len();
     for ((row, figures), (input, output)) in rows.iter_mut().zip(all).zip(ends(&graph, &owners, count)) {
-        (row.figures, row.input, row.output) = (figures, input, output);
+        (row.figures, row.input) = (figures, input);
+        (row.output, row.dtype) = output.map_or((None, None), |(shape, dtype)| (Some(shape), Some(dtype)));
     }
     let totals = rows.iter().fold(Figures::default(), |sum, row| plus(sum, row.figures));
     // The model itself is a row only where something is its own.
@@ -197,6 +203,7 @@ fn plus(a: Figures, b: Figures) -> Figures {
     Figures {
         flops: a.flops.saturating_add(b.flops),
         multiply_adds: a.multiply_adds.saturating_add(b.multiply_adds),
+        flops_16bit: a.flops_16bit.saturating_add(b.flops_16bit),
         bytes_moved: a.bytes_moved.saturating_add(b.bytes_moved),
         activation_bytes: a.activation_bytes.saturating_add(b.activation_bytes),
     }
@@ -215,7 +222,7 @@ impl Default for Layers {
     }
 }
 fn row(path: &str, kind: &str) -> Row {
-    Row { path: path.into(), kind: kind.into(), also: Vec::new(), input: None, output: None, parameters: 0, figures: Figures::default() }
+    Row { path: path.into(), kind: kind.into(), also: Vec::new(), input: None, output: None, dtype: None, parameters: 0, figures: Figures::default() }
 }
 impl Visit for Layers {
     fn site(&mut self, path: &str, site: &Site) {
@@ -274,7 +281,9 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize) -> Result<(Vec<Figures>
         let cost = cost::of_node(graph, node)?;
         let moved =
             if node.op.is_view() { 0 } else { node.inputs.iter().copied().chain(node.outputs.clone()).fold(0, |sum: u64, v| sum.saturating_add(bytes(&v))) };
-        let of_node = Figures { flops: cost.flops, multiply_adds: cost.multiply_adds, bytes_moved: moved, activation_bytes: 0 };
+        let is_low = node.inputs.iter().any(|v| matches!(graph.values[*v as usize].dtype, DType::F16 | DType::BF16));
+        let flops_16bit = if is_low { cost.flops } else { 0 };
+        let of_node = Figures { flops: cost.flops, multiply_adds: cost.multiply_adds, flops_16bit, bytes_moved: moved, activation_bytes: 0 };
         all[owner] = plus(all[owner], of_node);
         total.add(&cost);
     }
@@ -313,9 +322,13 @@ fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) 
     });
     (wanted, tracked)
 }
-/// For each row the shape of the first value that enters it from outside, and of the last that it makes for others.
-fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<(Option<Vec<usize>>, Option<Vec<usize>>)> {
-    let mut ends = vec![(None, None); rows];
+fn by_name<S: serde::Serializer>(dtype: &Option<DType>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    dtype.map(|d| d.to_string()).serialize(serializer)
+}
+type Ends = (Option<Vec<usize>>, Option<(Vec<usize>, DType)>);
+/// For each row the shape of the first value that enters it from outside, and of the last that it makes for others, with its dtype.
+fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<Ends> {
+    let mut ends: Vec<Ends> = vec![(None, None); rows];
     let values = graph.values.len();
     let mut owner_of: Vec<Option<usize>> = vec![None; values];
     for (node, &owner) in graph.nodes.iter().zip(owners) {
@@ -338,7 +351,7 @@ fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<(Option<Vec<usize>>
     }
     for (node, &owner) in graph.nodes.iter().zip(owners) {
         if let Some(v) = node.outputs.clone().find(|v| is_given[*v as usize]) {
-            ends[owner].1 = shape(v);
+            ends[owner].1 = shape(v).map(|shape| (shape, graph.values[v as usize].dtype));
         }
     }
     ends

@@ -2,13 +2,14 @@
 use crate::{
     Document, Failure, Objective, checkpoint,
     dataset::{self, Inputs, Parts},
-    folder, model,
+    evaluate, folder, model, recipe, session,
     storage::Disk,
 };
+use adamant_amp::Autocast;
 use adamant_core::{Device, Tensor, no_grad, rng::philox};
 use adamant_data::{Columns, Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
-use adamant_nn::{Module, Sequential, Walk};
+use adamant_nn::{Sequential, Walk};
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
@@ -79,6 +80,8 @@ pub struct Trained {
     pub weights: PathBuf,
     /// what became of the columns of its table, if it learned from one
     pub columns: Option<Arc<Columns>>,
+    /// the region of mixed precision that it was trained in, without the layers that fell back; none in f32
+    pub region: Option<Autocast>,
     device: Device,
 }
 impl Trained {
@@ -92,18 +95,21 @@ impl Trained {
         let root = document.root()?;
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let last = run.join("weights.safetensors");
-        let (weights, state) = if last.exists() {
+        let (weights, state, fallen) = if last.exists() {
             let file = SafeTensors::open(&last)?;
             let state = file.names().into_iter().map(|n| Ok((n.clone(), file.tensor(&n, device)?))).collect::<Result<Vec<_>, adamant_core::Error>>()?;
-            (last, state)
+            (last, state, fallen_at_the_end(run))
         } else {
             let found = checkpoint::latest(&Disk, &run.join("checkpoints"))?
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
-            (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default())
+            let fallen = session::fallen(&found.snapshot, &recipe::precision(&root)?);
+            (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default(), fallen)
         };
         model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
         model.eval();
-        Ok(Trained { task: Task::read(run)?, columns: dataset::kept_columns(run)?, document, model, weights, device })
+        let region = recipe::precision(&root)?.region().map(|region| region.without(fallen));
+        drop(root);
+        Ok(Trained { task: Task::read(run)?, columns: dataset::kept_columns(run)?, region, document, model, weights, device })
     }
     /// The outputs for a batch of inputs, without a graph; numbers in their own units.
     ///
@@ -111,7 +117,7 @@ impl Trained {
     /// Inputs of another shape or dtype than the model takes.
     pub fn answer(&self, x: &Tensor) -> Result<Tensor, Failure> {
         no_grad(|| {
-            let outputs = self.model.forward(&x.to(self.device))?.ok()?;
+            let outputs = evaluate::answer(&self.model, &x.to(self.device), self.region.as_ref())?.ok()?;
             Ok(match self.columns.as_ref().and_then(|c| c.target_scale()) {
                 Some(scale) => scale.restore(&outputs)?,
                 None => outputs,
@@ -136,6 +142,14 @@ impl Trained {
         let root = self.document.root()?;
         Inputs::of(&root.need("data", root.section("data")?)?, path, self.columns.as_ref())
     }
+}
+
+/// The layers that fell back to f32 in a run that has ended, as its result tells; a run folder without one has none.
+fn fallen_at_the_end(run: &Path) -> Vec<String> {
+    let result = adamant_formats::regular::read_text(&run.join("result.json"), MOST_TASK).ok();
+    let result: Option<serde_json::Value> = result.and_then(|text| serde_json::from_str(&text).ok());
+    let layers = result.as_ref().and_then(|r| r["precision"]["fallbacks"].as_array());
+    layers.into_iter().flatten().filter_map(|layer| layer.as_str().map(str::to_string)).collect()
 }
 
 /// How text is drawn from a language model.

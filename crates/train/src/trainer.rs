@@ -23,7 +23,7 @@ pub use callback::{Callback, Control};
 pub use stopping::{EarlyStopping, Monitor, Score};
 
 pub(crate) use callback::Steer;
-pub(crate) use learn::{Judge, Pattern, group};
+pub(crate) use learn::{Judge, Pattern, group, told_precision};
 pub(crate) use resume::{Extended, OnLength};
 pub(crate) use stopping::measure;
 
@@ -38,6 +38,7 @@ use crate::{
     storage,
     watch::{Interrupt, Plan, Rows, Watch},
 };
+use adamant_amp::{AmpStats, Autocast, Precision};
 use adamant_core::{Device, Result as Computed, Tensor, time_block};
 use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
@@ -265,6 +266,8 @@ pub struct Fitted<M> {
     pub stopped: Option<String>,
     /// where the weights are, if there is a run folder
     pub weights: Option<PathBuf>,
+    /// what mixed precision did; none in f32
+    pub amp: Option<AmpStats>,
 }
 impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// Trains a model by an optimizer over its parameters. `loss` is the mean loss over the rows of a batch, a 0-d tensor. One epoch,
@@ -273,7 +276,15 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         Trainer {
             model,
             loss: Arc::new(loss),
-            habits: Habits { optimizer: Box::new(optimizer), course: Course::Constant, clip: ClipPolicy::Off, accumulate: 1, ema: None, capture: true },
+            habits: Habits {
+                optimizer: Box::new(optimizer),
+                course: Course::Constant,
+                clip: ClipPolicy::Off,
+                accumulate: 1,
+                ema: None,
+                capture: true,
+                precision: Precision::default(),
+            },
             length: RunLength::Epochs(1),
             log_every: 10,
             eval_every: None,
@@ -326,6 +337,27 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     #[must_use]
     pub fn ema(mut self, decay: f64) -> Self {
         self.habits.ema = Some(decay);
+        self
+    }
+    /// Mixed precision: the loss (and with it the model's forward) and the metrics run in its region, and f16 with a scaler. f32, unless it is set.
+    ///
+    /// ```
+    /// # use adamant_amp::{Precision, PrecisionMode};
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module, Walk};
+    /// # use adamant_optim::{Sgd, UpdateRule};
+    /// # use adamant_train::Trainer;
+    /// # adamant_core::Device::reference().make_current();
+    /// # let model = Linear::new(2, 1)?;
+    /// # let optimizer = Sgd::new(0.1).over(model.parameters());
+    /// # let loss = |model: &Linear, (x, y): &(Tensor, Tensor)| (model.forward(x)? - y).square().mean(..).ok();
+    /// let trainer = Trainer::new(model, optimizer, loss).precision(Precision::of(PrecisionMode::BF16));
+    /// # let _ = trainer;
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.habits.precision = precision;
         self
     }
     /// Are steps captured where they can be ([`adamant_core::compile()`])? They are, unless it is said otherwise, and come to the same
@@ -425,6 +457,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             seed: 0,
             optimizer: self.habits.optimizer.name(),
             clip: self.habits.clip,
+            precision: self.habits.precision.to_string(),
             folder: self.folder.clone(),
         };
         let pattern = Pattern { accumulate: self.habits.accumulate, log_every: self.log_every, eval_every: self.eval_every, steps };
@@ -433,9 +466,15 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         // A loss of one's own does not tell where the model ends: both are the forward.
         let forward: LossOf<M, B> = Arc::new(move |model, batch| time_block!("forward", learned(model, batch)));
         let mut session = Session::new(self.model, forward, self.habits, device)?;
-        let judge = self
-            .judge
-            .map(|(_, mut pass)| -> Judge<'static, M> { Box::new(move |model: &M, device: Device| score(model, device, &mut *pass, &*loss, &metrics)) });
+        let judge = self.judge.map(|(_, mut pass)| -> Judge<'static, M> {
+            Box::new(move |model: &M, device: Device, region: Option<Autocast>| {
+                let mut judge = || score(model, device, &mut *pass, &*loss, &metrics);
+                match region {
+                    Some(region) => region.run(judge),
+                    None => judge(),
+                }
+            })
+        });
         let learned = learn(
             Start {
                 session: &mut session,
@@ -459,7 +498,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         )?;
         let Learned { losses, seconds, resumed, stopped, valid, folder } = learned;
         let weights = folder.as_ref().map(|f| f.path().join("weights.safetensors"));
-        let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights };
+        let amp = session.amp_stats()?;
+        let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights, amp };
         if let Some(folder) = folder {
             fitted.write(folder, &plan, watch)?;
         }
@@ -480,6 +520,9 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         facts.extend(self.eval_every.map(|n| format!("eval_every={n}")));
         facts.push(format!("order={}", text(&format!("{:?}", state.order))));
         facts.push(format!("clip={}", text(&self.habits.clip.to_string())));
+        if self.habits.precision != Precision::default() {
+            facts.push(format!("precision={}", text(&self.habits.precision.to_string())));
+        }
         facts.extend(self.habits.ema.map(|decay| format!("ema.decay={decay:?}")));
         facts.push(format!("optimizer.kind={}", text(self.habits.optimizer.name())));
         for (k, group) in self.habits.optimizer.hyperparameters().iter().enumerate() {
@@ -534,7 +577,7 @@ impl<M: Walk> Fitted<M> {
                     "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
                 },
                 "epochs": plan.epochs, "batch": plan.batch, "accumulate": plan.accumulate, "steps": plan.steps, "parameters": plan.parameters,
-                "optimizer": plan.optimizer, "clip": plan.clip.to_string(), "device": plan.device, "seconds": self.seconds,
+                "optimizer": plan.optimizer, "clip": plan.clip.to_string(), "precision": self.amp.as_ref().map(told_precision), "device": plan.device, "seconds": self.seconds,
                 "resumed": self.resumed, "stopped": self.stopped, "run": text_of(folder.path()), "weights": self.weights.as_deref().map(text_of),
             }),
         )?;

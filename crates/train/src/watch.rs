@@ -31,6 +31,8 @@ pub struct Plan {
     pub optimizer: &'static str,
     /// what is done to gradients
     pub clip: ClipPolicy,
+    /// what steps compute in
+    pub precision: String,
     /// where the run is kept
     pub folder: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use adamant_core::{Device, Result, Tensor};
 use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
 use adamant_optim::{AdamW, ClipPolicy, UpdateRule};
-use adamant_train::{Document, Habits, Interrupt, Look, OPTIMIZERS, Run, SCHEDULES, Session, Trainer, Watch, course, optimizer};
+use adamant_train::{Document, Habits, Interrupt, Look, OPTIMIZERS, Precision, Run, SCHEDULES, Session, Trainer, Watch, course, optimizer};
 use std::{
     fs,
     path::Path,
@@ -94,7 +94,15 @@ fn session(kind: &str, capture: bool) -> Pairs {
     manual_seed(2);
     let model = Sequential::new().add(Linear::new(3, 4).unwrap()).add(Linear::new(4, 2).unwrap());
     let optimizer = optimizer(root.section("optimizer").unwrap().unwrap(), model.parameters()).unwrap();
-    let habits = Habits { optimizer, course: course(&root, 20, false).unwrap(), clip: ClipPolicy::Off, accumulate: 1, ema: None, capture };
+    let habits = Habits {
+        optimizer,
+        course: course(&root, 20, false).unwrap(),
+        clip: ClipPolicy::Off,
+        accumulate: 1,
+        ema: None,
+        capture,
+        precision: Precision::default(),
+    };
     let loss = |m: &Sequential, (x, y): &(Tensor, Tensor)| (m.forward(x)? - y).square().mean(..).ok();
     Session::new(model, Arc::new(loss), habits, Device::current().unwrap()).unwrap()
 }

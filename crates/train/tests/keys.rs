@@ -49,6 +49,17 @@ last = 3
 best = 1
 background = true
 on_error = "stop"
+
+[precision]
+mode = "f16"
+table = "torch"
+keep = ["head"]
+enable_fallback_to_fp32 = true
+fallback_after = 2
+max_fp32_fallbacks = 4
+patience = 30
+schedule_on = "applied"
+scaler = { init_scale = 1024.0, growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 100, hysteresis = 2 }
 "#;
 
 fn faults(text: &str) -> Vec<String> {

@@ -6,7 +6,9 @@ mod schedules;
 use adamant_core::{Device, Tensor};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
 use adamant_optim::ClipPolicy;
-use adamant_train::{Document, Failure, Habits, Interrupt, Look, OPTIMIZERS, Report, Run, SCHEDULES, Session, Watch, checkpoint::Snapshot, course, optimizer};
+use adamant_train::{
+    Document, Failure, Habits, Interrupt, Look, OPTIMIZERS, Precision, Report, Run, SCHEDULES, Session, Watch, checkpoint::Snapshot, course, optimizer,
+};
 use std::{fs, path::Path, sync::Arc};
 
 /// Steps before and after the place where it is resumed.
@@ -22,7 +24,15 @@ fn session(text: &str, seed: u64) -> Pairs {
     manual_seed(seed);
     let model = Sequential::new().add(Linear::new(3, 4).unwrap()).add(Linear::new(4, 2).unwrap());
     let optimizer = optimizer(root.section("optimizer").unwrap().unwrap(), model.parameters()).unwrap();
-    let habits = Habits { optimizer, course: course(&root, 2 * STEPS, false).unwrap(), clip: ClipPolicy::Off, accumulate: 1, ema: Some(0.8), capture: true };
+    let habits = Habits {
+        optimizer,
+        course: course(&root, 2 * STEPS, false).unwrap(),
+        clip: ClipPolicy::Off,
+        accumulate: 1,
+        ema: Some(0.8),
+        capture: true,
+        precision: Precision::default(),
+    };
     let loss = |m: &Sequential, (x, y): &(Tensor, Tensor)| (m.forward(x)? - y).square().mean(..).ok();
     Session::new(model, Arc::new(loss), habits, Device::reference()).unwrap()
 }

@@ -9,6 +9,7 @@ use crate::{
     objective::Objective,
     summary::{self, Summary, size},
 };
+use adamant_amp::Precision;
 use adamant_core::{DType, Device, ErrorKind, Meta, Shape, graph::Graph};
 use adamant_data::{Facts, Target};
 use adamant_nn::{Walk, init};
@@ -26,14 +27,15 @@ const TAKES: [&str; 8] = ["in_features", "in_channels", "num_features", "normali
 ///
 /// # Errors
 /// A layer that makes no sense, or that does not take what it is given, with its line.
-pub(crate) fn shapes(section: &Section<'_>, shape: &[usize], dtype: DType, batch: usize) -> Result<Shapes, Failure> {
+pub(crate) fn shapes(section: &Section<'_>, shape: &[usize], dtype: DType, batch: usize, precision: &Precision) -> Result<Shapes, Failure> {
     // Any device will do where nothing runs; this one has no threads to start.
     Device::reference().scoped(|| {
         init::shapes_only(|| {
             let stack = stack(section)?;
             stack.countable(section)?;
             let dims = [&[batch], shape].concat();
-            let looked = summary::look(&stack.model, &dims, dtype).map_err(|e| stack.blame(section, e))?;
+            let look = || summary::look(&stack.model, &dims, dtype).map_err(|e| stack.blame(section, e));
+            let looked = precision.region().map_or_else(look, |region| region.run(look))?;
             Ok(Shapes { stack, picture: ArchitecturePicture::of(&looked), summary: looked.summary })
         })
     })

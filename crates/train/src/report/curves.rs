@@ -10,6 +10,8 @@ pub struct Curves {
     pub grad_norm: Plot,
     pub throughput: Plot,
     pub memory: Plot,
+    /// of the loss; empty where nothing scales it
+    pub scale: Plot,
 }
 type Points = Vec<(f64, f64)>;
 
@@ -41,6 +43,10 @@ pub fn of(run: &ReadRun) -> Curves {
     let mut memory = Vec::new();
     push(&mut memory, "resident", present(&|t| t.rss_bytes.map(|b| b / f64::from(1 << 20))), Stroke::Solid, 5);
 
+    let scales: Points = run.steps.iter().filter_map(|s| Some((s.step as f64, s.precision.as_ref()?.scale?))).collect();
+    let mut scale = Vec::new();
+    push(&mut scale, "scale", scales, Stroke::Solid, 3);
+
     let marks = marks(run);
     let plot = |title: &str, y_label: &str, series: Vec<Series>| Plot {
         title: title.into(),
@@ -58,6 +64,7 @@ pub fn of(run: &ReadRun) -> Curves {
         grad_norm: plot("Gradient norm", "norm of all gradients", raw_and_smooth("gradient norm", norms, 3)),
         throughput: linear(plot("Throughput", "rows per second", raw_and_smooth("rows per second", present(&|t| t.rows_per_second), 4))),
         memory: linear(plot("Memory", "resident MiB", memory)),
+        scale: plot("Scale of the loss", "scale", scale),
     }
 }
 fn push(series: &mut Vec<Series>, name: &str, points: Points, stroke: Stroke, colour: usize) {

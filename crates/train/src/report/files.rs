@@ -6,7 +6,7 @@ use super::model::{self, FileWeights};
 use crate::analysis::ArchitecturePicture;
 use serde::{Deserialize, Deserializer, de::MapAccess};
 use serde_json::{Map, Value};
-use std::{fmt, fs, io, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path};
 
 /// Everything that is known of a run.
 #[derive(Default)]
@@ -66,6 +66,22 @@ pub struct ReadStep {
     pub loss: Option<f64>,
     pub lr: Option<f64>,
     pub grad_norm: Option<f64>,
+    pub precision: Option<ReadPrecision>,
+}
+/// What mixed precision had done so far.
+#[derive(Deserialize)]
+#[serde(expecting = "struct Precision")]
+pub struct ReadPrecision {
+    pub mode: Option<String>,
+    pub scale: Option<f64>,
+    pub scale_least: Option<f64>,
+    pub scale_most: Option<f64>,
+    pub applied: Option<u64>,
+    pub skipped: Option<u64>,
+    #[serde(default)]
+    pub overflows: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub fallbacks: Vec<String>,
 }
 #[derive(Deserialize)]
 #[serde(expecting = "struct Epoch")]

@@ -27,6 +27,7 @@ pub fn html(run: &ReadRun, curves: &Curves, folder: &str) -> String {
         ("grad-norm", &curves.grad_norm),
         ("throughput", &curves.throughput),
         ("memory", &curves.memory),
+        ("scale", &curves.scale),
     ];
     // One accuracy alone stands among the headline figures and is no curve.
     let is_curve = |id: &str, plot: &Plot| !plot.is_empty() && (id != "accuracy" || plot.series.iter().map(|s| s.points.len()).sum::<usize>() > 1);

@@ -33,6 +33,7 @@ pub fn all(run: &ReadRun) -> Vec<(&'static str, &'static str, String)> {
         ("classes", "Figures by class", evaluation.map(by_class).unwrap_or_default()),
         ("worst", "Worst examples", evaluation.map(worst).unwrap_or_default()),
         ("gradients", "Gradients by layer", gradients(run)),
+        ("precision", "Mixed precision", precision(run)),
         ("checkpoints", "Checkpoints", checkpoints(run)),
         ("environment", "Environment", environment(run)),
     ]
@@ -313,6 +314,28 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// What mixed precision did in the run, as its last line tells.
+fn precision(run: &ReadRun) -> String {
+    let Some(told) = run.steps.iter().rev().find_map(|s| s.precision.as_ref()) else { return String::new() };
+    let count = |n: Option<u64>| n.map(|n| n.to_string());
+    let facts = [
+        ("products in", told.mode.clone()),
+        ("scale of the loss at the end", told.scale.map(number)),
+        ("least scale", told.scale_least.map(number)),
+        ("largest scale", told.scale_most.map(number)),
+        ("steps applied", count(told.applied)),
+        ("steps suppressed", count(told.skipped)),
+    ];
+    let mut out = String::from("<div class=\"card\"><table class=\"facts\"><tbody>");
+    for (fact, value) in facts.into_iter().filter_map(|(fact, value)| Some((fact, value?))) {
+        let _ = write!(out, "<tr><th scope=\"row\">{fact}</th><td>{}</td></tr>", name(&short(&value, 60)));
+    }
+    for (layer, steps) in told.overflows.iter().take(MAX_ROWS) {
+        let what = if told.fallbacks.contains(layer) { "runs in f32" } else { "stays in 16 bits" };
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th><td>left the range of f16 in {steps} steps; {what}</td></tr>", name(&short(layer, 60)));
+    }
+    out + "</tbody></table></div>"
+}
 fn environment(run: &ReadRun) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),

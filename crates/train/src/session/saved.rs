@@ -1,5 +1,5 @@
 //! What is saved of a session beside its tensors. Floats are kept by their bits: a run goes on with the same ones.
-use super::Position;
+use super::{Position, scaled::SavedPrecision};
 use adamant_optim::{
     Hyperparameters,
     schedule::{PlateauState, SchedulerState},
@@ -24,6 +24,9 @@ pub(super) struct Saved {
     #[serde(default)]
     pub averaged: Option<u64>,
     pub generator: [u32; 4],
+    /// what mixed precision keeps beside the scaler's tensors
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<SavedPrecision>,
     pub run: serde_json::Value,
 }
 /// Where the course of the learning rate is.

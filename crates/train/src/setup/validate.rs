@@ -81,6 +81,10 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         });
         check.keys(|root| recipe::early_stopping(root, validates));
         check.keys(recipe::ema);
+        check.keys(|root| match &model {
+            Some(model) => recipe::precision_of(root, model),
+            None => recipe::precision(root),
+        });
         check.keys(recipe::InitFrom::of);
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);

@@ -2,6 +2,7 @@
 //! first, and long names lose their middle; the figures of all columns are in the JSON.
 use super::{Row, Summary, size};
 use crate::plot::scale::number;
+use adamant_core::DType;
 use comfy_table::{
     Cell, CellAlignment, Table,
     presets::{ASCII_FULL_CONDENSED, UTF8_FULL_CONDENSED},
@@ -43,6 +44,9 @@ impl Summary {
             format!("{} FLOPs forward, {} multiply-adds", number(t.flops as f64), number(t.multiply_adds as f64)),
             format!("{} moved without fusion, {:.1} FLOP/B; {} kept for backward", size(t.bytes_moved), t.intensity(), size(t.activation_bytes)),
         ];
+        if t.flops_16bit > 0 {
+            lines.push(format!("{:.1} % of the FLOPs in 16 bits", 100.0 * t.flops_16bit as f64 / t.flops.max(1) as f64));
+        }
         if !self.uncounted.is_empty() {
             lines.push(format!("FLOPs not counted: {}", self.uncounted.join(", ")));
         }
@@ -104,7 +108,10 @@ fn cells(row: &Row, none: &str) -> [String; 8] {
     [
         name_of(row),
         shape_of(&row.input, none),
-        shape_of(&row.output, none),
+        match row.dtype.filter(|d| matches!(d, DType::F16 | DType::BF16)) {
+            Some(dtype) => format!("{} {dtype}", shape_of(&row.output, none)),
+            None => shape_of(&row.output, none),
+        },
         or_none(row.parameters as u64, row.parameters.to_string()),
         or_none(figures.flops, number(figures.flops as f64)),
         or_none(figures.bytes_moved, size(figures.bytes_moved)),
@@ -161,8 +168,9 @@ mod tests {
             also: Vec::new(),
             input: Some(vec![64, 128, 32, 32]),
             output: Some(vec![64, 128, 32, 32]),
+            dtype: Some(DType::F32),
             parameters: n,
-            figures: Figures { flops: 1_234_567_890, multiply_adds: 5, bytes_moved: 1 << 33, activation_bytes: 0 },
+            figures: Figures { flops: 1_234_567_890, multiply_adds: 5, flops_16bit: 0, bytes_moved: 1 << 33, activation_bytes: 0 },
         };
         Summary {
             rows: vec![

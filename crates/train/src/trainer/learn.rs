@@ -7,6 +7,7 @@ use crate::{
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
+use adamant_amp::{AmpStats, Autocast};
 use adamant_core::{Device, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
@@ -69,8 +70,8 @@ impl Since {
     }
 }
 
-/// How good the weights are that are judged.
-pub(crate) type Judge<'j, M> = Box<dyn FnMut(&M, Device) -> Result<Score, Failure> + 'j>;
+/// How good the weights are that are judged, in the region that they are trained in.
+pub(crate) type Judge<'j, M> = Box<dyn FnMut(&M, Device, Option<Autocast>) -> Result<Score, Failure> + 'j>;
 
 /// A run while it learns.
 pub(crate) struct Learning<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
@@ -210,6 +211,7 @@ where
                 folder.time(json!({ "kind": "op_by_op", "step": step, "reason": reason }))?;
             }
         }
+        self.fell_back(step)?;
         self.watch.step(step);
         if logs {
             self.log(&stepped, since)?;
@@ -218,6 +220,16 @@ where
         if judges {
             self.epoch(&stepped.norms, (is_over, is_last), elapsed)?;
             *since = Since::now();
+        }
+        Ok(())
+    }
+    /// Tells which layers run in f32 from the next step on.
+    fn fell_back(&mut self, step: u64) -> Result<(), Failure> {
+        for layer in self.session.take_fallbacks() {
+            self.watch.warn(&format!("`{layer}` left the range of f16 too often: from step {} on it runs in f32", step + 1));
+            if let Some(folder) = &mut self.folder {
+                folder.metric(&json!({ "kind": "fallback", "step": step, "epoch": self.session.position().epoch + 1, "layer": layer }))?;
+            }
         }
         Ok(())
     }
@@ -233,14 +245,17 @@ where
         let at = self.session.position();
         let (loss, lr) = (self.session.loss()?, self.session.lr());
         let norm = time_block!("metrics", stepped.grad_norm.as_ref().map(|norm| norm.item::<f64>())).transpose()?;
+        let amp = time_block!("metrics", self.session.amp_stats())?;
         let seconds = since.time.elapsed().as_secs_f64();
         let report = StepReport { step: at.step, epoch: at.epoch + 1, loss, lr, rows_per_second: since.rows as f64 / seconds.max(1e-9) };
         self.watch.log(&report);
         if let Some(folder) = &mut self.folder {
-            folder.metric(&json!({
+            let mut line = json!({
                 "kind": "step", "step": at.step, "epoch": at.epoch + 1,
                 "loss": number(loss), "lr": number(lr), "grad_norm": norm.map(number),
-            }))?;
+            });
+            amp.as_ref().into_iter().for_each(|amp| line["precision"] = told_precision(amp));
+            folder.metric(&line)?;
             folder.time(json!({
                 "kind": "step", "step": at.step, "rows_per_second": number(report.rows_per_second),
                 "loader_wait_seconds": number(since.waited), "rss_bytes": memory::process_memory().ok().map(|m| m.resident),
@@ -248,6 +263,9 @@ where
             let mut scalars =
                 BTreeMap::from([("train/loss".to_string(), loss), ("train/lr".into(), lr), ("throughput/rows_per_second".into(), report.rows_per_second)]);
             scalars.extend(norm.map(|n| ("train/grad_norm".to_string(), n)));
+            if let Some(scaler) = amp.and_then(|amp| amp.scaler) {
+                scalars.extend([("precision/scale".to_string(), scaler.scale), ("precision/skipped".into(), scaler.skipped.into())]);
+            }
             folder.scalars(at.step, &scalars)?;
         }
         *since = Since::now();
@@ -260,9 +278,9 @@ where
         if is_over || is_last {
             self.kept.losses.push(loss.to_bits());
         }
-        let device = self.session.device();
+        let (device, region) = (self.session.device(), self.session.region());
         let valid = match &mut self.judge {
-            Some(judge) => Some(self.session.judged(|model| judge(model, device))?),
+            Some(judge) => Some(self.session.judged(|model| judge(model, device, region))?),
             None => None,
         };
         let told = valid.as_ref().map(|v| (v.loss, v.metrics.get("accuracy").copied()));
@@ -354,6 +372,22 @@ where
         };
         Failure::Interrupted { signal, step: self.session.position().step, checkpoint }
     }
+}
+/// What mixed precision did, for a line of metrics or a result.
+pub(crate) fn told_precision(amp: &AmpStats) -> Value {
+    let mut told = json!({ "mode": amp.mode.name() });
+    if let Some(s) = &amp.scaler {
+        told["scale"] = number(s.scale);
+        told["scale_least"] = number(s.least);
+        told["scale_most"] = number(s.most);
+        told["applied"] = s.applied.into();
+        told["skipped"] = s.skipped.into();
+    }
+    if !amp.overflows.is_empty() {
+        told["overflows"] = json!(amp.overflows);
+        told["fallbacks"] = json!(amp.fallbacks);
+    }
+    told
 }
 /// The next batches of the epoch, at most so many: fewer at its end, none after it.
 pub(crate) fn group<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> Result<Vec<D::Batch>, Failure> {

@@ -1,0 +1,144 @@
+//! What a training run computes in, as one value that a description, a program or a test can write down.
+use crate::{Autocast, FallbackOptions, PrecisionTable, ScalerOptions, ScalerStats};
+use adamant_core::{DType, Error, ErrorKind, Result};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// The dtype of products and of what is made of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum PrecisionMode {
+    /// everything in f32
+    #[default]
+    F32,
+    /// bf16, which has f32's range: no scaler
+    BF16,
+    /// f16, with a scaler for gradients that it cannot hold
+    F16,
+}
+impl PrecisionMode {
+    /// All of them.
+    pub const ALL: [PrecisionMode; 3] = [PrecisionMode::F32, PrecisionMode::BF16, PrecisionMode::F16];
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            PrecisionMode::F32 => "f32",
+            PrecisionMode::BF16 => "bf16",
+            PrecisionMode::F16 => "f16",
+        }
+    }
+    /// The dtype of its region; none where there is none.
+    pub fn dtype(self) -> Option<DType> {
+        match self {
+            PrecisionMode::F32 => None,
+            PrecisionMode::BF16 => Some(DType::BF16),
+            PrecisionMode::F16 => Some(DType::F16),
+        }
+    }
+}
+impl fmt::Display for PrecisionMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+impl FromStr for PrecisionMode {
+    type Err = Error;
+    /// ```
+    /// use adamant_amp::PrecisionMode;
+    /// assert_eq!("bf16".parse::<PrecisionMode>()?, PrecisionMode::BF16);
+    /// assert!("fp16".parse::<PrecisionMode>().is_err());
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<PrecisionMode> {
+        PrecisionMode::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
+            let all = PrecisionMode::ALL.map(PrecisionMode::name).join(", ");
+            Error::new("PrecisionMode", ErrorKind::Argument(format!("there is no mode `{text}`; there are {all}")))
+        })
+    }
+}
+/// Which steps a schedule of the learning rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ScheduleOn {
+    /// all, also those that the scaler suppressed: the host waits for nothing
+    #[default]
+    Attempted,
+    /// those that changed the weights: the host reads one number a step
+    Applied,
+}
+
+/// What a run computes in.
+///
+/// ```
+/// use adamant_amp::{Precision, PrecisionMode};
+/// let f16 = Precision::of(PrecisionMode::F16);
+/// assert!(f16.scaler.enabled && f16.region().is_some());
+/// assert!(Precision::default().region().is_none());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Precision {
+    /// the dtype of products
+    pub mode: PrecisionMode,
+    /// the classes of functions
+    pub table: PrecisionTable,
+    /// what stays f32, as [`Autocast::keep`] has it
+    pub keep: Vec<String>,
+    /// the scaler of the loss: on in f16
+    pub scaler: ScalerOptions,
+    /// layers that fall back to f32; none: they do not
+    pub fallback: Option<FallbackOptions>,
+    /// So many overflows in a row at the scaler's `min_scale` end the run (20): then it is not the scale.
+    pub patience: u32,
+    /// the steps that a schedule counts
+    pub schedule_on: ScheduleOn,
+}
+impl Default for Precision {
+    /// f32.
+    fn default() -> Precision {
+        Precision::of(PrecisionMode::F32)
+    }
+}
+impl Precision {
+    /// A mode with its defaults. The scale of a run is not made smaller than 2^-14: gradients that overflow there are not finite
+    /// themselves.
+    pub fn of(mode: PrecisionMode) -> Precision {
+        let scaler = ScalerOptions { enabled: mode == PrecisionMode::F16, min_scale: f64::powi(2.0, -14), ..ScalerOptions::default() };
+        Precision { mode, table: PrecisionTable::default(), keep: Vec::new(), scaler, fallback: None, patience: 20, schedule_on: ScheduleOn::default() }
+    }
+    /// The region that a model's forward and its loss run in; none in f32.
+    pub fn region(&self) -> Option<Autocast> {
+        self.mode.dtype().map(|dtype| Autocast::of(dtype).table(self.table).keep(self.keep.clone()))
+    }
+}
+impl fmt::Display for Precision {
+    /// Everything that a step depends on, in one line: two runs of the same text compute the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.mode)?;
+        if self.table == PrecisionTable::Torch {
+            f.write_str(", table torch")?;
+        }
+        if !self.keep.is_empty() {
+            write!(f, ", keep {:?}", self.keep)?;
+        }
+        if self.scaler != Precision::of(self.mode).scaler {
+            write!(f, ", scaler {:?}", self.scaler)?;
+        }
+        if let Some(fallback) = self.fallback {
+            write!(f, ", fallback after {} of at most {}", fallback.fallback_after, fallback.max_fp32_fallbacks)?;
+        }
+        if self.schedule_on == ScheduleOn::Applied {
+            f.write_str(", schedule on applied steps")?;
+        }
+        Ok(())
+    }
+}
+
+/// What mixed precision did in a run so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AmpStats {
+    /// the dtype of products
+    pub mode: PrecisionMode,
+    /// steps applied and skipped, the scale now, its least and its most; none without a scaler
+    pub scaler: Option<ScalerStats>,
+    /// in how many steps each layer overflowed, where layers are watched
+    pub overflows: BTreeMap<String, u32>,
+    /// the layers that fell back to f32
+    pub fallbacks: Vec<String>,
+}
