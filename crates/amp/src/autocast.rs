@@ -12,7 +12,7 @@ use crate::{
 use adamant_core::{
     Arg, DType, Error, ErrorKind, Op, Outputs, Result, Tensor, TensorType,
     composite::InTensors,
-    intercept::{self, Interceptor},
+    intercept::{self, Interceptor, cast_once, casting_once},
     scope,
 };
 use adamant_nn::glob_matches;
@@ -122,9 +122,10 @@ impl Autocast {
     pub fn dtype(&self) -> DType {
         self.dtype
     }
-    /// Runs `f` in the region.
+    /// Runs `f` in the region. What a parameter holds is cast once in it, for all layers and calls that it is used in; to keep that cast for
+    /// several regions, put [`casting_once`] around them, as [`GradScaler::attempt`](crate::GradScaler::attempt) does.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        intercept::with(Arc::new(self.clone()), f)
+        casting_once(|| intercept::with(Arc::new(self.clone()), f))
     }
     /// The class of an op that stands in the function `called`, or alone.
     fn class(&self, op: &Op, called: Option<&str>) -> PrecisionClass {
@@ -203,7 +204,7 @@ fn cast_to(dtype: DType, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -
     if !inputs.iter().any(|t| moved(t)) {
         return next(op, arg, inputs);
     }
-    let cast: SmallVec<[Tensor; 4]> = inputs.iter().map(|t| if moved(t) { t.cast(dtype) } else { (*t).clone() }).collect();
+    let cast: SmallVec<[Tensor; 4]> = inputs.iter().map(|t| if moved(t) { cast_once(t, dtype) } else { (*t).clone() }).collect();
     next(op, arg, &cast.iter().collect::<SmallVec<[&Tensor; 4]>>())
 }
 

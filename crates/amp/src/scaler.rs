@@ -8,7 +8,7 @@
 //! [`compile`](adamant_core::compile()).
 mod cells;
 
-use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::finite::AllFinite, step_when};
+use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::finite::AllFinite, intercept::casting_once, step_when};
 use adamant_nn::Param;
 use adamant_optim::Optimizer;
 use cells::{ScaleCells, Values};
@@ -303,6 +303,10 @@ impl GradScaler {
     /// Those of `f`, and no step inside of it: then nothing has changed.
     #[track_caller]
     pub fn attempt<R>(&mut self, f: impl FnOnce(&mut GradScaler) -> Result<R>) -> Result<R> {
+        casting_once(|| self.attempt_once(f))
+    }
+    #[track_caller]
+    fn attempt_once<R>(&mut self, f: impl FnOnce(&mut GradScaler) -> Result<R>) -> Result<R> {
         if !self.options.enabled {
             return adamant_core::step(|| f(self));
         }

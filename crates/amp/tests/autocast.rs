@@ -4,9 +4,11 @@
 use adamant_amp::{Autocast, GradScaler, MixedPrecisionTrainer, ScalerOptions, autocast};
 use adamant_backend_cpu as _;
 use adamant_core::{
-    Ambient, Composite, Compound, DType, ErrorKind, Result, Tensor, TensorType, Types, compile,
+    Ambient, Composite, Compound, DType, Device, ErrorKind, Op, Result, Tensor, TensorType, Types, compile,
     composite::{Cotangents, RuleArgs, Saves},
-    functional, grad, no_grad,
+    functional, grad,
+    graph::Graph,
+    no_grad,
 };
 use adamant_nn::{BatchNorm1d, LayerNorm, Linear, Module, Param, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, ClipPolicy, Optimizer, Sgd, UpdateRule};
@@ -85,6 +87,84 @@ fn what_is_computed_again_is_computed_in_its_region() {
         model.parameters().iter().map(|p| grads.of(&p.cell()).unwrap().to_vec::<f32>().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(gradients(true), gradients(false));
+}
+/// In four small batches, a tied use and a pass without gradients between: one cast of each weight, and the gradients of casts written out.
+#[test]
+fn a_weight_is_cast_once_a_step() {
+    let (one, two) = (Linear::new(16, 16).unwrap(), Linear::new(16, 16).unwrap());
+    let batches: Vec<Tensor> = (0..4).map(|k| Tensor::from_vec((0..48).map(|i| ((i * 7 + k) as f32 * 0.31).sin()).collect::<Vec<_>>(), [3, 16])).collect();
+    let forward = |x: &Tensor| one.forward(&two.forward(&one.forward(x).unwrap()).unwrap()).unwrap();
+    let mut sums: Vec<Vec<f32>> = Vec::new();
+    let gradients = |loss: Tensor| {
+        let grads = loss.backward().unwrap();
+        [&one, &two].map(|l| grads.of(&l.weight.cell()).unwrap().to_vec::<f32>().unwrap())
+    };
+    let step = |each: &mut dyn FnMut(Tensor)| {
+        let mut scaler = GradScaler::with(ScalerOptions { enabled: false, ..ScalerOptions::default() }).unwrap();
+        let step = |_: &mut GradScaler| {
+            for x in &batches {
+                f16().run(|| no_grad(|| forward(x)));
+                each(f16().run(|| forward(x).float().square().sum(..)));
+            }
+            Ok(())
+        };
+        scaler.attempt(step).unwrap();
+    };
+    step(&mut |loss| sums.extend(gradients(loss)));
+    // Casts of what parameters hold: two matrices and two vectors.
+    let graph = Graph::capture(Device::current().unwrap(), &[], |_| {
+        let mut all = Vec::new();
+        step(&mut |loss| all.push(loss));
+        Ok(all)
+    });
+    let graph = graph.unwrap();
+    let cells: Vec<u32> = graph.cells.iter().filter_map(|cell| cell.read).collect();
+    assert_eq!(graph.nodes.iter().filter(|n| matches!(n.op, Op::Cast(DType::F16)) && cells.contains(&n.inputs[0])).count(), 4);
+    // A plain program, with its casts written out.
+    let low = |t: &Tensor| t.cast(DType::F16);
+    let layer = |l: &Linear, x: &Tensor| functional::linear(&low(x), &low(&l.weight.get()), Some(&low(&l.bias.as_ref().unwrap().get())));
+    let plain: Vec<Vec<f32>> = batches.iter().flat_map(|x| gradients(layer(&one, &layer(&two, &layer(&one, x))).float().square().sum(..))).collect();
+    assert!(sums == plain);
+}
+/// A weight that changes between two uses in one region.
+#[test]
+fn a_weight_that_was_written_is_cast_again() {
+    let model = Linear::new(4, 3).unwrap();
+    let x = Tensor::ones([2, 4]);
+    let mut optimizer = Sgd::new(0.5).over(model.parameters());
+    let seen: Vec<Vec<f32>> = f16().run(|| {
+        (0..3)
+            .map(|_| {
+                let y = model.forward(&x).unwrap();
+                optimizer.step(&y.sum(..).backward().unwrap()).unwrap();
+                y.float().to_vec().unwrap()
+            })
+            .collect()
+    });
+    for k in 0..2 {
+        seen[k].iter().zip(&seen[k + 1]).for_each(|(a, b)| assert!((a - b - 0.5 * 10.0).abs() < 0.02, "{a} {b}"));
+    }
+}
+/// The gradient of a weight is summed in f32 and stays that: sums beyond 65504 and digits beyond f16's reach it.
+#[test]
+fn gradients_of_weights_are_not_rounded_to_16_bits() {
+    let model = Linear::new(2, 1).unwrap();
+    let x = Tensor::from_vec((0..400).map(|k| 1000.0 + (k % 7) as f32).collect::<Vec<_>>(), [200, 2]);
+    for dtype in [DType::F16, DType::BF16] {
+        let region = Autocast::new(dtype).unwrap();
+        let loss = region.run(|| model.forward(&x)).unwrap().float().sum(..);
+        let grads = loss.backward().unwrap();
+        let rounded = x.cast(dtype).float().sum(0).to_vec::<f32>().unwrap();
+        assert_eq!(grads.of(&model.weight.cell()).unwrap().to_vec::<f32>().unwrap(), rounded);
+        assert!(rounded.iter().all(|g| *g > 65504.0));
+        assert_eq!(grads.of(&model.bias.as_ref().unwrap().cell()).unwrap().to_vec::<f32>().unwrap(), [200.0]);
+        let kernel = Tensor::from_vec(vec![0.5f32], [1, 1, 1]).tracked();
+        let long = Tensor::full([1, 1, 300], 999.0, DType::F32);
+        let y = region.run(|| functional::conv1d(&long, &kernel, None, &Default::default()));
+        assert_eq!(y.dtype().unwrap(), dtype);
+        let sum = long.cast(dtype).float().sum(..).item::<f32>().unwrap();
+        assert_eq!(y.float().sum(..).backward().unwrap().get(&kernel).unwrap().to_vec::<f32>().unwrap(), [sum]);
+    }
 }
 fn net_of(seed: u64) -> Sequential {
     manual_seed(seed);

@@ -16,15 +16,20 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
 };
 
+mod casts;
 mod commit;
 mod derived;
 mod overlay;
 mod snapshot;
 mod step;
 mod when;
+pub use casts::{cast_once, casting_once};
 pub(crate) use commit::Claim;
 pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
 use snapshot::LATEST;
@@ -45,6 +50,8 @@ struct Inner {
     leaf: Option<Shared<Tape>>,
     state: Mutex<CellState>,
     version: AtomicU64,
+    /// how often it came to hold another value, committed or not
+    moves: AtomicU64,
     /// copies that follow from the value
     derived: Mutex<Vec<derived::Derived>>,
 }
@@ -102,6 +109,7 @@ impl Cell {
             leaf,
             state: Mutex::new(state),
             version: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             derived: Mutex::default(),
         })))
     }
@@ -140,10 +148,34 @@ impl Cell {
     }
     /// What it holds beneath all transforms.
     fn held(&self) -> Tensor {
+        if casts::is_active() {
+            return self.held_and_noted();
+        }
         overlay::read(self).unwrap_or_else(|| match self.seen() {
             Ok(value) => Tensor::from_value(value),
             Err(e) => Tensor::failed(e),
         })
+    }
+    /// The same, where a cast of it is made once. A value that this thread alone sees, or that an older snapshot has, is not noted: it may go
+    /// while the cell stays.
+    fn held_and_noted(&self) -> Tensor {
+        let moves = self.moves();
+        let covered = overlay::read(self);
+        let plain = context(|c| c.open.borrow().get(self.0.id).is_none() && !c.section.is_open());
+        let notes = if covered.is_some() { context(RecordingContext::capturing) } else { plain };
+        let tensor = covered.unwrap_or_else(|| self.seen().map_or_else(Tensor::failed, Tensor::from_value));
+        if notes && tensor.error().is_none() {
+            casts::note(self, moves, tensor.address());
+        }
+        tensor
+    }
+    /// How often it came to hold another value, committed or not.
+    pub(crate) fn moves(&self) -> u64 {
+        self.0.moves.load(Acquire)
+    }
+    /// It holds another value from now on.
+    fn moved(&self) {
+        self.0.moves.fetch_add(1, AcqRel);
     }
     /// What this thread sees where no overlay shows it anything else.
     pub(crate) fn seen(&self) -> Result<Shared<Value>> {
@@ -218,6 +250,7 @@ impl Cell {
             let aligned = aligned?;
             let mut state = self.0.state.lock();
             if state.writer == 0 && state.value.is_same(&before) {
+                self.moved();
                 state.value = aligned.value().clone();
             }
         }
@@ -231,6 +264,7 @@ impl Cell {
     #[track_caller]
     pub fn set(&self, value: &Tensor) -> Result<()> {
         when::note(self);
+        self.moved();
         let value = value.detach().ok()?;
         let (meta, want) = (value.meta(), self.0.meta);
         if meta.dtype != want.dtype {
@@ -304,12 +338,14 @@ impl Cell {
         }
     }
     pub(crate) fn committed(&self) {
+        self.moved();
         self.0.version.fetch_add(1, Relaxed);
     }
     /// Undoes a write that was suppressed, if nothing was written since.
     pub(crate) fn withdraw(&self, written: &Shared<Value>, previous: &Shared<Value>, since: u64) {
         let mut state = self.0.state.lock();
         if state.value.is_same(written) {
+            self.moved();
             state.value = previous.clone();
             state.since = since;
         }
@@ -320,6 +356,7 @@ impl Cell {
     }
     /// Where it holds this value, it holds the other, which is what the device left of a write.
     pub(crate) fn holds_instead(&self, written: &Shared<Value>, left: Shared<Value>) {
+        self.moved();
         let mut gone = Vec::new();
         {
             let mut state = self.0.state.lock();

@@ -57,8 +57,19 @@ pub struct RuleArgs<'a> {
     pub cotangents: &'a [Option<Tensor>],
     /// which inputs want a gradient
     pub needs: &'a [bool],
+    /// which inputs, of 16 bits, take their gradient in f32 as well: it goes on to what is f32. Empty: none
+    pub takes_wide: &'a [bool],
 }
 impl RuleArgs<'_> {
+    /// What a gradient for input `k` is best computed of: the operands, widened where the gradient may keep the f32 that its sums are
+    /// made in.
+    pub(crate) fn operand(&self, k: usize, x: &Tensor) -> Tensor {
+        if self.takes_wide.get(k) == Some(&true) { x.widened() } else { x.clone() }
+    }
+    /// A gradient for input `k` that was summed in f32: rounded to the input's dtype, unless it may stay.
+    pub(crate) fn rounded(&self, k: usize, sum: Tensor) -> Tensor {
+        if self.takes_wide.get(k) == Some(&true) { sum } else { self.metas.get(k).map_or(sum.clone(), |m| sum.cast(m.dtype)) }
+    }
     /// A saved input.
     ///
     /// # Errors

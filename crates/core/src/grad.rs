@@ -306,6 +306,10 @@ impl Ord for ByNumber {
         self.0.id.cmp(&other.0.id)
     }
 }
+/// The sum of two cotangents, of which one may have kept its f32 sums.
+fn both(a: &Tensor, b: &Tensor) -> Tensor {
+    if a.error().is_none() && b.error().is_none() && a.meta().dtype != b.meta().dtype { a.widened() + b.widened() } else { a + b }
+}
 /// Nodes that a walk has reached, and what has come to each so far.
 struct Reached {
     nodes: BinaryHeap<ByNumber>,
@@ -329,7 +333,7 @@ impl Reached {
         });
         if let Some(sum) = cotangents.get_mut(output as usize) {
             *sum = Some(match sum.take() {
-                Some(sum) => &sum + &g,
+                Some(sum) => both(&sum, &g),
                 None => g,
             });
         }
@@ -388,7 +392,8 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
             }
         }
         let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| region.wants(p)).collect();
-        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
+        let wide: SmallVec<[bool; 8]> = t.parents.iter().map(Parent::takes_wide).collect();
+        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs, takes_wide: &wide };
         let mut results = match &t.kind {
             TapeKind::Alias => cotangents.clone(),
             TapeKind::Tap(tap) => tap.pulled(&cotangents)?,
@@ -446,6 +451,24 @@ fn identity_node(x: &Tensor) -> Tensor {
         }
     }
 }
+/// A value that is a cast of `x`, at a place on the tape as if it had just been made of it.
+pub(crate) fn as_cast_of(x: &Tensor, cast: Tensor) -> Tensor {
+    if x.tape().is_none() || context(|c| c.grad_off.get()) {
+        return cast;
+    }
+    let none = || SmallVec::from_elem(None, 1);
+    let tape = Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        kind: TapeKind::Op(Op::Cast(cast.meta().dtype), Arg::None),
+        parents: smallvec![Parent::of(x)],
+        metas: SmallVec::from_elem(x.meta(), 1),
+        outputs: SmallVec::from_elem(cast.meta(), 1),
+        saved: Mutex::new(Some(Saved { inputs: none(), outputs: SmallVec::from_elem(None, 1) })),
+        origin: Origin::here(),
+        hooked: AtomicBool::new(false),
+    };
+    cast.with_tape(Some((Shared::new(tape), 0)))
+}
 /// Walks back as far as the given tensors and collects what arrives there.
 fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tensor]) -> Result<()> {
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
@@ -473,7 +496,7 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tens
             .collect();
         drop(saved);
         let needs: Vec<bool> = t.parents.iter().map(|p| p.is_some()).collect();
-        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
+        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs, takes_wide: &[] };
         let results = cotangents_of(op, *arg, &t.outputs, &args, walk)?;
         for (k, g) in results.into_iter().enumerate() {
             match (g, t.parents.get(k)) {

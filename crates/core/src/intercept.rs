@@ -1,6 +1,7 @@
 //! The one way to change behaviour from outside: an interceptor sees the ops that the user applies, composites whole, before
 //! inlining. Rules, inlined bodies and passes run below it; a checkpoint that is computed again meets those that stood there. It
 //! acts on metas and may add ops; it never reads data.
+pub use crate::cell::{cast_once, casting_once};
 use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
 use parking_lot::Mutex;
 use std::{

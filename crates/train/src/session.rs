@@ -16,7 +16,9 @@ use crate::{
     trainer::{Batch, Monitor, Score, Steer, measure},
 };
 use adamant_amp::{AmpStats, Autocast, GradScaler, Precision};
-use adamant_core::{Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, profile::record_function, time_block};
+use adamant_core::{
+    Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, intercept::casting_once, profile::record_function, time_block,
+};
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
     ClipPolicy, GradAccumulator, Optimizer, WeightAverage, clip_grad_norm,
@@ -175,6 +177,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let mut scaler = std::mem::take(&mut self.precision.scaler);
         let outputs = match scaler.is_enabled() {
             true => scaler.attempt(|scaler| self.attempt(batches, look, scaler)),
+            false if self.precision.region().is_some() => casting_once(|| self.attempt(batches, look, &mut scaler)),
             false => self.attempt(batches, look, &mut scaler),
         };
         self.precision.scaler = scaler;

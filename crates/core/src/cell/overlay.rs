@@ -1,5 +1,5 @@
 //! What reads and writes of cells go through while code is run again or captured: the cells themselves stay as they are.
-use super::Cell;
+use super::{Cell, casts::CastsAside};
 use crate::{Result, Tensor};
 use std::{cell::RefCell, collections::HashMap};
 
@@ -54,20 +54,24 @@ pub(super) fn any() -> bool {
 }
 
 /// A view of the cells, until it is taken off: also by a panic.
-pub(crate) struct OverlayGuard(bool);
+pub(crate) struct OverlayGuard {
+    is_on: bool,
+    /// What stands for a cell's value beneath it is no value beside it.
+    _casts: CastsAside,
+}
 impl OverlayGuard {
     pub fn push(overlay: Overlay) -> OverlayGuard {
         with_overlays(|o| o.push(overlay));
-        OverlayGuard(true)
+        OverlayGuard { is_on: true, _casts: CastsAside::new() }
     }
     pub fn pop(mut self) -> Option<Overlay> {
-        self.0 = false;
+        self.is_on = false;
         with_overlays(Vec::pop)
     }
 }
 impl Drop for OverlayGuard {
     fn drop(&mut self) {
-        if self.0 {
+        if self.is_on {
             let _ = with_overlays(Vec::pop);
         }
     }

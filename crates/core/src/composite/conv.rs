@@ -31,11 +31,11 @@ impl Compound for BiasedConv {
         Ok(smallvec![
             args.needs[0].then(|| if forward { product(self, ConvRole::InputGrad, spatial(0), g, w) } else { product(self, ConvRole::Forward, &[], g, w) }),
             args.needs[1].then(|| if forward {
-                product(self, ConvRole::WeightGrad, spatial(1), a, g)
+                product(self, ConvRole::WeightGrad, spatial(1), &args.operand(1, a), &args.operand(1, g))
             } else {
-                product(self, ConvRole::WeightGrad, spatial(1), g, a)
+                product(self, ConvRole::WeightGrad, spatial(1), &args.operand(1, g), &args.operand(1, a))
             }),
-            args.needs[2].then(|| g.widened().sum(channels).cast(args.metas[2].dtype)),
+            args.needs[2].then(|| args.rounded(2, g.widened().sum(channels))),
         ])
     }
     fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {

@@ -26,10 +26,10 @@ impl Compound for Linear {
             out[0] = Some(g.matmul(args.input(1)?).reshape(args.metas[0].shape));
         }
         if args.needs[1] {
-            out[1] = Some(g.mt().matmul(rows(args.input(0)?)));
+            out[1] = Some(args.operand(1, &g).mt().matmul(args.operand(1, &rows(args.input(0)?))));
         }
         if args.needs.get(2) == Some(&true) {
-            out[2] = Some(g.widened().sum(0).cast(args.metas[2].dtype));
+            out[2] = Some(args.rounded(2, g.widened().sum(0)));
         }
         Ok(out)
     }

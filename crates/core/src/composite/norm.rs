@@ -175,7 +175,7 @@ impl Compound for BatchNormInference {
         others.0 &= !0b10;
         let g = g.widened();
         let rstd = 1.0 / (channelwise(args.input(2)?, &m.shape) + self.eps).sqrt();
-        let over = |t: Tensor, k: usize| t.sum_keepdim(others).reshape(args.metas[k].shape).cast(args.metas[k].dtype);
+        let over = |t: Tensor, k: usize| args.rounded(k, t.sum_keepdim(others).reshape(args.metas[k].shape));
         if args.needs[0] {
             let scale = if self.weight { &rstd * channelwise(args.input(3)?, &m.shape) } else { rstd.clone() };
             out[0] = Some((&g * scale).cast(m.dtype));

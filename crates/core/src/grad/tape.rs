@@ -5,7 +5,9 @@ use super::{
     hooks::{self, Tap},
 };
 use crate::{
-    Arg, Meta, Op, Origin, Tensor, primitive,
+    Arg, DType, Meta, Op, Origin, Tensor,
+    op::View,
+    primitive,
     recycle::{self, Recycled, Shared, SpareLists, Spares},
     value::{Kept, Value},
 };
@@ -52,6 +54,23 @@ impl Parent {
     }
     pub fn is_some(&self) -> bool {
         !matches!(self, Parent::None)
+    }
+    /// Is it a cast of f32 to 16 bits, or another view of one, that nobody looks at? Then a gradient may come to it in f32: it goes on as
+    /// such.
+    pub fn takes_wide(&self) -> bool {
+        let mut parent = self;
+        while let Parent::Node(node, _) = parent {
+            let TapeKind::Op(op, _) = &node.kind else { return false };
+            if node.hooked.load(Relaxed) {
+                return false;
+            }
+            parent = match (op, node.parents.first()) {
+                (Op::Cast(DType::F16 | DType::BF16), _) => return node.metas.first().is_some_and(|m| m.dtype == DType::F32),
+                (Op::View(View::Reshape(_) | View::Permute(_)), Some(viewed)) => viewed,
+                _ => return false,
+            };
+        }
+        false
     }
     /// The number of the node, if there is one.
     pub fn id(&self) -> Option<u64> {

@@ -22,18 +22,19 @@ pub(super) fn gradient(spec: &ConvSpec, back: &Backward<'_>) -> Result<Cotangent
     let (a, b, g) = (back.args.input(0)?, back.args.input(1)?, back.cotangent);
     let spatial = |m: &Meta| SmallVec::from_slice(&m.shape[2..]);
     let (first, second) = (&back.args.metas[0], &back.args.metas[1]);
-    let conv = |role, open, x: &Tensor, y: &Tensor| product(ConvSpec { role, open, ..spec.clone() }, x, y);
+    // The gradient for input k.
+    let conv = |k: usize, role, open, x: &Tensor, y: &Tensor| {
+        back.needs(k).then(|| product(ConvSpec { role, open, ..spec.clone() }, &back.args.operand(k, x), &back.args.operand(k, y)))
+    };
     let none = SmallVec::new;
     let (x_role, w_role, y_role) = (ConvRole::InputGrad, ConvRole::WeightGrad, ConvRole::Forward);
     Ok(match spec.role {
         // y(x, w)
-        ConvRole::Forward => {
-            smallvec![back.needs(0).then(|| conv(x_role, spatial(first), g, b)), back.needs(1).then(|| conv(w_role, spatial(second), a, g))]
-        }
+        ConvRole::Forward => smallvec![conv(0, x_role, spatial(first), g, b), conv(1, w_role, spatial(second), a, g)],
         // x(y, w)
-        ConvRole::InputGrad => smallvec![back.needs(0).then(|| conv(y_role, none(), g, b)), back.needs(1).then(|| conv(w_role, spatial(second), g, a))],
+        ConvRole::InputGrad => smallvec![conv(0, y_role, none(), g, b), conv(1, w_role, spatial(second), g, a)],
         // w(x, y)
-        ConvRole::WeightGrad => smallvec![back.needs(0).then(|| conv(x_role, spatial(first), b, g)), back.needs(1).then(|| conv(y_role, none(), a, g))],
+        ConvRole::WeightGrad => smallvec![conv(0, x_role, spatial(first), b, g), conv(1, y_role, none(), a, g)],
     })
 }
 pub(super) fn tangent(spec: &ConvSpec, forward: &Forward<'_>) -> Result<Option<Tensor>> {

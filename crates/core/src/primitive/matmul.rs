@@ -11,7 +11,8 @@ pub(super) fn reads((): ()) -> Option<Saves> {
 }
 pub(super) fn gradient((): (), back: &Backward<'_>) -> Result<Cotangents> {
     let (a, b, g) = (back.args.input(0)?, back.args.input(1)?, back.cotangent);
-    Ok(smallvec![back.needs(0).then(|| g.matmul(b.mt())), back.needs(1).then(|| a.mt().matmul(g))])
+    let of = |k: usize, x: &Tensor| back.args.operand(k, x);
+    Ok(smallvec![back.needs(0).then(|| of(0, g).matmul(of(0, b).mt())), back.needs(1).then(|| of(1, a).mt().matmul(of(1, g)))])
 }
 pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(sum(forward.tangent(0).map(|t| t.matmul(forward.primal(1))), forward.tangent(1).map(|t| forward.primal(0).matmul(t))))

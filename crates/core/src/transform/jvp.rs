@@ -33,7 +33,8 @@ fn composite(c: &Keyed, x: &[Dual], y: &[Tensor]) -> Result<Tangents> {
     let outputs: Vec<Option<Tensor>> = y.iter().enumerate().map(|(k, y)| saves.has_output(k).then(|| y.clone())).collect();
     let metas: Vec<crate::Meta> = x.iter().map(|d| d.primal.meta()).collect();
     let needs: Vec<bool> = x.iter().map(|d| d.tangent.is_some()).collect();
-    let rule = |cotangents: &[Option<Tensor>]| c.rule(&RuleArgs { inputs: &inputs, outputs: &outputs, metas: &metas, cotangents, needs: &needs });
+    let rule =
+        |cotangents: &[Option<Tensor>]| c.rule(&RuleArgs { inputs: &inputs, outputs: &outputs, metas: &metas, cotangents, needs: &needs, takes_wide: &[] });
     let moved: Vec<Option<Tensor>> = x.iter().map(|d| d.tangent.clone()).collect();
     transposed(rule, y, &moved)
 }
