@@ -165,7 +165,7 @@ impl Cell {
         let notes = if covered.is_some() { context(RecordingContext::capturing) } else { plain };
         let tensor = covered.unwrap_or_else(|| self.seen().map_or_else(Tensor::failed, Tensor::from_value));
         if notes && tensor.error().is_none() {
-            casts::note(self, moves, tensor.address());
+            casts::note(self, moves, &tensor);
         }
         tensor
     }

@@ -137,10 +137,6 @@ impl Tensor {
     pub(crate) fn value(&self) -> &Shared<Value> {
         &self.value
     }
-    /// Where its value is kept: another one's address while both live.
-    pub(crate) fn address(&self) -> usize {
-        std::ptr::from_ref::<crate::value::Value>(&self.value) as usize
-    }
     pub(crate) fn tape(&self) -> Option<&(Shared<Tape>, u8)> {
         self.tape.as_ref()
     }

@@ -5,7 +5,7 @@
 //! gives the one cast of it, without a gradient of its own, at a new place on the tape that leads to the tensor it was asked for. A note is
 //! good while the cell holds the value, so no value can have come to lie where that one lay.
 use super::Cell;
-use crate::{DType, Tensor, grad, intercept};
+use crate::{DType, Tensor, grad, intercept, value::Value};
 use smallvec::SmallVec;
 use std::{
     cell::{Cell as Flag, RefCell},
@@ -60,9 +60,14 @@ impl Drop for CastsAside {
 pub(super) fn is_active() -> bool {
     ACTIVE.with(Flag::get)
 }
-/// Notes that a cell gave a value with this address when its value had changed `moves` times.
+/// Where a tensor's value is kept: at no other one's address while both live.
+fn address(x: &Tensor) -> usize {
+    std::ptr::from_ref::<Value>(x.value()) as usize
+}
+/// Notes that a cell gave a value when it had changed `moves` times.
 #[cold]
-pub(super) fn note(cell: &Cell, moves: u64, address: usize) {
+pub(super) fn note(cell: &Cell, moves: u64, given: &Tensor) {
+    let address = address(given);
     let gone = NOTED.with_borrow_mut(|noted| match noted.get(&address) {
         Some(n) if n.cell.id() == cell.id() && n.moves == moves => None,
         _ => noted.insert(address, NotedValue { cell: cell.clone(), moves, casts: SmallVec::new() }),
@@ -90,7 +95,7 @@ pub fn cast_once(x: &Tensor, dtype: DType) -> Tensor {
     if !is_active() || x.error().is_some() || crate::transform::any() {
         return x.cast(dtype);
     }
-    let (address, around) = (x.address(), intercept::identity());
+    let (address, around) = (address(x), intercept::identity());
     let known = NOTED.with_borrow(|noted| {
         let n = noted.get(&address).filter(|n| n.moves == n.cell.moves())?;
         Some(n.casts.iter().find(|(d, a, _)| *d == dtype && *a == around).map(|(.., cast)| cast.clone()))
