@@ -7,6 +7,7 @@
 //! left alone.
 use crate::{
     classes::{PrecisionClass, PrecisionTable},
+    fp8::{Fp8Recipe, Fp8Scales},
     overflow,
 };
 use adamant_core::{
@@ -56,6 +57,8 @@ pub struct Autocast {
     keep: Vec<String>,
     /// paths of layers, and names of functions outside of any, that left the range of f16
     in_f32: BTreeSet<String>,
+    /// products of operands in 8 bits
+    fp8: Option<Fp8Scales>,
 }
 impl Autocast {
     /// A region of f16 or bf16.
@@ -70,9 +73,52 @@ impl Autocast {
         }
         Ok(Autocast::of(dtype))
     }
+    /// A region of bf16 whose dense layers (`linear`) and matrix products (`matmul`) have operands of 8 bits: E4M3, and E5M2 for gradients. They are
+    /// really rounded, and multiplied in f32: these are the numbers of hardware that has such products, without its speed.
+    ///
+    /// With [`DelayedScaling`](crate::DelayedScaling) the region remembers magnitudes: keep it, and give its clones to all steps.
+    ///
+    /// ```
+    /// use adamant_amp::{Autocast, CurrentScaling};
+    /// use adamant_core::{DType, Tensor};
+    /// # adamant_core::Device::reference().make_current();
+    /// let x = Tensor::from_vec(vec![1.0f32, 1.1, 1.2, 448.0], [2, 2]);
+    /// let y = Autocast::fp8(CurrentScaling::default())?.run(|| x.matmul(Tensor::eye(2)));
+    /// // Three bits behind the leading one.
+    /// assert_eq!(y.to_vec_as::<f32>()?, [1.0, 1.125, 1.25, 448.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A history of no steps, or a margin of more than 64 powers of two.
+    #[track_caller]
+    pub fn fp8(recipe: impl Into<Fp8Recipe>) -> Result<Autocast> {
+        Ok(Autocast { fp8: Some(Fp8Scales::new(recipe.into())?), ..Autocast::of(DType::BF16) })
+    }
+    /// The recipe of its products in 8 bits, if it has such.
+    pub fn fp8_recipe(&self) -> Option<Fp8Recipe> {
+        self.fp8.as_ref().map(Fp8Scales::recipe)
+    }
+    /// The magnitudes that delayed scaling remembers, by name, each f32\[amax_history_len\]: what a run needs beside its weights to go on with the same
+    /// bits. Nothing in other regions.
+    pub fn fp8_state_dict(&self) -> Vec<(String, Tensor)> {
+        self.fp8.as_ref().map(Fp8Scales::state_dict).unwrap_or_default()
+    }
+    /// Takes over what [`Autocast::fp8_state_dict`] gave; clones of the region see it.
+    ///
+    /// # Errors
+    /// A name that is no history's, another dtype or length, a region without such. Then nothing has changed.
+    #[track_caller]
+    pub fn load_fp8_state_dict(&self, state: &[(String, Tensor)]) -> Result<()> {
+        match &self.fp8 {
+            Some(fp8) => fp8.load_state_dict(state),
+            None if state.is_empty() => Ok(()),
+            None => Err(Error::new("load_state_dict", ErrorKind::Argument("a region without fp8 remembers no magnitudes".into()))),
+        }
+    }
     /// A region of a dtype that is known to be one.
     pub(crate) fn of(dtype: DType) -> Autocast {
-        Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new(), in_f32: BTreeSet::new() }
+        Autocast { dtype, enabled: true, table: PrecisionTable::default(), keep: Vec::new(), in_f32: BTreeSet::new(), fp8: None }
     }
     /// Off, it is as if there were no region, also inside of another one.
     #[must_use]
@@ -263,7 +309,13 @@ impl Autocast {
     /// The op as its class has it.
     fn run_as(&self, class: PrecisionClass, op: Op, arg: Arg, inputs: &[&Tensor], next: Next<'_>) -> Outputs {
         match class {
-            PrecisionClass::Low => cast_to(self.dtype, op, arg, inputs, next),
+            PrecisionClass::Low => match &self.fp8 {
+                Some(fp8) if is_fp8(&op, inputs) => match in_fp8(fp8, self.dtype, &op, inputs) {
+                    Ok(y) => smallvec::smallvec![y],
+                    Err(e) => smallvec::smallvec![Tensor::failed(e)],
+                },
+                _ => cast_to(self.dtype, op, arg, inputs, next),
+            },
             PrecisionClass::F32 => cast_to(DType::F32, op, arg, inputs, next),
             PrecisionClass::Wide | PrecisionClass::Widest => wide(op, arg, inputs, next),
             PrecisionClass::Refused if inputs.iter().any(|t| t.dtype().is_ok_and(is_moved)) => smallvec::smallvec![Tensor::failed(refusal())],
@@ -281,6 +333,35 @@ impl Autocast {
                 _ => next(op, arg, inputs),
             },
         }
+    }
+}
+/// Is it a product that fp8 is for: of a dense layer, or of matrices?
+fn is_fp8(op: &Op, inputs: &[&Tensor]) -> bool {
+    let is_product = || match op {
+        Op::Composite(_) => own_name(op) == "linear",
+        Op::Matmul => scope::inherited().and_then(|origin| scope::called_name(origin.called)).is_none_or(|name| FP8.contains(&name)),
+        _ => false,
+    };
+    is_product() && inputs.iter().all(|t| t.dtype().is_ok_and(is_moved))
+}
+/// The functions that are products of two matrices and nothing else.
+const FP8: [&str; 5] = ["matmul", "mm", "bmm", "mv", "linear"];
+/// A product of operands in 8 bits; a dense layer's is one of rows, and of its transposed weight.
+fn in_fp8(fp8: &Fp8Scales, dtype: DType, op: &Op, inputs: &[&Tensor]) -> Result<Tensor> {
+    let low: SmallVec<[Tensor; 3]> = inputs.iter().map(|t| cast_once(t, dtype)).collect();
+    let path = scope::path(scope::current());
+    let place = place(&path, own_name(op));
+    match (op, &low[..]) {
+        (Op::Composite(_), [x, w, bias @ ..]) => {
+            // What makes no sense is told as it is without fp8.
+            let types: Result<SmallVec<[TensorType; 4]>> = inputs.iter().map(|t| t.try_meta().map(|m| TensorType { dtype, ..m.ty() })).collect();
+            let made = op.infer(&types?).map_err(|kind| Error::new("linear", kind))?;
+            let features = x.shape()?[x.rank() - 1];
+            let y = fp8.product(place, &x.reshape([-1, features as isize]), &w.mt(), bias.first())?;
+            y.reshape(made[0].shape).ok()
+        }
+        (_, [a, b]) => fp8.product(place, a, b, None),
+        _ => Err(Error::new("fp8", ErrorKind::Internal(format!("{} as a product", op.name())))),
     }
 }
 fn refusal() -> Error {

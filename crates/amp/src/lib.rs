@@ -6,6 +6,7 @@
 
 mod autocast;
 mod classes;
+mod fp8;
 mod overflow;
 mod precision;
 mod scaler;
@@ -13,6 +14,7 @@ mod trainer;
 
 pub use autocast::{Autocast, autocast};
 pub use classes::{PrecisionClass, PrecisionTable};
+pub use fp8::{AmaxAlgorithm, BlockScaling, CurrentScaling, DelayedScaling, Fp8Recipe};
 pub use overflow::{FallbackOptions, LayerFallback};
 pub use precision::{AmpStats, Precision, PrecisionMode, ScheduleOn};
 pub use scaler::{GradScaler, ScalerOptions, ScalerStats};

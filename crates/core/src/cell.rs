@@ -31,7 +31,7 @@ mod step;
 mod when;
 pub use casts::{cast_once, casting_once};
 pub(crate) use commit::Claim;
-pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
+pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind, is_first_pass};
 use snapshot::LATEST;
 pub(crate) use snapshot::ReadSection;
 pub use snapshot::{Snapshot, consistent};

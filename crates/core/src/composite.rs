@@ -61,13 +61,13 @@ pub struct RuleArgs<'a> {
     pub takes_wide: &'a [bool],
 }
 impl RuleArgs<'_> {
-    /// What a gradient for input `k` is best computed of: the operands, widened where the gradient may keep the f32 that its sums are
+    /// What a gradient for input `k` is best computed of: an operand, widened where the gradient may keep the f32 that its sums are
     /// made in.
-    pub(crate) fn operand(&self, k: usize, x: &Tensor) -> Tensor {
+    pub fn operand(&self, k: usize, x: &Tensor) -> Tensor {
         if self.takes_wide.get(k) == Some(&true) { x.widened() } else { x.clone() }
     }
     /// A gradient for input `k` that was summed in f32: rounded to the input's dtype, unless it may stay.
-    pub(crate) fn rounded(&self, k: usize, sum: Tensor) -> Tensor {
+    pub fn rounded(&self, k: usize, sum: Tensor) -> Tensor {
         if self.takes_wide.get(k) == Some(&true) { sum } else { self.metas.get(k).map_or(sum.clone(), |m| sum.cast(m.dtype)) }
     }
     /// A saved input.

@@ -52,6 +52,10 @@ fn with_overlays<R: Default>(f: impl FnOnce(&mut Vec<Overlay>) -> R) -> R {
 pub(super) fn any() -> bool {
     with_overlays(|o| !o.is_empty())
 }
+/// Is what runs the first pass of what is run again later?
+pub(crate) fn is_first_pass() -> bool {
+    with_overlays(|o| o.iter().any(|o| o.kind == OverlayKind::Snapshot))
+}
 
 /// A view of the cells, until it is taken off: also by a panic.
 pub(crate) struct OverlayGuard {

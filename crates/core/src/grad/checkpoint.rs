@@ -75,6 +75,23 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     Ok(y.with_tape(Some((tape, 0))))
 }
 
+/// Will gradients flow through what is computed now: is the tape on, or is this what a [`checkpoint()`] computes again later? What is
+/// remembered of a training step is remembered here, and not where a model only answers.
+///
+/// ```
+/// # use adamant_core::{Tensor, grad::{checkpoint, is_for_backward}, no_grad};
+/// # adamant_core::Device::reference().make_current();
+/// let x = Tensor::ones([2]).tracked();
+/// assert!(is_for_backward() && !no_grad(is_for_backward));
+/// checkpoint(&[&x], |x| {
+///     assert!(is_for_backward());
+///     Ok(x[0].exp())
+/// })?;
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn is_for_backward() -> bool {
+    grad_enabled() || crate::cell::is_first_pass()
+}
 /// Computes a checkpoint again, with its gradient, and walks back from it: the cotangents of its inputs. Those of the
 /// parameters go into `grads`.
 pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: TapeWalk, origin: Origin) -> Result<Cotangents> {
