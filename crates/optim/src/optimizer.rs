@@ -88,7 +88,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     fn check_parameter(&self, _meta: &Meta) -> std::result::Result<(), String> {
         Ok(())
     }
-    /// The new value of a parameter `p` with gradient `g`; the running state is in `slots`.
+    /// The new value of a parameter `p` with gradient `g`, both of [`Slots::dtype`]; the running state is in `slots`.
     ///
     /// # Errors
     /// Whatever its ops return.

@@ -68,7 +68,7 @@ pub enum WeightUpdate {
     /// `kahan_compensation`, of the parameter's shape and dtype.
     ///
     /// It has the digits of a 16-bit float, no more, so it is rounded too: to either side by turns, along the golden ratio's multiples
-    /// of the count of steps (Weyl 1916). To nearest, a constant update of a bf16 weight would go 3 % too far or fall short by that.
+    /// of the count of steps (Weyl 1916). To nearest, constant updates of a bf16 weight would go some percent too far, or fall short by that.
     Kahan,
     /// The bits of weights in f32 (bf16 only): the weight is the master rounded to nearest even, and what the master has beyond it is
     /// kept in slots `split_low_bits` (i16, of the parameter's shape) and `split_ties` (u8 `[⌈n / 8⌉]`, a bit for each of n weights).
