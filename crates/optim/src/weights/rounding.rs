@@ -1,5 +1,5 @@
-//! From f32 to 16 bits and back, by bits: floats of one sign are in the order of their bits, and so are their distances within a
-//! binade.
+//! From f32 to 16 bits by chance, and to the two halves of an f32 and back. The former in floats, which a device computes in the loop of
+//! the rule's formula; the latter in bits: floats of one sign are in the order of their bits.
 use adamant_core::{Arg, DType, Op, Result, Tensor, bf16, f16, functional};
 
 /// A master beyond its weight by as much is the upper one of the two ties.
@@ -14,24 +14,26 @@ fn bits(x: &Tensor, dtype: DType) -> Tensor {
 fn high(weight: &Tensor) -> Tensor {
     bits(weight, DType::I16).cast(DType::I32) * UNIT
 }
-/// Rounded to the dtype with 16 uniform bits or more at the upper end of `draw` (u32, of `x`'s shape or without axes): up if they are
-/// below the distance to the lower neighbour. Beyond the largest finite number, NaN and infinities as rounded to nearest.
+/// The neighbour of a magnitude (f32, with a number of the dtype in it), away from 0 or toward it. By rounding: a bit more than half
+/// the distance to it, and less than one and a half, is between 1/256 and 1/128 of a bf16 (1/2048 and 1/1024 of an f16).
+fn neighbour(magnitude: &Tensor, away: &Tensor, dtype: DType) -> Tensor {
+    let (part, least) = if dtype == DType::F16 { (1.01 / 2048.0, 0.75 * 2f64.powi(-24)) } else { (1.01 / 256.0, 0.75 * 2f64.powi(-133)) };
+    let offset = (magnitude * part).maximum(least);
+    (magnitude + away.where_(&offset, offset.neg())).cast(dtype).cast(DType::F32)
+}
+/// Rounded to the dtype by a number in [0, 1) of `draw`'s upper 23 bits (u32, of `x`'s shape or without axes): to the neighbour that is
+/// not the nearest one if it is below the part of the way to that. The part has at most 16 bits, but in f16 below its normal numbers,
+/// where it is rounded up to 23. Beyond the largest finite number, NaN and infinities as rounded to nearest, for then nothing is below.
 #[track_caller]
 pub(super) fn rounded_by(x: &Tensor, draw: &Tensor, dtype: DType) -> Tensor {
-    let (lost, largest) = if dtype == DType::F16 { (13u32, f16::MAX.to_f64()) } else { (16, bf16::MAX.to_f64()) };
+    // With 24 bits it would be a uniform number as dropout's, which the CPU draws in a loop of its own.
+    let chance = draw.bitwise_right_shift(9u32).cast(DType::F32) * (1.0 / 8_388_608.0);
     let magnitude = x.abs();
-    // Added below the bits that stay, they carry as often as the bits there say.
-    let carried = bits(x, DType::I32) + draw.bitwise_right_shift(32 - lost).cast(DType::I32);
-    let mut rounded = bits(&carried.bitwise_and(-(1i64 << lost)), DType::F32);
-    if dtype == DType::F16 {
-        // f16's numbers below its normal ones lie as far apart as the least normal ones, f32's there do not.
-        let scaled = &magnitude * 2f64.powi(24);
-        let whole = scaled.floor();
-        let chance = draw.bitwise_right_shift(8u32).cast(DType::F32) * 2f64.powi(-24);
-        let stepped = (&whole + chance.lt(&(scaled - &whole)).cast(DType::F32)) * 2f64.powi(-24);
-        rounded = magnitude.lt(f16::MIN_POSITIVE.to_f64()).where_(stepped.copysign(x), rounded);
-    }
-    magnitude.le(largest).where_(rounded, x).cast(dtype)
+    let near = magnitude.cast(dtype).cast(DType::F32);
+    let lost = &magnitude - &near;
+    let other = neighbour(&near, &lost.gt(0.0), dtype);
+    let part = lost.abs() / (&other - &near).abs();
+    chance.lt(&part).where_(other, near).copysign(x).cast(dtype)
 }
 /// What the masters' bits are beyond the weights', i16, and where that is the upper tie, for which the lower one's number stands there.
 /// NaN keeps nothing: it is one by its first half.
