@@ -21,6 +21,7 @@ mod rules;
 pub mod schedule;
 mod slots;
 mod stateless;
+mod weights;
 
 pub use accumulate::GradAccumulator;
 pub use average::{AveragedModel, WeightAverage, update_bn, update_bn_by};
@@ -41,3 +42,4 @@ pub use rules::{
 };
 pub use slots::{Scalars, Slots};
 pub use stateless::{SwappedState, swap_in_optimizer_params_and_state};
+pub use weights::WeightUpdate;

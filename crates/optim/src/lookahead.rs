@@ -1,5 +1,5 @@
 //! Lookahead: any optimizer explores, and slow weights follow it.
-use crate::{Hyperparameters, Optimizer, Rates};
+use crate::{Hyperparameters, Optimizer, Rates, WeightUpdate};
 use adamant_core::{Cell, DType, Device, Error, ErrorKind, Grads, Result, Tensor, grad::with_grad, step};
 use adamant_nn::Param;
 use std::sync::Arc;
@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// begin again from there (Zhang et al. 2019, algorithm 1). What runs fast is any optimizer, and its state stays as it is.
 ///
 /// The slow weights begin as what the weights are when it is made, so load weights before. It may be part of a captured step.
+///
+/// Slow weights are of the weights' dtype, and so is the way that they go. What the fast optimizer keeps beside weights of 16 bits
+/// ([`WeightUpdate`]) stays where a slow weight takes the weight's place: it is less than a unit of it.
 ///
 /// ```
 /// # use adamant_core::{Grads, Tensor};
@@ -150,5 +153,14 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
             self.count.set(&Tensor::from_vec_on(vec![count as u32], (), self.count.meta().device))?;
             self.slow.iter().zip(&slow).try_for_each(|(cell, value)| cell.set(value))
         })
+    }
+    fn set_weight_update(&mut self, by: WeightUpdate) -> Result<()> {
+        self.fast.set_weight_update(by)
+    }
+    fn set_slot_dtype(&mut self, dtype: DType) -> Result<()> {
+        self.fast.set_slot_dtype(dtype)
+    }
+    fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
+        self.fast.adopt_masters(masters)
     }
 }

@@ -5,8 +5,9 @@
 use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
+    weights::{Storage, WeightUpdate},
 };
-use adamant_core::{Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
+use adamant_core::{DType, Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
 use adamant_nn::Param;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,7 +88,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     fn check_parameter(&self, _meta: &Meta) -> std::result::Result<(), String> {
         Ok(())
     }
-    /// The new value of a parameter `p` with gradient `g`; the running state is in `slots`.
+    /// The new value of a parameter `p` with gradient `g`, both of [`Slots::dtype`]; the running state is in `slots`.
     ///
     /// # Errors
     /// Whatever its ops return.
@@ -99,7 +100,14 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     /// otherwise, both naming this line.
     #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new(), arrangement: Arc::default(), doubt: true }
+        Updater {
+            groups: vec![Group::new(self, parameters)],
+            state: BTreeMap::new(),
+            clocks: Vec::new(),
+            storage: Storage::default(),
+            arrangement: Arc::default(),
+            doubt: true,
+        }
     }
 }
 
@@ -139,7 +147,7 @@ impl<R: UpdateRule> Group<R> {
     }
 }
 /// A parameter as an error names it.
-fn named(p: &Param) -> String {
+pub(crate) fn named(p: &Param) -> String {
     let path = p.path();
     if path.is_empty() { format!("of shape {}", p.meta().shape) } else { format!("`{path}`") }
 }
@@ -209,22 +217,69 @@ pub trait Optimizer: Send {
     /// Takes over slots that [`Optimizer::state_dict`] gave.
     ///
     /// # Errors
-    /// A name that belongs to no parameter.
+    /// A name that belongs to no parameter; a state of another [`WeightUpdate`].
     #[track_caller]
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()>;
+    /// As [`Updater::weight_update`], of an optimizer that is made already.
+    ///
+    /// # Errors
+    /// An optimizer that has none, a parameter that the policy is not for, a call after the first step or after a state was loaded. Then
+    /// nothing has changed.
+    #[track_caller]
+    fn set_weight_update(&mut self, _by: WeightUpdate) -> Result<()> {
+        Err(unsupported("set_weight_update", self.name()))
+    }
+    /// As [`Updater::slot_dtype`], of an optimizer that is made already: f32 or bf16.
+    ///
+    /// # Errors
+    /// An optimizer that has none, another dtype, a call after the first step or after a state was loaded. Then nothing has changed.
+    #[track_caller]
+    fn set_slot_dtype(&mut self, _dtype: DType) -> Result<()> {
+        Err(unsupported("set_slot_dtype", self.name()))
+    }
+    /// Takes over, before the first step, what f32 masters (each of its parameter's shape) have beyond the weights that were made of
+    /// them: a model that was initialised in f32 and cast loses nothing. Of parameters that are not given the weights are the masters.
+    /// [`WeightUpdate::Split`] keeps every bit, [`WeightUpdate::Kahan`] what its compensation holds; the other policies, and parameters of f32
+    /// and f64, keep nothing, and are checked alone.
+    ///
+    /// ```
+    /// # use adamant_core::{DType, Tensor};
+    /// # use adamant_nn::Param;
+    /// # use adamant_optim::{AdamW, Optimizer, UpdateRule, WeightUpdate};
+    /// # adamant_core::Device::reference().make_current();
+    /// let master = Tensor::from_vec(vec![0.1f32, 0.2, 0.3], [3]);
+    /// let weight = Param::new(&master.cast(DType::BF16))?;
+    /// let mut optimizer = AdamW::new(1e-3).over([weight.clone()]).weight_update(WeightUpdate::Split).ok()?;
+    /// optimizer.adopt_masters(&[(weight, master)])?;
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An optimizer without a [`WeightUpdate`], a call after the first step or after a state was loaded; a parameter of another optimizer; a
+    /// master of another shape or dtype, or one that is not its weight when it is rounded to nearest even. They name the parameter;
+    /// nothing has changed then.
+    #[track_caller]
+    fn adopt_masters(&mut self, _masters: &[(Param, Tensor)]) -> Result<()> {
+        Err(unsupported("adopt_masters", self.name()))
+    }
+}
+#[track_caller]
+fn unsupported(op: &'static str, name: &str) -> Error {
+    Error::new(op, ErrorKind::Argument(format!("{name} has no `{op}`: it is unsupported by this optimizer")))
 }
 
 /// Groups of parameters under one rule, with their state.
 pub struct Updater<R> {
     groups: Vec<Group<R>>,
     /// by the parameter's id
-    state: BTreeMap<usize, ParameterState>,
+    pub(crate) state: BTreeMap<usize, ParameterState>,
     /// counts of steps, each of the parameters that made the same ones
-    clocks: Vec<Clock>,
+    pub(crate) clocks: Vec<Clock>,
+    pub(crate) storage: Storage,
     /// How often it changed which cells hold what: a captured step is good for those that it knows.
     arrangement: Arc<AtomicU64>,
     /// were the groups not looked at since they changed?
-    doubt: bool,
+    pub(crate) doubt: bool,
 }
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
@@ -250,7 +305,7 @@ impl<R: UpdateRule> Updater<R> {
     ///
     /// # Errors
     /// Hyper-parameters that make no sense, no parameters, one that stands in two groups or twice in one, one that the rule is not
-    /// for. They name the line of the group.
+    /// for, nor the [`WeightUpdate`]; a dtype that slots are not stored in. They name the line of the group, or that of the call.
     pub fn ok(mut self) -> Result<Updater<R>> {
         self.groups.iter().try_for_each(Group::sense)?;
         self.look()?;
@@ -260,6 +315,9 @@ impl<R: UpdateRule> Updater<R> {
     fn look(&mut self) -> Result<()> {
         if !self.doubt {
             return Ok(());
+        }
+        if let Some(told) = &self.storage.refused {
+            return Err(told.clone());
         }
         let mut met = BTreeSet::new();
         for group in &self.groups {
@@ -271,8 +329,13 @@ impl<R: UpdateRule> Updater<R> {
                 if let Err(text) = group.rule.read(|rule| rule.check_parameter(&p.meta())) {
                     return refuse(p, &format!(": {text}"));
                 }
+                if let Some(kind) = self.storage.refuses(p.meta().dtype) {
+                    let text = format!("{}: the parameter {}: {kind}", group.rule.read(R::name), named(p));
+                    return Err(Error::at("step", ErrorKind::Dtype(text), group.made));
+                }
             }
         }
+        self.storage.number(self.groups.iter().flat_map(|g| &g.parameters));
         match self.groups.first() {
             Some(first) if met.is_empty() => Err(no_parameters(first)),
             _ => {
@@ -354,7 +417,7 @@ impl<R: UpdateRule> Updater<R> {
             return Err(Error::new("step", ErrorKind::Argument(format!("{}: {text}", self.name())))
                 .hint(Hint::new("make it over the parameters of the model that the loss is of").code("Sgd::default().over(model.parameters())")));
         }
-        let Updater { groups, state, clocks, arrangement, .. } = self;
+        let Updater { groups, state, clocks, storage, arrangement, .. } = self;
         for group in groups.iter() {
             let rule = group.rule();
             group.sense()?;
@@ -368,10 +431,17 @@ impl<R: UpdateRule> Updater<R> {
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
                     return Err(Error::new("step", ErrorKind::Internal("a parameter without a clock".into())));
                 };
-                let mut slots = Slots::new(&group.rule, p, state, clock);
+                let mut slots = Slots::new(&group.rule, p, state, clock, storage);
                 let negated = rule.maximize().then(|| -g);
-                let updated = rule.update(&p.detached(), negated.as_ref().unwrap_or(g), &mut slots)?;
-                p.set(&updated)?;
+                let g = negated.as_ref().unwrap_or(g);
+                match storage.policy(p.meta().dtype) {
+                    None => p.set(&rule.update(&p.detached(), g, &mut slots)?)?,
+                    Some(policy) => {
+                        let wide = policy.widened(p, storage.place(p), slots.running())?;
+                        let updated = rule.update(&wide, &g.cast(slots.dtype()), &mut slots)?;
+                        policy.narrow(p, &updated, slots.running())?;
+                    }
+                }
             }
             // Held, they would be kept in memory when the step runs.
             clocks.iter_mut().for_each(Clock::forget);
@@ -461,10 +531,26 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         dict(&self.parameters(), &self.state, &self.clocks)
     }
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        self.state = loaded(&self.parameters(), state)?;
+        let parameters = self.parameters();
+        let state = loaded(&parameters, state)?;
+        for p in &parameters {
+            if let Some(loaded) = state.get(&p.id()) {
+                self.storage.check(p, loaded)?;
+            }
+        }
+        self.state = state;
         self.clocks = Vec::new();
         self.arrangement.fetch_add(1, Relaxed);
         Ok(())
+    }
+    fn set_weight_update(&mut self, by: WeightUpdate) -> Result<()> {
+        self.tell_weights(by)
+    }
+    fn set_slot_dtype(&mut self, dtype: DType) -> Result<()> {
+        self.tell_slots(dtype)
+    }
+    fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
+        self.adopt(masters)
     }
 }
 
@@ -501,5 +587,14 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
     }
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         (**self).load_state_dict(state)
+    }
+    fn set_weight_update(&mut self, by: WeightUpdate) -> Result<()> {
+        (**self).set_weight_update(by)
+    }
+    fn set_slot_dtype(&mut self, dtype: DType) -> Result<()> {
+        (**self).set_slot_dtype(dtype)
+    }
+    fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
+        (**self).adopt_masters(masters)
     }
 }

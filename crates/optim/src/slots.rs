@@ -2,15 +2,38 @@
 //! made the same ones, and holds the running numbers that follow from the count; what depends on it alone (Adam's corrections)
 //! is computed once in a step. All of it lies in cells: a step that is taken back takes its count with it, a captured step
 //! counts on at each call, and a predicate holds counts as it holds weights.
-use crate::{UpdateRule, rule::Rule};
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Grads, Result, Shape, Tensor, bf16, compile, f16};
+use crate::{UpdateRule, rule::Rule, weights::Storage};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Grads, Meta, Result, Shape, Tensor, bf16, compile, f16};
 use adamant_nn::Param;
 use std::{any::TypeId, collections::BTreeMap, sync::Arc};
 
+mod saved;
+pub(crate) use saved::{dict, loaded};
+
+/// Where a slot's value lies, and the dtype in which the formula sees it.
+#[derive(Clone)]
+struct Slot {
+    cell: Cell,
+    dtype: DType,
+}
+impl Slot {
+    fn read(&self) -> Tensor {
+        let value = self.cell.detached();
+        if self.is_seen_as_stored() { value } else { value.cast(self.dtype) }
+    }
+    #[track_caller]
+    fn set(&self, value: &Tensor) -> Result<()> {
+        // A value of a third dtype is refused by the cell.
+        if self.is_seen_as_stored() || value.dtype()? != self.dtype { self.cell.set(value) } else { self.cell.set(&value.cast(self.cell.meta().dtype)) }
+    }
+    fn is_seen_as_stored(&self) -> bool {
+        self.cell.meta().dtype == self.dtype
+    }
+}
 /// The state of one parameter.
 #[derive(Clone, Default)]
 pub(crate) struct ParameterState {
-    cells: BTreeMap<&'static str, Cell>,
+    cells: BTreeMap<&'static str, Slot>,
     /// its place among the clocks
     clock: Option<usize>,
     /// loaded from a checkpoint and not asked for yet
@@ -19,6 +42,22 @@ pub(crate) struct ParameterState {
 impl ParameterState {
     pub fn clock(&self) -> Option<usize> {
         self.clock
+    }
+    /// Was nothing stored, and nothing loaded but slots of these names?
+    pub fn is_fresh_but_for(&self, names: &[&str]) -> bool {
+        self.clock.is_none() && self.cells.is_empty() && self.loaded.keys().all(|name| names.contains(&name.as_str()))
+    }
+    /// What was loaded under a name and not asked for yet.
+    pub fn loaded(&self, name: &str) -> Option<&Tensor> {
+        self.loaded.get(name)
+    }
+    /// As if it had been loaded.
+    pub fn load(&mut self, name: &str, value: Tensor) {
+        self.loaded.insert(name.to_string(), value);
+    }
+    /// Has a step been made before it was loaded?
+    pub fn has_stepped(&self) -> Result<bool> {
+        Ok(self.loaded(STEP).map_or(Ok(0.0), Tensor::item::<f64>)? > 0.0)
     }
     /// What was loaded that may be a clock's: parameters of one clock have all of it in common.
     fn history(&self) -> Result<Vec<(String, u64)>> {
@@ -231,19 +270,26 @@ fn of<R, T: Default>(ask: &Ask<R>, f: impl Fn(&R) -> T) -> T {
 }
 
 /// The running state of one parameter during one update, whatever the rule: compiled once for all of them.
-struct Running<'a> {
+pub(crate) struct Running<'a> {
     parameter: &'a Param,
     state: &'a mut ParameterState,
     clock: &'a mut Clock,
+    /// the dtype in which the formula runs
+    dtype: DType,
+    storage: &'a Storage,
 }
 impl Running<'_> {
     fn known(&self, name: &str) -> Option<Tensor> {
-        self.clock.known(name, self.parameter.meta().dtype).cloned()
+        self.clock.known(name, self.dtype).cloned()
     }
-    /// What was computed for all parameters of the clock, in the parameter's dtype.
+    /// The number of this step, from 1: u32 without axes.
+    pub fn step(&self) -> Result<Tensor> {
+        self.clock.known(STEP, DType::U32).cloned().ok_or_else(|| Error::new("step", ErrorKind::Internal("no step is counted".into())))
+    }
+    /// What was computed for all parameters of the clock, in the dtype in which the formula runs.
     #[track_caller]
     fn keep(&mut self, name: &'static str, made: Tensor) -> Result<Tensor> {
-        let dtype = self.parameter.meta().dtype;
+        let dtype = self.dtype;
         let made = if made.dtype()? == dtype { made } else { made.cast(dtype) }.ok()?;
         if made.rank() != 0 {
             let text = format!("`{name}` has shape {}; what all parameters share has no axes", made.shape()?);
@@ -253,40 +299,66 @@ impl Running<'_> {
         Ok(made)
     }
     fn slot(&self, name: &str) -> Option<Tensor> {
-        self.state.cells.get(name).map(Cell::detached)
+        self.state.cells.get(name).map(Slot::read)
     }
     #[track_caller]
     fn filled(&mut self, name: &'static str, shape: Shape, value: f64) -> Result<Tensor> {
-        let m = self.parameter.meta();
+        if let Some(value) = self.slot(name) {
+            return Ok(value);
+        }
+        let seen = Meta { shape, dtype: self.dtype, device: self.parameter.meta().device };
         // In memory from the start: the first step is of the same structure as all that follow.
-        self.get_or(name, &in_memory(vec![value; shape.elements()], shape, m.dtype, m.device))
+        self.begun(name, seen, |stored| Ok(in_memory(vec![value; shape.elements()], shape, stored, seen.device)))
     }
     #[track_caller]
     fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
-        if !self.state.cells.contains_key(name) {
-            let want = initial.try_meta()?;
-            let first = match self.state.loaded.remove(name) {
-                Some(t) if t.shape()? != want.shape => {
-                    let text = format!("`{}.{name}` has shape {} in the checkpoint and {} here", self.parameter.path(), t.shape()?, want.shape);
-                    return Err(Error::new("step", ErrorKind::Argument(text)));
-                }
-                Some(t) if t.dtype()? == want.dtype && t.device()? == want.device => t,
-                // By the host, for ops may be part of a capture: each float is exact in f64.
-                Some(t) => in_memory(t.to_vec_as::<f64>()?, want.shape, want.dtype, want.device),
-                None => initial.clone(),
-            };
-            self.state.cells.insert(name, slot(&first)?);
+        if let Some(value) = self.slot(name) {
+            return Ok(value);
         }
+        let seen = initial.try_meta()?;
+        self.begun(name, seen, |stored| if stored == seen.dtype { Ok(initial.clone()) } else { moved(initial, Meta { dtype: stored, ..seen }) })
+    }
+    /// A slot of the rule's, which is stored as the optimizer says.
+    #[track_caller]
+    fn begun(&mut self, name: &'static str, seen: Meta, initial: impl FnOnce(DType) -> Result<Tensor>) -> Result<Tensor> {
+        let stored = self.storage.slot(seen.dtype, seen.shape.rank() > 0 || seen.shape == self.parameter.meta().shape);
+        self.stored(name, seen, stored, || initial(stored))
+    }
+    /// A slot that is of its own dtype whatever the optimizer says; `initial` at first.
+    #[track_caller]
+    pub fn beside(&mut self, name: &'static str, initial: impl FnOnce() -> Tensor) -> Result<Tensor> {
+        match self.slot(name) {
+            Some(value) => Ok(value),
+            None => {
+                let initial = initial();
+                let seen = initial.try_meta()?;
+                self.stored(name, seen, seen.dtype, || Ok(initial))
+            }
+        }
+    }
+    #[track_caller]
+    fn stored(&mut self, name: &'static str, seen: Meta, stored: DType, initial: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+        let want = Meta { dtype: stored, ..seen };
+        let first = match self.state.loaded.remove(name) {
+            Some(t) if t.shape()? != want.shape => {
+                let text = format!("`{}.{name}` has shape {} in the checkpoint and {} here", self.parameter.path(), t.shape()?, want.shape);
+                return Err(Error::new("step", ErrorKind::Argument(text)));
+            }
+            Some(t) if t.dtype()? == want.dtype && t.device()? == want.device => t,
+            Some(t) => moved(&t, want)?,
+            None => initial()?,
+        };
+        self.state.cells.insert(name, Slot { cell: slot(&first)?, dtype: seen.dtype });
         self.slot(name).ok_or_else(|| Error::new("step", ErrorKind::Internal(format!("slot {name} is gone"))))
     }
     #[track_caller]
-    fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+    pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
         if !self.state.cells.contains_key(name) {
             // A write like any other, so that it can be taken back.
             let meta = value.try_meta()?;
             self.get_or(name, &in_memory(vec![0.0; meta.shape.elements()], meta.shape, meta.dtype, meta.device))?;
         }
-        self.state.cells.get(name).map_or(Ok(()), |cell| cell.set(value))
+        self.state.cells.get(name).map_or(Ok(()), |slot| slot.set(value))
     }
 }
 
@@ -296,21 +368,30 @@ pub struct Slots<'a, R> {
     running: Running<'a>,
 }
 impl<'a, R: UpdateRule> Slots<'a, R> {
-    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock) -> Slots<'a, R> {
-        Slots { rule: Source::Rule(rule), running: Running { parameter, state, clock } }
+    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock, storage: &'a Storage) -> Slots<'a, R> {
+        let dtype = storage.formula(parameter.meta().dtype);
+        Slots { rule: Source::Rule(rule), running: Running { parameter, state, clock, dtype, storage } }
+    }
+    pub(crate) fn running(&mut self) -> &mut Running<'a> {
+        &mut self.running
     }
     /// The same state for a rule that this one is made of.
     pub fn part<Q: UpdateRule>(&mut self, part: fn(&R) -> &Q) -> Slots<'_, Q> {
         let ask = self.rule.ask();
         let rule = Source::Part(Arc::new(move |f: &mut dyn FnMut(&Q)| ask(&mut |rule| f(part(rule)))));
-        let Running { parameter, state, clock } = &mut self.running;
-        Slots { rule, running: Running { parameter, state, clock } }
+        let Running { parameter, state, clock, dtype, storage } = &mut self.running;
+        Slots { rule, running: Running { parameter, state, clock, dtype: *dtype, storage } }
     }
     /// The parameter.
     pub fn parameter(&self) -> &Param {
         self.running.parameter
     }
-    /// A number of the rule, or what Rust makes of several in f64: a 0-d tensor of the parameter's dtype, an argument of a captured
+    /// The dtype in which the formula runs, and `p`, `g` and the slots are given: the parameter's, or f32 where the optimizer has a
+    /// [`WeightUpdate`](crate::WeightUpdate) and the parameter is of 16 bits.
+    pub fn dtype(&self) -> DType {
+        self.running.dtype
+    }
+    /// A number of the rule, or what Rust makes of several in f64: a 0-d tensor of [`Slots::dtype`], an argument of a captured
     /// step. The name tells it from others of the rule in the same step.
     ///
     /// # Errors
@@ -320,11 +401,11 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
         if let Some(known) = self.running.known(name) {
             return Ok(known);
         }
-        let number = self.rule.number(wide(self.running.parameter.meta().dtype), self.running.clock.device, f);
+        let number = self.rule.number(wide(self.running.dtype), self.running.clock.device, f);
         self.running.keep(name, number)
     }
     /// What follows from the count of steps and from the rule's numbers alone: computed once in a step for all parameters that made
-    /// the same steps. It is computed in f32, in f64 for parameters of f64, and given in the parameter's dtype.
+    /// the same steps. It is computed in f32, in f64 for parameters of f64, and given in [`Slots::dtype`].
     ///
     /// # Errors
     /// Those of `f`; what it gives has axes.
@@ -333,8 +414,8 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
         if let Some(known) = self.running.known(name) {
             return Ok(known);
         }
-        let Running { parameter, state, clock } = &mut self.running;
-        let mut scalars = Scalars { rule: &self.rule, clock, loaded: &state.loaded, dtype: wide(parameter.meta().dtype) };
+        let Running { state, clock, dtype, .. } = &mut self.running;
+        let mut scalars = Scalars { rule: &self.rule, clock, loaded: &state.loaded, dtype: wide(*dtype) };
         let made = f(&mut scalars)?;
         self.running.keep(name, made)
     }
@@ -458,6 +539,17 @@ impl<R: UpdateRule> Scalars<'_, R> {
 fn wide(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
+/// In another dtype or on another device. By the host, for ops may be part of a capture: each float is exact in f64.
+#[track_caller]
+fn moved(t: &Tensor, to: Meta) -> Result<Tensor> {
+    let values = match t.dtype()? {
+        DType::F32 => t.to_vec::<f32>()?.into_iter().map(f64::from).collect(),
+        DType::F16 => t.to_vec::<f16>()?.into_iter().map(f64::from).collect(),
+        DType::BF16 => t.to_vec::<bf16>()?.into_iter().map(f64::from).collect(),
+        _ => t.to_vec_as::<f64>()?,
+    };
+    Ok(in_memory(values, to.shape, to.dtype, to.device))
+}
 /// Numbers in memory: no op makes them.
 fn in_memory(values: Vec<f64>, shape: Shape, dtype: DType, device: Device) -> Tensor {
     match dtype {
@@ -474,50 +566,4 @@ fn slot(value: &Tensor) -> Result<Cell> {
     let cell = Cell::new(value, false)?;
     cell.align()?;
     Ok(cell)
-}
-
-// What does not depend on the rule is compiled once for all of them.
-/// The slots as `<parameter path>.<slot>`; counts and running numbers are numbers (f64).
-pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, ParameterState>, clocks: &[Clock]) -> Vec<(String, Tensor)> {
-    let number = |cell: &Cell| cell.detached().to(Device::reference()).cast(DType::F64);
-    let clocks: Vec<BTreeMap<&str, Tensor>> =
-        clocks.iter().map(|c| c.numbers.iter().map(|(name, cell)| (*name, number(cell))).chain([(STEP, number(&c.count))]).collect()).collect();
-    let none = BTreeMap::new();
-    let mut all = Vec::new();
-    for p in parameters {
-        let Some(s) = states.get(&p.id()) else { continue };
-        let path = p.path();
-        let numbers = s.clock.and_then(|k| clocks.get(k)).unwrap_or(&none);
-        let there = |name: &str| numbers.contains_key(name) || s.cells.contains_key(name);
-        let loaded = s.loaded.iter().filter(|(name, _)| !there(name));
-        all.extend(numbers.iter().map(|(name, v)| (format!("{path}.{name}"), v.clone())));
-        all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.detached())));
-        all.extend(loaded.map(|(name, t)| (format!("{path}.{name}"), t.clone())));
-    }
-    all
-}
-/// States of what [`dict`] gave, by the parameters' ids.
-#[track_caller]
-pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result<BTreeMap<usize, ParameterState>> {
-    let mut fresh: BTreeMap<usize, ParameterState> = BTreeMap::new();
-    let by_path: BTreeMap<String, usize> = parameters.iter().map(|p| (p.path().to_string(), p.id())).collect();
-    for (name, value) in state {
-        let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
-        let Some(id) = by_path.get(path) else {
-            let error = Error::new("load_state_dict", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
-            return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
-                Some(near) => error.hint(format!("there is `{near}`")),
-                None => error,
-            });
-        };
-        let value = value.clone().ok()?;
-        if slot == STEP {
-            let steps = value.item::<f64>()?;
-            if steps < 0.0 || steps.fract() != 0.0 || steps > f64::from(u32::MAX) {
-                return Err(Error::new("load_state_dict", ErrorKind::Argument(format!("`{name}` is {steps}, which is no count of steps"))));
-            }
-        }
-        fresh.entry(*id).or_default().loaded.insert(slot.to_string(), value);
-    }
-    Ok(fresh)
 }

@@ -87,6 +87,8 @@ fn optimizers(cases: &mut Vec<Case>) {
     wrong!(cases; Sgd::default().over(Vec::<Param>::new()).step(&grads()));
     wrong!(cases; Adam::default().over(of()).load_state_dict(&[("nothing.exp_avg".into(), ones(&[2]))]));
     wrong!(cases; Adam::default().over(of()).set_hyperparameters(&[]));
+    wrong!(cases; Adam::default().over(of()).weight_update(WeightUpdate::Split).slot_dtype(DType::F16).step(&grads()));
+    wrong!(cases; Adam::default().over(of()).adopt_masters(&[]));
     wrong!(cases; clip_grad_norm(&mut grads(), &of(), 0.0).map(drop));
     wrong!(cases; clip_grad_norm(&mut grads(), &other.parameters(), 1.0).map(drop));
     wrong!(cases; clip_grad_value(&mut grads(), &of(), -1.0));
