@@ -346,7 +346,7 @@ fn is_fp8(op: &Op, inputs: &[&Tensor]) -> bool {
 }
 /// The functions that are products of two matrices and nothing else.
 const FP8: [&str; 5] = ["matmul", "mm", "bmm", "mv", "linear"];
-/// A product of operands in 8 bits; a dense layer's is one of rows, and of its transposed weight.
+/// A product of operands in 8 bits; a dense layer's is one of rows.
 fn in_fp8(fp8: &Fp8Scales, dtype: DType, op: &Op, inputs: &[&Tensor]) -> Result<Tensor> {
     let low: SmallVec<[Tensor; 3]> = inputs.iter().map(|t| cast_once(t, dtype)).collect();
     let path = scope::path(scope::current());
@@ -357,10 +357,10 @@ fn in_fp8(fp8: &Fp8Scales, dtype: DType, op: &Op, inputs: &[&Tensor]) -> Result<
             let types: Result<SmallVec<[TensorType; 4]>> = inputs.iter().map(|t| t.try_meta().map(|m| TensorType { dtype, ..m.ty() })).collect();
             let made = op.infer(&types?).map_err(|kind| Error::new("linear", kind))?;
             let features = x.shape()?[x.rank() - 1];
-            let y = fp8.product(place, &x.reshape([-1, features as isize]), &w.mt(), bias.first())?;
+            let y = fp8.product(place, &x.reshape([-1, features as isize]), w, bias.first(), true)?;
             y.reshape(made[0].shape).ok()
         }
-        (_, [a, b]) => fp8.product(place, a, b, None),
+        (_, [a, b]) => fp8.product(place, a, b, None, false),
         _ => Err(Error::new("fp8", ErrorKind::Internal(format!("{} as a product", op.name())))),
     }
 }

@@ -146,11 +146,15 @@ impl Fp8Scales {
     pub fn recipe(&self) -> Fp8Recipe {
         self.0.recipe
     }
-    /// `a b (+ bias)` at a site, which a path or a name tells from others. All in one 16-bit dtype.
-    pub fn product(&self, place: &str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    /// `a b` at a site, which a path or a name tells from others; `a bᵀ + bias` of a dense layer (`transposed`). All in one 16-bit dtype.
+    pub fn product(&self, place: &str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<Tensor> {
+        let apply = |scales, given: &[Tensor]| {
+            let inputs: Vec<&Tensor> = [a, b].into_iter().chain(bias).chain(given).collect();
+            Tensor::composite1(Fp8Product { scales, bias: bias.is_some(), transposed }, &inputs)
+        };
         let delayed = match self.0.recipe {
-            Fp8Recipe::Current(CurrentScaling { margin }) => return Ok(apply(ScaleSource::Current { margin }, a, b, bias, &[])),
-            Fp8Recipe::Block(_) => return Ok(apply(ScaleSource::Blocks, a, b, bias, &[])),
+            Fp8Recipe::Current(CurrentScaling { margin }) => return Ok(apply(ScaleSource::Current { margin }, &[])),
+            Fp8Recipe::Block(_) => return Ok(apply(ScaleSource::Blocks, &[])),
             Fp8Recipe::Delayed(delayed) => delayed,
         };
         let (meta, shape) = (a.try_meta()?, b.shape()?);
@@ -158,7 +162,7 @@ impl Fp8Scales {
         let histories = self.histories(&format!("{place}.{}", columns.join("x")), delayed.amax_history_len, meta.device)?;
         let formats = [DType::F8E4M3, DType::F8E4M3, DType::F8E5M2];
         let scales: Vec<Tensor> = histories.iter().zip(formats).map(|(h, dtype)| scale_of(&seen(&h.detached(), delayed), dtype, delayed.margin)).collect();
-        let y = apply(ScaleSource::Given, a, b, bias, &scales);
+        let y = apply(ScaleSource::Given, &scales);
         // What is only answered teaches nothing.
         if grad::is_for_backward() {
             remember(&histories[0], a)?;
@@ -214,10 +218,6 @@ impl Fp8Scales {
         }
         Ok(())
     }
-}
-fn apply(scales: ScaleSource, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, given: &[Tensor]) -> Tensor {
-    let inputs: Vec<&Tensor> = [a, b].into_iter().chain(bias).chain(given).collect();
-    Tensor::composite1(Fp8Product { scales, bias: bias.is_some() }, &inputs)
 }
 /// What a history says.
 fn seen(history: &Tensor, recipe: DelayedScaling) -> Tensor {

@@ -1,6 +1,7 @@
 //! What a training run computes in, as one value that a description, a program or a test can write down.
-use crate::{Autocast, FallbackOptions, PrecisionTable, ScalerOptions, ScalerStats};
+use crate::{Autocast, FallbackOptions, Fp8Recipe, PrecisionTable, ScalerOptions, ScalerStats};
 use adamant_core::{DType, Error, ErrorKind, Result};
+use adamant_optim::WeightUpdate;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// The dtype of products and of what is made of them.
@@ -13,23 +14,26 @@ pub enum PrecisionMode {
     BF16,
     /// f16, with a scaler for gradients that it cannot hold
     F16,
+    /// bf16, with the operands of dense layers and matrix products in 8 bits
+    FP8,
 }
 impl PrecisionMode {
     /// All of them.
-    pub const ALL: [PrecisionMode; 3] = [PrecisionMode::F32, PrecisionMode::BF16, PrecisionMode::F16];
+    pub const ALL: [PrecisionMode; 4] = [PrecisionMode::F32, PrecisionMode::BF16, PrecisionMode::F16, PrecisionMode::FP8];
     /// Its word.
     pub fn name(self) -> &'static str {
         match self {
             PrecisionMode::F32 => "f32",
             PrecisionMode::BF16 => "bf16",
             PrecisionMode::F16 => "f16",
+            PrecisionMode::FP8 => "fp8",
         }
     }
     /// The dtype of its region; none where there is none.
     pub fn dtype(self) -> Option<DType> {
         match self {
             PrecisionMode::F32 => None,
-            PrecisionMode::BF16 => Some(DType::BF16),
+            PrecisionMode::BF16 | PrecisionMode::FP8 => Some(DType::BF16),
             PrecisionMode::F16 => Some(DType::F16),
         }
     }
@@ -69,8 +73,9 @@ pub enum ScheduleOn {
 /// ```
 /// use adamant_amp::{Precision, PrecisionMode};
 /// let f16 = Precision::of(PrecisionMode::F16);
-/// assert!(f16.scaler.enabled && f16.region().is_some());
-/// assert!(Precision::default().region().is_none());
+/// assert!(f16.scaler.enabled && f16.region()?.is_some());
+/// assert!(Precision::default().region()?.is_none());
+/// # Ok::<(), adamant_core::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precision {
@@ -88,6 +93,13 @@ pub struct Precision {
     pub patience: u32,
     /// the steps that a schedule counts
     pub schedule_on: ScheduleOn,
+    /// where the scales of operands in 8 bits come from, in fp8
+    pub fp8: Fp8Recipe,
+    /// How weights are updated that only products of 16 bits read, and that are stored in their dtype: without f32 masters. None: all
+    /// weights are f32.
+    pub update: Option<WeightUpdate>,
+    /// the dtype in which the optimizer stores its slots, f32 or bf16
+    pub slots: DType,
 }
 impl Default for Precision {
     /// f32.
@@ -100,17 +112,43 @@ impl Precision {
     /// themselves.
     pub fn of(mode: PrecisionMode) -> Precision {
         let scaler = ScalerOptions { enabled: mode == PrecisionMode::F16, min_scale: f64::powi(2.0, -14), ..ScalerOptions::default() };
-        Precision { mode, table: PrecisionTable::default(), keep: Vec::new(), scaler, fallback: None, patience: 20, schedule_on: ScheduleOn::default() }
+        Precision {
+            mode,
+            table: PrecisionTable::default(),
+            keep: Vec::new(),
+            scaler,
+            fallback: None,
+            patience: 20,
+            schedule_on: ScheduleOn::default(),
+            fp8: Fp8Recipe::default(),
+            update: None,
+            slots: DType::F32,
+        }
     }
-    /// The region that a model's forward and its loss run in; none in f32.
-    pub fn region(&self) -> Option<Autocast> {
-        self.mode.dtype().map(|dtype| Autocast::of(dtype).table(self.table).keep(self.keep.clone()))
+    /// The region that a model's forward and its loss run in; none in f32. In fp8 it remembers magnitudes: make one for a run.
+    ///
+    /// # Errors
+    /// A recipe for fp8 that makes no sense.
+    #[track_caller]
+    pub fn region(&self) -> Result<Option<Autocast>> {
+        let Some(dtype) = self.mode.dtype() else { return Ok(None) };
+        let region = if self.mode == PrecisionMode::FP8 { Autocast::fp8(self.fp8)? } else { Autocast::of(dtype) };
+        Ok(Some(region.table(self.table).keep(self.keep.clone())))
     }
 }
 impl fmt::Display for Precision {
     /// Everything that a step depends on, in one line: two runs of the same text compute the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.mode)?;
+        if self.mode == PrecisionMode::FP8 {
+            write!(f, " {:?}", self.fp8)?;
+        }
+        if let Some(update) = self.update {
+            write!(f, ", no masters, {update:?}")?;
+        }
+        if self.slots != DType::F32 {
+            write!(f, ", slots {}", self.slots)?;
+        }
         if self.table == PrecisionTable::Torch {
             f.write_str(", table torch")?;
         }

@@ -4,6 +4,7 @@ use crate::{
     Error, Meta, Op, Result,
     composite::{InTensors, Keyed},
     graph::{Graph, Node},
+    intercept,
 };
 pub use adamant_ir::cost::Cost;
 
@@ -40,7 +41,8 @@ fn of_body(composite: &Keyed, inputs: &[Meta]) -> Result<Cost> {
     let Some(device) = inputs.first().map(|m| m.device).filter(|_| !composite.is_host()) else {
         return Ok(Cost { unknown: vec![composite.name()], ..Cost::default() });
     };
-    let body = Graph::capture(device, inputs, |x| composite.body(x))?;
+    // What the user applies has met the interceptors already.
+    let body = Graph::capture(device, inputs, |x| intercept::below(|| composite.body(x)))?;
     let mut total = Cost::default();
     for node in &body.nodes {
         total.add(&of_node(&body, node)?);

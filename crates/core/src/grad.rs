@@ -53,6 +53,22 @@ pub fn grad_enabled() -> bool {
     !context(|c| c.grad_off.get())
 }
 
+/// Runs `f`; walks back in it give leaves of 16 bits gradients of f32, which were not rounded where a product or a sum made them, and are added
+/// up in f32. For optimizers whose formula runs in f32 whatever the weights are.
+///
+/// ```
+/// # use adamant_core::{DType, Tensor, grad::with_wide_gradients};
+/// # adamant_core::Device::reference().make_current();
+/// let w = Tensor::full([1, 1], 0.5, DType::BF16).tracked();
+/// let loss = Tensor::from_vec(vec![1.0f32, 256.0, 2.0], [3, 1]).cast(DType::BF16).matmul(&w).sum(..);
+/// assert_eq!(loss.backward_keep()?.get(&w).unwrap().item::<f32>()?, 260.0); // in bf16
+/// assert_eq!(with_wide_gradients(|| loss.backward())?.get(&w).unwrap().item::<f32>()?, 259.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn with_wide_gradients<R>(f: impl FnOnce() -> R) -> R {
+    with_switch(|c| &c.wide_leaves, true, f)
+}
+
 /// Gradients by leaf. A leaf that was not reached has none.
 #[derive(Clone)]
 pub struct Grads {
@@ -106,7 +122,7 @@ impl Grads {
     }
     fn add(&mut self, id: u64, g: Tensor) {
         match self.by_leaf.remove(&id) {
-            Some(sum) => self.by_leaf.insert(id, &sum + &g),
+            Some(sum) => self.by_leaf.insert(id, both(&sum, &g)),
             None => self.by_leaf.insert(id, g),
         };
     }
@@ -353,6 +369,8 @@ impl Drop for Reached {
 }
 
 fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk, region: &Region<'_>, here: Origin) -> Result<()> {
+    let wide_leaves = context(|c| c.wide_leaves.get());
+    let of_leaf = |g: Tensor| if wide_leaves { g.widened() } else { g };
     let mut reached = Reached::new();
     let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
         if region.ends_at(t.id) { grads.add(t.id, g) } else { reached.give(t, k, g) }
@@ -364,7 +382,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         scope::inherit(Some(t.origin.in_this_range()));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.first_mut().and_then(Option::take) {
-                grads.add(t.id, g);
+                grads.add(t.id, of_leaf(g));
             }
             continue;
         }
@@ -392,7 +410,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
             }
         }
         let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| region.wants(p)).collect();
-        let wide: SmallVec<[bool; 8]> = t.parents.iter().map(Parent::takes_wide).collect();
+        let wide: SmallVec<[bool; 8]> = t.parents.iter().map(|p| p.takes_wide(wide_leaves)).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs, takes_wide: &wide };
         let mut results = match &t.kind {
             TapeKind::Alias => cotangents.clone(),
@@ -404,7 +422,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         drop(cotangents);
         for (k, g) in results.iter_mut().enumerate().filter(|(k, _)| needs.get(*k) == Some(&true)) {
             match (g.take(), t.parents.get(k)) {
-                (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, g.ok()?),
+                (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, of_leaf(g).ok()?),
                 (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, grads, node, *output, g.ok()?),
                 _ => {}
             }

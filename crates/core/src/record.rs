@@ -114,6 +114,8 @@ pub(crate) struct RecordingContext {
     own: RefCell<OwnStreams>,
     captures: RefCell<Vec<Arc<Stream>>>,
     pub grad_off: Cell<bool>,
+    /// Do leaves of 16 bits get gradients in f32?
+    pub wide_leaves: Cell<bool>,
     /// Inside `backward`: windows are eight times as long. Inside `step`: they never close.
     pub hold: Cell<u32>,
     /// how many steps are open, one inside the other
@@ -215,6 +217,7 @@ impl RecordingContext {
             own: RefCell::new(OwnStreams(SmallVec::new())),
             captures: RefCell::new(Vec::new()),
             grad_off: Cell::new(false),
+            wide_leaves: Cell::new(false),
             hold: Cell::new(0),
             steps: Cell::new(0),
             open: RefCell::default(),

@@ -14,7 +14,7 @@ use crate::{
     session::{Habits, Session},
     setup::{Length, Setup},
     storage, summary,
-    trained::Task,
+    trained::{self, Task},
     trainer::{Extended, Learned, Pattern, Score, Start, learn, told_precision},
     watch::{Interrupt, Plan, Rows, Watch},
 };
@@ -227,6 +227,11 @@ impl<'a> Run<'a> {
         folder.document("evaluation.json", &evaluate::document(&done.test, &parts.test, &parts.show)?)?;
         folder.close()?;
         folder.take_warnings().iter().for_each(|w| watch.warn(w));
+        let scales = session.region().map(|region| region.fp8_state_dict()).unwrap_or_default();
+        if !scales.is_empty() {
+            let path = folder.path().join(trained::SCALES);
+            adamant_formats::safetensors::save(&path, scales, &texts).map_err(|e| storage::written(&path, 0, e))?;
+        }
         let own = folder.path().join("weights.safetensors");
         save(&own)?;
         done.weights.get_or_insert(own);

@@ -17,7 +17,8 @@ use crate::{
 };
 use adamant_amp::{AmpStats, Autocast, GradScaler, Precision};
 use adamant_core::{
-    Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, intercept::casting_once, profile::record_function, time_block,
+    Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, grad::with_wide_gradients, intercept::casting_once,
+    profile::record_function, time_block,
 };
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
@@ -27,8 +28,8 @@ use adamant_optim::{
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
-pub(crate) use scaled::fallen;
-use scaled::{SCALER, SteppedPrecision};
+use scaled::SteppedPrecision;
+pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -189,7 +190,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         for batch in batches {
             let n = batch.rows()?;
             let mean = self.precision.forward(&mut flags, || (self.loss)(self.model, batch))?;
-            grads = time_block!("backward", scaler.scale(&mean)?.backward().and_then(|grads| self.accumulator.add(grads, n)))?;
+            let scaled = scaler.scale(&mean)?;
+            let backward = || if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() };
+            grads = time_block!("backward", backward().and_then(|grads| self.accumulator.add(grads, n)))?;
             loss = time_block!("loss", {
                 let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
                 Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted))
@@ -440,7 +443,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let mut tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
-        tensors.extend(self.precision.state()?.map(|state| (SCALER.to_string(), state)));
+        tensors.extend(self.precision.state()?);
         tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
@@ -485,7 +488,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
             _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
         }
-        self.precision.restore(saved.precision, from.tensors.get(SCALER).map(Vec::as_slice)).map_err(said)?;
+        self.precision.restore(saved.precision, &from.tensors).map_err(said)?;
         set_rng_state(self.device, RngState(saved.generator))?;
         self.position = saved.position;
         self.losses = Losses { sum: f64::from_bits(saved.loss_sum), count: saved.loss_count, last: f64::from_bits(saved.loss_last), unread: Vec::new() };

@@ -1,6 +1,7 @@
 //! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
 mod memory;
 mod validate;
+mod weights;
 
 pub use validate::{Validation, validate};
 pub(crate) use validate::{keys, words};
@@ -123,7 +124,7 @@ impl Setup {
     pub fn with(document: &Document, folder: &Path, kept: Option<&Columns>) -> Result<Setup, Failure> {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
-        let Prepared { document, numbers, parts, objective, precision, .. } = prepared;
+        let Prepared { document, numbers, parts, objective, precision, looked_at } = prepared;
         let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
@@ -131,10 +132,16 @@ impl Setup {
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
         recipe::freeze(&root, &model)?;
-        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
+        let mut init_from = InitFrom::of(&root)?;
+        let low = match precision.update {
+            Some(_) => weights::store_low(&root, &model, &precision, looked_at.as_ref().map(|(_, shapes)| &*shapes.low_weights), &mut init_from)?,
+            None => Vec::new(),
+        };
+        let mut optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
+        weights::tell(&root, &mut *optimizer, &precision, &low)?;
         let course = recipe::course(&root, total, parts.valid.is_some())?;
         let stopping = recipe::early_stopping(&root, parts.valid.is_some())?;
-        let (ema, init_from) = (recipe::ema(&root)?, InitFrom::of(&root)?);
+        let ema = recipe::ema(&root)?;
         let checkpoint = checkpoint(&root, total)?;
         drop(root);
         Ok(Setup {

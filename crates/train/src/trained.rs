@@ -17,6 +17,8 @@ use std::{
 };
 
 const TASK: &str = "task.json";
+/// The magnitudes that fp8 remembers, beside the final weights.
+pub(crate) const SCALES: &str = "fp8.safetensors";
 /// Bytes of it: each character of a vocabulary stands in it.
 const MOST_TASK: u64 = 64 << 20;
 
@@ -95,19 +97,27 @@ impl Trained {
         let root = document.root()?;
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let last = run.join("weights.safetensors");
-        let (weights, state, fallen) = if last.exists() {
-            let file = SafeTensors::open(&last)?;
-            let state = file.names().into_iter().map(|n| Ok((n.clone(), file.tensor(&n, device)?))).collect::<Result<Vec<_>, adamant_core::Error>>()?;
-            (last, state, fallen_at_the_end(run))
+        let read = |path: &Path| -> Result<Vec<(String, Tensor)>, Failure> {
+            let file = SafeTensors::open(path)?;
+            Ok(file.names().into_iter().map(|n| Ok((n.clone(), file.tensor(&n, device)?))).collect::<Result<Vec<_>, adamant_core::Error>>()?)
+        };
+        let (weights, state, fallen, scales) = if last.exists() {
+            let scales = Some(run.join(SCALES)).filter(|path| path.exists()).map(|path| read(&path)).transpose()?.unwrap_or_default();
+            let state = read(&last)?;
+            (last, state, fallen_at_the_end(run), scales)
         } else {
             let found = checkpoint::latest(&Disk, &run.join("checkpoints"))?
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
             let fallen = session::fallen(&found.snapshot, &recipe::precision(&root)?);
-            (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default(), fallen)
+            let part = |name: &str| found.snapshot.tensors.get(name).cloned().unwrap_or_default();
+            (found.folder.join("model.safetensors"), part("model"), fallen, part(session::FP8))
         };
         model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
         model.eval();
-        let region = recipe::precision(&root)?.region().map(|region| region.without(fallen));
+        let region = recipe::precision(&root)?.region()?.map(|region| region.without(fallen));
+        if let Some(region) = &region {
+            region.load_fp8_state_dict(&scales)?;
+        }
         drop(root);
         Ok(Trained { task: Task::read(run)?, columns: dataset::kept_columns(run)?, region, document, model, weights, device })
     }

@@ -41,6 +41,11 @@ fn document(set: &[&str]) -> Document {
     set.iter().for_each(|s| document.set(s).unwrap());
     document
 }
+fn without_ema(set: &[&str]) -> Document {
+    let mut document = Document::parse("run.toml", &RUN.replace("[ema]\ndecay = 0.9\n", "")).unwrap();
+    set.iter().for_each(|s| document.set(s).unwrap());
+    document
+}
 fn train(document: &Document, folder: &Path, watch: &mut dyn Watch, interrupt: Interrupt) -> Result<Report, Failure> {
     Run::new(document).folder(folder).resume(true).interrupt(interrupt).train(watch)
 }
@@ -69,16 +74,26 @@ const MOVING: &str = "precision.scaler={ init_scale = 1e30, growth_interval = 2,
 #[test]
 fn a_run_in_16_bits_that_goes_on_otherwise_than_it_would_have() {
     let place = tempfile::tempdir().unwrap();
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 13] = [
         &["precision.mode=bf16"],
         &["precision.mode=f16"],
         &["precision.mode=f16", MOVING],
         &["precision.mode=f16", MOVING, "precision.schedule_on=applied", "capture=false"],
         &["precision.mode=f16", MOVING, "precision.enable_fallback_to_fp32=true", "precision.table=torch"],
         &["precision.mode=bf16", "precision.keep=[\"head\"]", "precision.scaler={ init_scale = 4.0 }"],
+        &["precision.mode=fp8", "precision.fp8={ amax_history_len = 5 }", "precision.slots=bf16"],
+        &["precision.mode=fp8", "precision.fp8={ recipe = \"current\", margin = 1 }"],
+        &["precision.mode=fp8", "precision.fp8={ recipe = \"block\" }"],
+        &["precision.mode=bf16", "precision.master=none", "precision.update=nearest"],
+        &["precision.mode=bf16", "precision.master=none"],
+        &["precision.mode=f16", MOVING, "precision.master=none", "precision.update=kahan"],
+        &["precision.mode=fp8", "precision.master=none", "precision.update=split"],
     ];
     for (k, set) in cases.iter().enumerate() {
-        let document = document(set);
+        let mut document = document(set);
+        if set.iter().any(|s| s.contains("master")) {
+            document = without_ema(set);
+        }
         let whole = place.path().join(format!("whole-{k}"));
         let report = train(&document, &whole, &mut (), Interrupt::new()).unwrap();
         let skipped = report.amp.as_ref().unwrap().scaler.map_or(0, |s| s.skipped);
@@ -110,6 +125,34 @@ fn steps_that_come_out_otherwise_captured_than_op_by_op() {
             fs::read(folder.join("weights.safetensors")).unwrap()
         });
         assert!(weights[0] == weights[1], "{set:?}");
+    }
+}
+/// Weights that are split into halves are f32 masters rounded to bf16, bit for bit, in the same steps.
+#[test]
+fn halves_of_weights_that_are_not_their_masters() {
+    let place = tempfile::tempdir().unwrap();
+    for (k, set) in [&["precision.mode=bf16"][..], &["precision.mode=fp8", "precision.fp8={ amax_history_len = 4 }"]].iter().enumerate() {
+        let weights = |name: &str, more: &[&str]| {
+            let folder = place.path().join(format!("{k}-{name}"));
+            train(&without_ema(&[set, more].concat()), &folder, &mut (), Interrupt::new()).unwrap();
+            let file = adamant_formats::safetensors::SafeTensors::open(&folder.join("weights.safetensors")).unwrap();
+            let names = file.names();
+            names.into_iter().map(|n| (n.clone(), file.tensor(&n, Device::current().unwrap()).unwrap())).collect::<BTreeMap<_, _>>()
+        };
+        let (masters, halves) = (weights("masters", &[]), weights("halves", &["precision.master=none", "precision.update=split"]));
+        let nearest = weights("nearest", &["precision.master=none", "precision.update=nearest"]);
+        let mut low = Vec::new();
+        let mut lost = 0;
+        for (name, master) in &masters {
+            let half = &halves[name];
+            let dtype = half.dtype().unwrap();
+            low.extend((dtype == DType::BF16).then_some(name.as_str()));
+            assert_eq!(master.cast(dtype).to_bytes().unwrap(), half.to_bytes().unwrap(), "{name}");
+            lost += usize::from(master.cast(dtype).to_bytes().unwrap() != nearest[name].to_bytes().unwrap());
+        }
+        // The embedding is read as it is, norms compute in f32.
+        assert_eq!(low, ["1.bias", "1.weight", "head.bias", "head.weight"]);
+        assert!(lost > 0, "rounding to nearest loses nothing here, so this shows nothing");
     }
 }
 #[test]
@@ -248,6 +291,17 @@ fn what_makes_no_sense_is_told_with_its_line() {
         ("mode = \"f16\"\npatience = 0", "1: `precision.patience`: it is at least 1, not 0"),
         ("mode = \"f16\"\nmdoe = \"f16\"", "1: unknown key `precision.mdoe`"),
         ("table = \"torch\"", "-1: `precision.mode` is missing"),
+        ("mode = \"bf16\"\nupdate = \"kahan\"", "1: `precision.update`: it means something only with master = \"none\""),
+        ("mode = \"bf16\"\nmaster = \"f16\"", "1: `precision.master`: there is no `f16`; "),
+        ("mode = \"bf16\"\nmaster = \"none\"", "1: `precision.master`: `ema` keeps a mean in the weights' dtype"),
+        ("mode = \"f16\"\nmaster = \"none\"\nupdate = \"split\"", "2: `precision.update`: split keeps the other half of an f32's bits beside bf16"),
+        ("mode = \"f32\"\nmaster = \"none\"", "1: `precision.master`: it means something only with mode"),
+        ("mode = \"bf16\"\nslots = \"f16\"", "1: `precision.slots`: there is no `f16`; "),
+        ("mode = \"bf16\"\nfp8 = {}", "1: `precision.fp8`: it means something only with mode = fp8"),
+        ("mode = \"fp8\"\nfp8 = { amax_history_len = 0 }", "1: `precision.fp8.amax_history_len`: amax_history_len is 0, it must be at least 1"),
+        ("mode = \"fp8\"\nfp8 = { margin = 100 }", "1: `precision.fp8.margin`: margin is 100, it must be from -64 to 64"),
+        ("mode = \"fp8\"\nfp8 = { recipe = \"blok\" }", "1: `precision.fp8.recipe`: there is no `blok`; did you mean `block`?"),
+        ("mode = \"fp8\"\nfp8 = { recipe = \"block\", margin = 1 }", "1: `precision.fp8.margin`: this recipe has no such number"),
         ("mode = \"f16\"\nscaler = { grwth_factor = 3 }", "1: unknown key `precision.scaler.grwth_factor`; did you mean `growth_factor`?"),
     ] {
         let (line, what) = says.split_once(": ").unwrap();

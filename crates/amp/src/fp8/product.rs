@@ -24,6 +24,8 @@ const BLOCK: usize = 32;
 pub(super) struct Fp8Product {
     pub scales: ScaleSource,
     pub bias: bool,
+    /// is b given as \[.., n, k\], as a dense layer has it?
+    pub transposed: bool,
 }
 /// The largest finite number.
 pub(super) fn most(dtype: DType) -> f64 {
@@ -57,6 +59,10 @@ impl Fp8Product {
             ScaleSource::Blocks => return blocks(&x, dtype, axis).map(|values| Rounded { values, inverse: None }),
         };
         Ok(Rounded { values: rounded_to(dtype, &(&x * &scale)), inverse: Some(scale.reciprocal()) })
+    }
+    /// The second operand as \[.., k, n\].
+    fn second(&self, b: &Tensor) -> Tensor {
+        if self.transposed { b.mt() } else { b.clone() }
     }
     fn given(self, inputs: &[Option<Tensor>], operand: usize) -> Result<Tensor> {
         let at = 2 + usize::from(self.bias) + operand;
@@ -100,7 +106,12 @@ impl Composite for Fp8Product {
             ScaleSource::Current { margin } => ("current", margin),
             ScaleSource::Blocks => ("blocks", 0),
         };
-        smallvec![("scales", Attr::Text(scales.into())), ("margin", Attr::Int(margin.into())), ("bias", Attr::Bool(self.bias))]
+        smallvec![
+            ("scales", Attr::Text(scales.into())),
+            ("margin", Attr::Int(margin.into())),
+            ("bias", Attr::Bool(self.bias)),
+            ("transposed", Attr::Bool(self.transposed))
+        ]
     }
     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         let [a, b, others @ ..] = inputs else { return Err(ErrorKind::Argument("a product has two operands".into())) };
@@ -112,17 +123,18 @@ impl Composite for Fp8Product {
             return Err(ErrorKind::DtypeMismatch { left: a.dtype, right: b.dtype });
         }
         let (m, n) = (a.shape.rank(), b.shape.rank());
-        if m < 2 || n != m || a.shape[m - 1] != b.shape[m - 2] || a.shape[..m - 2] != b.shape[..m - 2] {
+        let (inner, outer) = if self.transposed { (1, 2) } else { (2, 1) };
+        if m < 2 || n != m || a.shape[m - 1] != b.shape[m - inner] || a.shape[..m - 2] != b.shape[..m - 2] {
             return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: None, expected: "[.., m, k] and [.., k, n]" });
         }
-        Ok(smallvec![TensorType { shape: a.shape.with(m - 1, b.shape[m - 1]), dtype: a.dtype }])
+        Ok(smallvec![TensorType { shape: a.shape.with(m - 1, b.shape[m - outer]), dtype: a.dtype }])
     }
 }
 impl Compound for Fp8Product {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let all: Vec<Option<Tensor>> = inputs.iter().cloned().map(Some).collect();
         let a = self.round(&inputs[0], DType::F8E4M3, -1, || self.given(&all, 0))?;
-        let b = self.round(&inputs[1], DType::F8E4M3, -2, || self.given(&all, 1))?;
+        let b = self.round(&self.second(&inputs[1]), DType::F8E4M3, -2, || self.given(&all, 1))?;
         let y = product(&a, &b);
         let y = if self.bias { y + inputs[2].float() } else { y };
         Ok(vec![y.cast(inputs[0].dtype()?)])
@@ -139,13 +151,21 @@ impl Compound for Fp8Product {
         let gradient = |axis| self.round(g, DType::F8E5M2, axis, || self.given(args.inputs, 2));
         if args.needs[0] {
             // Summed over n.
-            let b = self.round(&b.mt(), DType::F8E4M3, -2, || self.given(args.inputs, 1))?;
+            let b = self.round(&self.second(b).mt(), DType::F8E4M3, -2, || self.given(args.inputs, 1))?;
             out[0] = Some(args.rounded(0, product(&gradient(-1)?, &b)));
         }
         if args.needs[1] {
             // Summed over m.
-            let a = self.round(&a.mt(), DType::F8E4M3, -1, || self.given(args.inputs, 0))?;
-            out[1] = Some(args.rounded(1, product(&a, &gradient(-2)?)));
+            let scale = || self.given(args.inputs, 0);
+            out[1] = Some(args.rounded(
+                1,
+                if self.transposed {
+                    let g = self.round(&g.mt(), DType::F8E5M2, -1, || self.given(args.inputs, 2))?;
+                    product(&g, &self.round(a, DType::F8E4M3, -2, scale)?)
+                } else {
+                    product(&self.round(&a.mt(), DType::F8E4M3, -1, scale)?, &gradient(-2)?)
+                },
+            ));
         }
         if self.bias && args.needs[2] {
             let axes: Vec<isize> = (0..args.metas[0].shape.rank() as isize - 1).collect();

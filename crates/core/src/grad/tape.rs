@@ -56,8 +56,8 @@ impl Parent {
         !matches!(self, Parent::None)
     }
     /// Is it a cast of f32 to 16 bits, or another view of one, that nobody looks at? Then a gradient may come to it in f32: it goes on as
-    /// such.
-    pub fn takes_wide(&self) -> bool {
+    /// such. A leaf takes it if it is told to.
+    pub fn takes_wide(&self, leaves: bool) -> bool {
         let mut parent = self;
         while let Parent::Node(node, _) = parent {
             let TapeKind::Op(op, _) = &node.kind else { return false };
@@ -70,7 +70,7 @@ impl Parent {
                 _ => return false,
             };
         }
-        false
+        leaves && matches!(parent, Parent::Leaf(_))
     }
     /// The number of the node, if there is one.
     pub fn id(&self) -> Option<u64> {

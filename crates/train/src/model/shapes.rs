@@ -7,18 +7,21 @@ use crate::{
     config::Section,
     failure::in_words,
     objective::Objective,
-    summary::{self, Summary, size},
+    summary::{self, Looked, Summary, size},
 };
 use adamant_amp::Precision;
-use adamant_core::{DType, Device, ErrorKind, Meta, Shape, graph::Graph};
+use adamant_core::{DType, Device, ErrorKind, Meta, Op, Shape, graph::Graph};
 use adamant_data::{Facts, Target};
 use adamant_nn::{Walk, init};
+use std::collections::HashSet;
 
 /// A model that was looked at.
 pub(crate) struct Shapes {
     stack: LayerStack,
     pub summary: Summary,
     pub picture: ArchitecturePicture,
+    /// the paths of parameters that nothing reads but casts to 16 bits
+    pub low_weights: Vec<String>,
 }
 /// The layer's key that says how wide its input is.
 const TAKES: [&str; 8] = ["in_features", "in_channels", "num_features", "normalized_shape", "num_channels", "d_model", "input_size", "features"];
@@ -35,10 +38,36 @@ pub(crate) fn shapes(section: &Section<'_>, shape: &[usize], dtype: DType, batch
             stack.countable(section)?;
             let dims = [&[batch], shape].concat();
             let look = || summary::look(&stack.model, &dims, dtype).map_err(|e| stack.blame(section, e));
-            let looked = precision.region().map_or_else(look, |region| region.run(look))?;
-            Ok(Shapes { stack, picture: ArchitecturePicture::of(&looked), summary: looked.summary })
+            let looked = match precision.region()? {
+                Some(region) => region.run(look)?,
+                None => look()?,
+            };
+            Ok(Shapes { stack, picture: ArchitecturePicture::of(&looked), low_weights: low_weights(&looked), summary: looked.summary })
         })
     })
+}
+/// The paths of parameters of f32 that nothing reads but casts to 16 bits, also of another view of them: what is stored in 16 bits instead
+/// is the same to the model.
+fn low_weights(looked: &Looked) -> Vec<String> {
+    let graph = &looked.graph;
+    let is_low = |value: u32| {
+        let (mut seen, mut todo) = (false, vec![value]);
+        while let Some(value) = todo.pop() {
+            if graph.outputs.contains(&value) {
+                return false;
+            }
+            for node in graph.nodes.iter().filter(|node| node.inputs.contains(&value)) {
+                match &node.op {
+                    Op::Cast(DType::F16 | DType::BF16) => seen = true,
+                    Op::View(_) => todo.extend(node.outputs.clone()),
+                    _ => return false,
+                }
+            }
+        }
+        seen
+    };
+    let low: HashSet<u64> = graph.cells.iter().filter(|c| c.ty.dtype == DType::F32 && c.read.is_some_and(is_low)).map(|c| c.id).collect();
+    looked.leaves.iter().filter(|(_, p)| low.contains(&p.cell().id())).map(|(path, _)| path.clone()).collect()
 }
 impl Shapes {
     /// Do the model's outputs go with the targets?

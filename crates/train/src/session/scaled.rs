@@ -16,8 +16,9 @@ use std::{
     },
 };
 
-/// Tensors of a checkpoint with the scaler's state.
+/// Tensors of a checkpoint with the scaler's state, and with the magnitudes that fp8 remembers.
 pub(super) const SCALER: &str = "scaler";
+pub(crate) const FP8: &str = "fp8";
 
 /// Were the gradients of a step finite, and under which scale were they made: two numbers, where there is a scaler.
 pub(super) fn verdict(scaler: &GradScaler) -> Option<Tensor> {
@@ -60,7 +61,7 @@ impl SteppedPrecision {
         let mut scaler = GradScaler::with(precision.scaler.clone())?;
         scaler.prepare(device)?;
         let fallback = precision.fallback.map(LayerFallback::new).transpose()?;
-        Ok(SteppedPrecision { region: precision.region(), precision, scaler, fallback, floor: 0, applied: true, fallen: Arc::default(), news: Vec::new() })
+        Ok(SteppedPrecision { region: precision.region()?, precision, scaler, fallback, floor: 0, applied: true, fallen: Arc::default(), news: Vec::new() })
     }
     /// The region of now: less the layers that fell back.
     pub fn region(&self) -> Option<Autocast> {
@@ -154,14 +155,23 @@ impl SteppedPrecision {
         let keeps = self.scaler.is_enabled() || self.fallback.is_some();
         keeps.then(|| SavedPrecision { floor: self.floor, overflows: self.fallback.as_ref().map(|f| f.counts().clone()).unwrap_or_default() })
     }
-    /// The scaler's tensors; none without one.
-    pub fn state(&self) -> Computed<Option<Vec<(String, Tensor)>>> {
-        self.scaler.is_enabled().then(|| self.scaler.state_dict()).transpose()
+    /// Its tensors, by the part of a checkpoint that they are.
+    pub fn state(&self) -> Computed<Vec<(String, Vec<(String, Tensor)>)>> {
+        let scaler = self.scaler.is_enabled().then(|| self.scaler.state_dict()).transpose()?;
+        let fp8 = self.region.as_ref().map(Autocast::fp8_state_dict).filter(|state| !state.is_empty());
+        Ok(scaler.map(|state| (SCALER.to_string(), state)).into_iter().chain(fp8.map(|state| (FP8.to_string(), state))).collect())
+    }
+    /// Are weights stored in 16 bits, whose gradients are best not rounded?
+    pub fn stores_low(&self) -> bool {
+        self.precision.update.is_some()
     }
     /// Goes on from what was saved.
-    pub fn restore(&mut self, saved: Option<SavedPrecision>, state: Option<&[(String, Tensor)]>) -> Computed<()> {
-        if let Some(state) = state {
+    pub fn restore(&mut self, saved: Option<SavedPrecision>, parts: &BTreeMap<String, Vec<(String, Tensor)>>) -> Computed<()> {
+        if let Some(state) = parts.get(SCALER) {
             self.scaler.load_state_dict(state)?;
+        }
+        if let Some(region) = &self.region {
+            region.load_fp8_state_dict(parts.get(FP8).map_or(&[][..], Vec::as_slice))?;
         }
         let SavedPrecision { floor, overflows } = saved.unwrap_or_default();
         self.floor = floor;
