@@ -92,7 +92,7 @@ pub(super) fn note(cell: &Cell, moves: u64, given: &Tensor) {
 /// ```
 #[track_caller]
 pub fn cast_once(x: &Tensor, dtype: DType) -> Tensor {
-    if !is_active() || x.error().is_some() || crate::transform::any() {
+    if !is_active() || x.error().is_some() || x.meta().dtype == dtype || crate::transform::any() {
         return x.cast(dtype);
     }
     let (address, around) = (address(x), intercept::identity());
