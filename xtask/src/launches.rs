@@ -9,6 +9,7 @@ use crate::{
 };
 use adamant::{
     Device, Result, Tensor,
+    amp::{GradScaler, Precision, PrecisionMode},
     functional::{CrossEntropyOptions, cross_entropy, embedding},
     optim::{AdamW, Optimizer, UpdateRule},
 };
@@ -34,6 +35,9 @@ pub struct Options {
     /// Channels; the workload has 384
     #[arg(long, default_value_t = 384)]
     width: usize,
+    /// f32, bf16, f16 (with a scaler) or fp8
+    #[arg(long, default_value = "f32")]
+    precision: PrecisionMode,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -90,16 +94,29 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
         Box::new(move |x: &Tensor| net.of(x, None))
     };
     let mut optimizer = AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1).over(w.parameters);
+    let precision = Precision::of(options.precision);
+    let region = precision.region()?;
+    let mut scaler = GradScaler::with(precision.scaler.clone())?;
     let mut all: Vec<LaunchStep> = Vec::new();
     for &batch in &options.batches {
         let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
         device.synchronize()?;
         adamant::schedule::take_stats();
         let (before, begin) = (device.counters(), Instant::now());
-        let logits = logits_of(&x)?.reshape([batch * time, vocabulary]);
-        let loss = cross_entropy(&logits, &y, &CrossEntropyOptions::default()).ok()?;
-        let grads = loss.backward()?;
-        optimizer.step(&grads)?;
+        let forward = || cross_entropy(&logits_of(&x)?.reshape([batch * time, vocabulary]), &y, &CrossEntropyOptions::default()).ok();
+        let loss = match &region {
+            None => {
+                let loss = forward()?;
+                optimizer.step(&loss.backward()?)?;
+                loss
+            }
+            Some(region) => scaler.attempt(|scaler| {
+                let loss = region.run(forward)?;
+                let mut grads = scaler.scale(&loss)?.backward()?;
+                scaler.step(&mut optimizer, &mut grads)?;
+                Ok(loss)
+            })?,
+        };
         let committed = device.counters();
         let loss = loss.item::<f32>()?;
         let read = device.counters();

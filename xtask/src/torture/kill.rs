@@ -3,7 +3,9 @@
 use super::{
     CaseDraw, TortureClaim, claim,
     matrix::matrix,
-    program::{EVERY, STEPS, TrainingProgram, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights},
+    program::{
+        EVERY, STEPS, TorturePrecision, TrainingProgram, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights,
+    },
     report, signals,
 };
 use crate::exit::Exit;
@@ -34,6 +36,9 @@ pub struct Options {
     /// Forgets a part of the state at each kill: the matrix must then fail
     #[arg(long, requires = "matrix", value_parser = super::matrix::PLANTS)]
     pub(super) plant: Option<String>,
+    /// What the run computes in; f32 unless it is given
+    #[arg(long, value_enum, conflicts_with = "matrix")]
+    precision: Option<TorturePrecision>,
     /// Which moments
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -48,7 +53,7 @@ pub struct Options {
 /// Runs all of it.
 pub fn run(options: &Options) -> Exit {
     let program = match TrainingProgram::new(options.program.as_deref()) {
-        Ok(program) => program,
+        Ok(program) => program.in_precision(options.precision),
         Err(e) => {
             eprintln!("{e}");
             return Exit::Failed;

@@ -56,12 +56,39 @@ best = 1
 pub const STEPS: u64 = 1800;
 pub const EVERY: u64 = 45;
 
+/// What a tortured run computes in.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum TorturePrecision {
+    /// with a scale that moves every few steps, far too large at the beginning
+    F16,
+    Bf16,
+    /// with scales of earlier steps
+    Fp8,
+    /// bf16 weights, rounded by chance
+    Stochastic,
+    /// bf16 weights and what is beyond them
+    Split,
+}
+impl TorturePrecision {
+    fn values(self) -> Vec<String> {
+        let all: &[&str] = match self {
+            TorturePrecision::F16 => &["precision.mode=f16", "precision.scaler={ init_scale = 1e12, growth_interval = 3 }"],
+            TorturePrecision::Bf16 => &["precision.mode=bf16"],
+            TorturePrecision::Fp8 => &["precision.mode=fp8", "precision.fp8={ amax_history_len = 64 }"],
+            TorturePrecision::Stochastic => &["precision.mode=bf16", "precision.master=none", "precision.update=stochastic"],
+            TorturePrecision::Split => &["precision.mode=bf16", "precision.master=none", "precision.update=split"],
+        };
+        all.iter().map(ToString::to_string).collect()
+    }
+}
 /// The program and what it is to do.
 pub struct TrainingProgram {
     path: PathBuf,
     place: tempfile::TempDir,
     description: PathBuf,
     data: PathBuf,
+    /// values that every run of it is given
+    set: Vec<String>,
 }
 /// An undisturbed run: what all others must come to.
 pub struct Undisturbed {
@@ -96,7 +123,11 @@ impl TrainingProgram {
         let place = tempfile::tempdir().map_err(|e| e.to_string())?;
         let description = place.path().join(description);
         let data = std::path::absolute(data).map_err(|e| format!("{}: {e}", data.display()))?;
-        Ok(TrainingProgram { path, place, description, data })
+        Ok(TrainingProgram { path, place, description, data, set: Vec::new() })
+    }
+    /// The same in another precision.
+    pub fn in_precision(self, precision: Option<TorturePrecision>) -> TrainingProgram {
+        TrainingProgram { set: precision.map_or_else(Vec::new, TorturePrecision::values), ..self }
     }
     /// A run folder that is not there yet.
     pub fn run(&self, name: &str) -> PathBuf {
@@ -108,7 +139,7 @@ impl TrainingProgram {
     }
     fn command(&self, run: &Path, resume: bool, set: &[String]) -> Command {
         let mut command = self.train(&self.description, &self.data, run, resume);
-        set.iter().for_each(|s| {
+        self.set.iter().chain(set).for_each(|s| {
             command.args(["--set", s]);
         });
         command
