@@ -5,7 +5,7 @@
 use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
-    weights::{Storage, WeightUpdate},
+    weights::{StoredDtypes, WeightUpdate},
 };
 use adamant_core::{DType, Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
 use adamant_nn::Param;
@@ -104,7 +104,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
             groups: vec![Group::new(self, parameters)],
             state: BTreeMap::new(),
             clocks: Vec::new(),
-            storage: Storage::default(),
+            storage: StoredDtypes::default(),
             arrangement: Arc::default(),
             doubt: true,
         }
@@ -275,7 +275,7 @@ pub struct Updater<R> {
     pub(crate) state: BTreeMap<usize, ParameterState>,
     /// counts of steps, each of the parameters that made the same ones
     pub(crate) clocks: Vec<Clock>,
-    pub(crate) storage: Storage,
+    pub(crate) storage: StoredDtypes,
     /// How often it changed which cells hold what: a captured step is good for those that it knows.
     arrangement: Arc<AtomicU64>,
     /// were the groups not looked at since they changed?

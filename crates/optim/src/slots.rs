@@ -2,7 +2,7 @@
 //! made the same ones, and holds the running numbers that follow from the count; what depends on it alone (Adam's corrections)
 //! is computed once in a step. All of it lies in cells: a step that is taken back takes its count with it, a captured step
 //! counts on at each call, and a predicate holds counts as it holds weights.
-use crate::{UpdateRule, rule::Rule, weights::Storage};
+use crate::{UpdateRule, rule::Rule, weights::StoredDtypes};
 use adamant_core::{Cell, DType, Device, Error, ErrorKind, Grads, Meta, Result, Shape, Tensor, bf16, compile, f16};
 use adamant_nn::Param;
 use std::{any::TypeId, collections::BTreeMap, sync::Arc};
@@ -12,11 +12,11 @@ pub(crate) use saved::{dict, loaded};
 
 /// Where a slot's value lies, and the dtype in which the formula sees it.
 #[derive(Clone)]
-struct Slot {
+struct StoredSlot {
     cell: Cell,
     dtype: DType,
 }
-impl Slot {
+impl StoredSlot {
     fn read(&self) -> Tensor {
         let value = self.cell.detached();
         if self.is_seen_as_stored() { value } else { value.cast(self.dtype) }
@@ -33,7 +33,7 @@ impl Slot {
 /// The state of one parameter.
 #[derive(Clone, Default)]
 pub(crate) struct ParameterState {
-    cells: BTreeMap<&'static str, Slot>,
+    cells: BTreeMap<&'static str, StoredSlot>,
     /// its place among the clocks
     clock: Option<usize>,
     /// loaded from a checkpoint and not asked for yet
@@ -276,7 +276,7 @@ pub(crate) struct Running<'a> {
     clock: &'a mut Clock,
     /// the dtype in which the formula runs
     dtype: DType,
-    storage: &'a Storage,
+    storage: &'a StoredDtypes,
 }
 impl Running<'_> {
     fn known(&self, name: &str) -> Option<Tensor> {
@@ -299,7 +299,7 @@ impl Running<'_> {
         Ok(made)
     }
     fn slot(&self, name: &str) -> Option<Tensor> {
-        self.state.cells.get(name).map(Slot::read)
+        self.state.cells.get(name).map(StoredSlot::read)
     }
     #[track_caller]
     fn filled(&mut self, name: &'static str, shape: Shape, value: f64) -> Result<Tensor> {
@@ -348,7 +348,7 @@ impl Running<'_> {
             Some(t) => moved(&t, want)?,
             None => initial()?,
         };
-        self.state.cells.insert(name, Slot { cell: slot(&first)?, dtype: seen.dtype });
+        self.state.cells.insert(name, StoredSlot { cell: slot(&first)?, dtype: seen.dtype });
         self.slot(name).ok_or_else(|| Error::new("step", ErrorKind::Internal(format!("slot {name} is gone"))))
     }
     #[track_caller]
@@ -368,7 +368,13 @@ pub struct Slots<'a, R> {
     running: Running<'a>,
 }
 impl<'a, R: UpdateRule> Slots<'a, R> {
-    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock, storage: &'a Storage) -> Slots<'a, R> {
+    pub(crate) fn new(
+        rule: &'a Arc<Rule<R>>,
+        parameter: &'a Param,
+        state: &'a mut ParameterState,
+        clock: &'a mut Clock,
+        storage: &'a StoredDtypes,
+    ) -> Slots<'a, R> {
         let dtype = storage.formula(parameter.meta().dtype);
         Slots { rule: Source::Rule(rule), running: Running { parameter, state, clock, dtype, storage } }
     }

@@ -215,7 +215,7 @@ fn zeros_in_memory(dtype: DType, shape: Shape, device: Device) -> Tensor {
 
 /// What an optimizer was told of the dtypes of weights and slots.
 #[derive(Default)]
-pub(crate) struct Storage {
+pub(crate) struct StoredDtypes {
     pub weights: Option<WeightUpdate>,
     /// the dtype of the rules' slots, if it is not the formula's
     pub slots: Option<DType>,
@@ -224,7 +224,7 @@ pub(crate) struct Storage {
     /// what it was told and does not do
     pub refused: Option<Error>,
 }
-impl Storage {
+impl StoredDtypes {
     /// The policy for a parameter of this dtype, if there is one.
     pub fn policy(&self, dtype: DType) -> Option<WeightUpdate> {
         self.weights.filter(|_| WeightUpdate::concerns(dtype))

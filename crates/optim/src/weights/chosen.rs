@@ -1,5 +1,5 @@
 //! An optimizer is told how weights and slots are stored, and takes masters over, all before its first step.
-use super::{BESIDE, Storage, WeightUpdate, rounding::nearest};
+use super::{BESIDE, StoredDtypes, WeightUpdate, rounding::nearest};
 use crate::{Optimizer, UpdateRule, Updater};
 use adamant_core::{DType, Error, ErrorKind, Origin, Result, Tensor};
 use adamant_nn::Param;
@@ -87,7 +87,7 @@ impl<R: UpdateRule> Updater<R> {
         self.storage.slots.unwrap_or(DType::F32)
     }
     #[track_caller]
-    fn tell(&mut self, op: &'static str, f: impl FnOnce(&mut Storage)) -> Result<()> {
+    fn tell(&mut self, op: &'static str, f: impl FnOnce(&mut StoredDtypes)) -> Result<()> {
         self.doubt = true;
         if !self.is_fresh_but_for(&[]) {
             return Err(late(op, self.name()));
