@@ -182,6 +182,10 @@ impl Program {
             _ => self.load(v, dtype),
         }
     }
+    /// How it sees what it loads: a random key by its own shape, all else over the step's space.
+    pub(super) fn uses(&self) -> Vec<Use> {
+        self.loads.iter().zip(0..).map(|(&l, k)| if reads_key(&self.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }).collect()
+    }
     pub(super) fn faults(&self) -> bool {
         self.divisions() > 0
     }
@@ -315,7 +319,7 @@ impl KernelBuilder<'_> {
                 let mut p = Program::new();
                 let value = p.emit(g, d, i(0));
                 let value = if is(Plant::ReduceWithoutPrologue) && p.expr.dtypes[0] == p.expr.dtypes[value as usize] { 0 } else { value };
-                let inputs = p.loads.iter().map(|&l| Use::Broadcast(l)).collect();
+                let inputs = p.uses();
                 let faultable = p.faults();
                 let kind = KernelKind::Reduce { expr: p.expr, value, op: *op, axes: *axes };
                 self.push(PlanStep {
@@ -470,8 +474,7 @@ impl KernelBuilder<'_> {
         for (at, open) in std::mem::take(&mut self.open) {
             let step = &mut self.steps[at];
             step.faultable = open.program.faults();
-            step.inputs =
-                open.program.loads.iter().zip(0..).map(|(&l, k)| if reads_key(&open.program.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }).collect();
+            step.inputs = open.program.uses();
             step.outputs = open.outputs.iter().map(|(v, _)| Use::Whole(*v)).collect();
             step.args = open.program.args;
             step.ops = open.program.ops;
