@@ -287,3 +287,19 @@ fn a_kernel_for_a_sum_of_one_element() -> Result<()> {
         Ok(())
     })
 }
+#[test]
+fn a_draw_that_a_reduction_computes_again() -> Result<()> {
+    on(|_| {
+        // Nobody holds what was drawn, and the four words of its key do not broadcast to it.
+        let seen = || -> Result<Vec<u32>> {
+            let (norms, next) = {
+                let w = Rng::new(3)?.uniform([5, 7], DType::F32);
+                (w.square().sum(1), &w * 2.0)
+            };
+            let seen = [norms.to_vec::<f32>()?, next.to_vec()?].concat();
+            Ok(seen.into_iter().map(f32::to_bits).collect())
+        };
+        assert_eq!(seen()?, with_eager(true, seen)?);
+        Ok(())
+    })
+}

@@ -377,6 +377,27 @@ impl<'g> Assembler<'g> {
                 self.two_by(codes.narrow_f16, half, Place::Register(from), 0)?;
                 self.two(codes.widen_f16, to, Place::Register(half))
             }
+            LoopOp::BitsOfF16(x) => {
+                let from = self.in_register(x, &[x])?;
+                self.release(at, &[x]);
+                let to = self.take(value, &[x])?;
+                let half = self.half(to);
+                self.two_by(codes.narrow_f16, half, Place::Register(from), 0)?;
+                self.two(codes.widen_words, to, Place::Register(half))
+            }
+            LoopOp::F16OfBits(x) => {
+                let from = self.in_register(x, &[x])?;
+                self.release(at, &[x]);
+                let to = self.take(value, &[x])?;
+                let half = self.half(to);
+                if codes.is_wide() {
+                    self.push(Instruction::with2(Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, half, from))?;
+                } else {
+                    self.three(Code::VEX_Vpackusdw_ymm_ymm_ymmm256, to, from, Place::Register(from))?;
+                    self.two_by(Code::VEX_Vpermq_ymm_ymmm256_imm8, to, Place::Register(to), 0x08)?;
+                }
+                self.two(codes.widen_f16, to, Place::Register(half))
+            }
             LoopOp::ToFloat(x) => {
                 let from = self.operand(x, &[x])?;
                 self.release(at, &[x]);

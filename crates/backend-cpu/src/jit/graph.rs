@@ -74,6 +74,8 @@ pub(crate) enum PairOp {
     ShiftLeftBy,
     /// With the sign; AVX2 has none for lanes of 64 bits.
     ShiftRightBy,
+    /// Fills with zeros.
+    ShiftRightZerosBy,
     IntEqual,
     /// Signed.
     IntGreater,
@@ -94,6 +96,7 @@ impl PairOp {
                 | PairOp::IntSub
                 | PairOp::ShiftLeftBy
                 | PairOp::ShiftRightBy
+                | PairOp::ShiftRightZerosBy
                 | PairOp::IntGreater
                 | PairOp::Less
                 | PairOp::LessEqual
@@ -123,6 +126,9 @@ pub(crate) enum LoopOp {
     Whole(WholeRule, LoopValue),
     /// rounded to f16
     ThroughF16(LoopValue),
+    /// the bits of the f16 that a float is, and back, with zeros above them; lanes of 32 bits
+    BitsOfF16(LoopValue),
+    F16OfBits(LoopValue),
     ShiftLeft(LoopValue, u8),
     /// fills with zeros
     ShiftRight(LoopValue, u8),
@@ -141,7 +147,8 @@ impl LoopOp {
     pub fn operands(&self) -> impl Iterator<Item = LoopValue> + use<> {
         let of = match *self {
             LoopOp::Stream(..) | LoopOp::Number(_) | LoopOp::Constant(_) | LoopOp::Carried(_) => [None; 3],
-            LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ThroughF16(x) | LoopOp::ToFloat(x) => [Some(x), None, None],
+            LoopOp::Sqrt(x) | LoopOp::Whole(_, x) | LoopOp::ToFloat(x) => [Some(x), None, None],
+            LoopOp::ThroughF16(x) | LoopOp::BitsOfF16(x) | LoopOp::F16OfBits(x) => [Some(x), None, None],
             LoopOp::ShiftLeft(x, _) | LoopOp::ShiftRight(x, _) | LoopOp::ShiftRightSigned(x, _) => [Some(x), None, None],
             LoopOp::Pair(_, x, y) => [Some(x), Some(y), None],
             LoopOp::MulAdd(x, y, z) | LoopOp::Select(x, y, z) => [Some(x), Some(y), Some(z)],
@@ -157,6 +164,8 @@ impl LoopOp {
             LoopOp::Sqrt(x) => LoopOp::Sqrt(of(x)),
             LoopOp::Whole(rule, x) => LoopOp::Whole(rule, of(x)),
             LoopOp::ThroughF16(x) => LoopOp::ThroughF16(of(x)),
+            LoopOp::BitsOfF16(x) => LoopOp::BitsOfF16(of(x)),
+            LoopOp::F16OfBits(x) => LoopOp::F16OfBits(of(x)),
             LoopOp::ShiftLeft(x, by) => LoopOp::ShiftLeft(of(x), by),
             LoopOp::ShiftRight(x, by) => LoopOp::ShiftRight(of(x), by),
             LoopOp::ShiftRightSigned(x, by) => LoopOp::ShiftRightSigned(of(x), by),

@@ -61,6 +61,7 @@ pub(crate) struct VectorCodes {
     int_mul: Code,
     shift_left_by: Code,
     shift_right_by: Code,
+    shift_right_zeros_by: Code,
     int_equal: Code,
     int_greater: Code,
 }
@@ -82,6 +83,7 @@ impl VectorCodes {
             PairOp::IntMul => self.int_mul,
             PairOp::ShiftLeftBy => self.shift_left_by,
             PairOp::ShiftRightBy => self.shift_right_by,
+            PairOp::ShiftRightZerosBy => self.shift_right_zeros_by,
             PairOp::IntEqual => self.int_equal,
             PairOp::IntGreater => self.int_greater,
             PairOp::Less | PairOp::LessEqual | PairOp::Equal | PairOp::Unordered => self.compare,
@@ -136,6 +138,7 @@ pub(crate) static SINGLE_256: VectorCodes = VectorCodes {
     int_mul: Code::VEX_Vpmulld_ymm_ymm_ymmm256,
     shift_left_by: Code::VEX_Vpsllvd_ymm_ymm_ymmm256,
     shift_right_by: Code::VEX_Vpsravd_ymm_ymm_ymmm256,
+    shift_right_zeros_by: Code::VEX_Vpsrlvd_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtd_ymm_ymm_ymmm256,
 };
@@ -182,6 +185,7 @@ pub(crate) static DOUBLE_256: VectorCodes = VectorCodes {
     int_mul: Code::VEX_Vpmulld_ymm_ymm_ymmm256,
     shift_left_by: Code::VEX_Vpsllvq_ymm_ymm_ymmm256,
     shift_right_by: Code::VEX_Vpsravd_ymm_ymm_ymmm256,
+    shift_right_zeros_by: Code::VEX_Vpsrlvq_ymm_ymm_ymmm256,
     int_equal: Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256,
     int_greater: Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256,
 };
@@ -228,6 +232,7 @@ pub(crate) static SINGLE_512: VectorCodes = VectorCodes {
     int_mul: Code::EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
     shift_left_by: Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
     shift_right_by: Code::EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
+    shift_right_zeros_by: Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32,
     int_equal: Code::EVEX_Vpcmpeqd_kr_k1_zmm_zmmm512b32,
     int_greater: Code::EVEX_Vpcmpgtd_kr_k1_zmm_zmmm512b32,
 };
@@ -274,6 +279,7 @@ pub(crate) static DOUBLE_512: VectorCodes = VectorCodes {
     int_mul: Code::EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64,
     shift_left_by: Code::EVEX_Vpsllvq_zmm_k1z_zmm_zmmm512b64,
     shift_right_by: Code::EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64,
+    shift_right_zeros_by: Code::EVEX_Vpsrlvq_zmm_k1z_zmm_zmmm512b64,
     int_equal: Code::EVEX_Vpcmpeqq_kr_k1_zmm_zmmm512b64,
     int_greater: Code::EVEX_Vpcmpgtq_kr_k1_zmm_zmmm512b64,
 };

@@ -1,5 +1,5 @@
 //! Which integers the lanes of a compiled loop hold. Lanes of 64 bits hold those of i64, and narrower ones that are read. Lanes of 32 bits
-//! hold narrower dtypes, and of i64 what stays small whatever the operands are: coordinates, numbers of a call that are small themselves,
+//! hold narrower dtypes, the bits of u32, and of i64 what stays small whatever the operands are: coordinates, numbers of a call that are small themselves,
 //! sums of these.
 use super::{
     integers::IntBinary,
@@ -12,7 +12,7 @@ pub(super) const SMALL: i64 = 1 << 29;
 /// Up to here every integer is a float of 32 bits.
 const EXACT: i64 = 1 << 24;
 
-/// The least and the largest value of each register of integers, as far as lanes hold them.
+/// The least and the largest value of each register of integers, as far as lanes hold them; those of u32 as bits, with or without a sign.
 pub(super) struct HeldIntegers(Vec<Option<(i64, i64)>>);
 impl HeldIntegers {
     /// No lane holds any.
@@ -26,12 +26,14 @@ impl HeldIntegers {
             let range = match (lanes, register.dtype) {
                 (TileKind::F64, DType::I64) => Some((i64::MIN, i64::MAX)),
                 // Narrower ones are read and made wider, and never written.
+                (TileKind::F64, DType::U32) => None,
                 (TileKind::F64, dtype) if matches!(register.code, Code::Load(_)) => range_of(dtype),
                 (TileKind::F32, DType::I64) => small(program, register.code, &held, are_small),
                 (TileKind::F32, dtype) => range_of(dtype),
                 _ => None,
             };
-            let fits = |(low, high): &(i64, i64)| lanes == TileKind::F64 || *low >= i32::MIN.into() && *high <= i32::MAX.into();
+            let is_in_lane = |(low, high): &(i64, i64)| *low >= i32::MIN.into() && *high <= i32::MAX.into();
+            let fits = |range: &(i64, i64)| lanes == TileKind::F64 || register.dtype == DType::U32 || is_in_lane(range);
             held.push(range.filter(|range| register.kind == TileKind::I64 && fits(range)));
         }
         HeldIntegers(held)
@@ -52,6 +54,7 @@ fn range_of(dtype: DType) -> Option<(i64, i64)> {
         DType::U16 => (0, u16::MAX.into()),
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
         _ => return None,
     })
 }

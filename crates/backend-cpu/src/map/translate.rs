@@ -39,7 +39,7 @@ pub(super) fn format(dtype: DType) -> Option<ElementFormat> {
         DType::I8 => ElementFormat::I8,
         DType::U16 => ElementFormat::U16,
         DType::I16 => ElementFormat::I16,
-        DType::I32 => ElementFormat::I32,
+        DType::I32 | DType::U32 => ElementFormat::I32,
         DType::I64 => ElementFormat::I64,
         _ => return None,
     })
@@ -58,6 +58,7 @@ pub(super) fn tile_format(kind: TileKind, lanes: TileKind) -> Option<ElementForm
 pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind, bool), integers: &HeldIntegers) -> bool {
     let register = &program.registers[r];
     let kind = |x: Reg| program.registers[x as usize].kind;
+    let dtype = |x: Reg| program.registers[x as usize].dtype;
     let fits = |x: Reg| match kind(x) {
         TileKind::I64 => integers.has(x),
         k => k == lanes || k == TileKind::Bool,
@@ -83,13 +84,19 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
         },
         Code::Cast(x) => match (kind(x), register.kind) {
             (TileKind::F32 | TileKind::F64, TileKind::I64) | (TileKind::I64, TileKind::F64) => false,
+            (TileKind::I64, TileKind::I64) if dtype(x) == DType::U32 => register.dtype != DType::I64,
             // Rounded once.
             (TileKind::I64, TileKind::F32) => register.dtype == DType::F32 || integers.are_exact(x),
             _ => true,
         },
+        Code::Bitcast(x) => lanes == TileKind::F32 && has_bits(dtype(x)) && has_bits(register.dtype) || kind(x) != TileKind::Bool && lanes == TileKind::F64,
         Code::BoolUnary(..) | Code::BoolBinary(..) | Code::Select(..) => true,
         _ => false,
     }
+}
+/// Do lanes of 32 bits give the bits of this dtype, and take them?
+fn has_bits(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::U32)
 }
 
 /// Is register `r` a number of f64 that memory holds as an f32? Lanes of 64 bits read it so.
@@ -132,6 +139,7 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, power: Opti
     let real = |x: Reg| Traced::<DOUBLE>(value(x));
     let mask = |x: Reg| TracedMask(value(x));
     let kind = |x: Reg| program.registers[x as usize].kind;
+    let dtype = |x: Reg| program.registers[x as usize].dtype;
     match register.code {
         Code::RealUnary(f, x) => rounded(unary(f, real(x)), register.dtype).0,
         Code::RealBinary(RealBinary::Pair(PairFn::Pow), x, y) => {
@@ -154,8 +162,8 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, power: Opti
                 _ => differ(x, y).0,
             }
         }
-        Code::Compare(f, x, y) if kind(x) == TileKind::I64 => compare_integers(f, value(x), value(y)).0,
-        Code::IntBinary(f, x, y) => wrapped::<DOUBLE>(integers(f, value(x), value(y)), register.dtype),
+        Code::Compare(f, x, y) if kind(x) == TileKind::I64 => compare_integers::<DOUBLE>(f, value(x), value(y), dtype(x)).0,
+        Code::IntBinary(f, x, y) => wrapped::<DOUBLE>(integers::<DOUBLE>(f, value(x), value(y), register.dtype), register.dtype),
         Code::Compare(f, x, y) => {
             let (x, y) = (real(x), real(y));
             match f {
@@ -179,12 +187,15 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, power: Opti
             (TileKind::Bool, TileKind::Bool) => value(x),
             (TileKind::Bool, TileKind::I64) => trace::enter(LoopOp::Select(value(x), whole::<DOUBLE>(1), whole::<DOUBLE>(0))),
             (TileKind::I64, TileKind::I64) => wrapped::<DOUBLE>(value(x), register.dtype),
-            (TileKind::I64, TileKind::Bool) => compare_integers(Compare::Ne, value(x), whole::<DOUBLE>(0)).0,
+            (TileKind::I64, TileKind::Bool) => compare_integers::<DOUBLE>(Compare::Ne, value(x), whole::<DOUBLE>(0), dtype(x)).0,
+            (TileKind::I64, _) if dtype(x) == DType::U32 => float_of_unsigned(value(x)),
             (TileKind::I64, _) => rounded(Traced::<DOUBLE>(trace::enter(LoopOp::ToFloat(value(x)))), register.dtype).0,
             (TileKind::Bool, _) => Traced::<DOUBLE>::select(mask(x), Traced::constant(1.0), Traced::constant(0.0)).0,
             (_, TileKind::Bool) => real(x).eq(Traced::constant(0.0)).not().0,
             _ => rounded(real(x), register.dtype).0,
         },
+        Code::Bitcast(x) if DOUBLE => value(x),
+        Code::Bitcast(x) => of_bits(bits_of(value(x), dtype(x), register.dtype), dtype(x), register.dtype),
         // What is not known is no operation of a loop.
         _ => value(r as Reg),
     }
@@ -205,8 +216,41 @@ fn differ(x: TracedMask, y: TracedMask) -> TracedMask {
 fn whole<const DOUBLE: bool>(v: i64) -> LoopValue {
     trace::enter(LoopOp::Constant(if DOUBLE { v as u64 } else { (v as u32).into() }))
 }
-fn compare_integers(f: Compare, x: LoopValue, y: LoopValue) -> TracedMask {
+/// The bits of a value as an integer in a lane of 32 bits; only those that `to` keeps say something.
+fn bits_of(x: LoopValue, from: DType, to: DType) -> LoopValue {
+    match from {
+        DType::BF16 if to == DType::I16 => trace::enter(LoopOp::ShiftRightSigned(x, 16)),
+        DType::BF16 => trace::enter(LoopOp::ShiftRight(x, 16)),
+        DType::F16 => trace::enter(LoopOp::BitsOfF16(x)),
+        _ => x,
+    }
+}
+/// The value of a dtype that has these bits.
+fn of_bits(bits: LoopValue, from: DType, to: DType) -> LoopValue {
+    match to {
+        DType::BF16 => trace::enter(LoopOp::ShiftLeft(bits, 16)),
+        DType::F16 => trace::enter(LoopOp::F16OfBits(wrapped::<false>(bits, DType::U16))),
+        // As a shift with the sign gave it.
+        DType::I16 if from == DType::BF16 => bits,
+        _ => wrapped::<false>(bits, to),
+    }
+}
+/// A u32 in a lane of 32 bits, rounded once: both halves are floats as they are.
+fn float_of_unsigned(x: LoopValue) -> LoopValue {
+    let high = trace::enter(LoopOp::ToFloat(trace::enter(LoopOp::ShiftRight(x, 16))));
+    let low = trace::enter(LoopOp::ToFloat(wrapped::<false>(x, DType::U16)));
+    Traced::<false>(high).mul_add(Traced::constant(65536.0), Traced(low)).0
+}
+/// Numbers whose order as those with a sign is that of the dtype.
+fn ordered<const DOUBLE: bool>(x: LoopValue, dtype: DType) -> LoopValue {
+    match dtype {
+        DType::U32 => trace::enter(LoopOp::Pair(PairOp::Xor, x, whole::<DOUBLE>(i32::MIN.into()))),
+        _ => x,
+    }
+}
+fn compare_integers<const DOUBLE: bool>(f: Compare, x: LoopValue, y: LoopValue, dtype: DType) -> TracedMask {
     let pair = |op, x, y| TracedMask(trace::enter(LoopOp::Pair(op, x, y)));
+    let (x, y) = if matches!(f, Compare::Eq | Compare::Ne) { (x, y) } else { (ordered::<DOUBLE>(x, dtype), ordered::<DOUBLE>(y, dtype)) };
     match f {
         Compare::Eq => pair(PairOp::IntEqual, x, y),
         Compare::Ne => pair(PairOp::IntEqual, x, y).not(),
@@ -216,7 +260,8 @@ fn compare_integers(f: Compare, x: LoopValue, y: LoopValue) -> TracedMask {
         Compare::Ge => pair(PairOp::IntGreater, y, x).not(),
     }
 }
-fn integers(f: IntBinary, x: LoopValue, y: LoopValue) -> LoopValue {
+fn integers<const DOUBLE: bool>(f: IntBinary, x: LoopValue, y: LoopValue, dtype: DType) -> LoopValue {
+    let is_greater = || compare_integers::<DOUBLE>(Compare::Gt, x, y, dtype).0;
     let pair = |op| trace::enter(LoopOp::Pair(op, x, y));
     match f {
         IntBinary::Add => pair(PairOp::IntAdd),
@@ -225,10 +270,11 @@ fn integers(f: IntBinary, x: LoopValue, y: LoopValue) -> LoopValue {
         IntBinary::And => pair(PairOp::And),
         IntBinary::Or => pair(PairOp::Or),
         IntBinary::Xor => pair(PairOp::Xor),
-        IntBinary::Max => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), x, y)),
-        IntBinary::Min => trace::enter(LoopOp::Select(pair(PairOp::IntGreater), y, x)),
+        IntBinary::Max => trace::enter(LoopOp::Select(is_greater(), x, y)),
+        IntBinary::Min => trace::enter(LoopOp::Select(is_greater(), y, x)),
         // Counts beyond the width, negative ones too, leave nothing or the sign.
         IntBinary::ShiftLeft => pair(PairOp::ShiftLeftBy),
+        IntBinary::ShiftRight if dtype == DType::U32 => pair(PairOp::ShiftRightZerosBy),
         IntBinary::ShiftRight => pair(PairOp::ShiftRightBy),
         IntBinary::Heaviside | IntBinary::Divide(..) | IntBinary::Exact(_) => x,
     }

@@ -261,6 +261,9 @@ impl Builder {
     }
 
     fn any_step(&mut self) {
+        if self.random.one_in(60) && self.weight_by_its_norm().is_some() {
+            return;
+        }
         let dtype = if self.random.one_in(4) { *self.random.pick(&DType::COMPUTE) } else { self.float };
         let layout = *self.random.pick(&Layout::ALL);
         // Chains of Maps are what fusion is about.

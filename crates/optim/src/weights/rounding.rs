@@ -49,18 +49,20 @@ pub(super) fn low_bits(master: &Tensor, weight: &Tensor) -> (Tensor, Tensor) {
 pub(super) fn ties(above: &Tensor) -> Result<Tensor> {
     let n = above.shape()?.elements();
     let bytes = n.div_ceil(8);
-    let flat = above.cast(DType::I32).reshape([n]);
+    let flat = above.cast(DType::U8).reshape([n]);
     let flat = if n % 8 == 0 { flat } else { functional::pad(&flat, &[0, (bytes * 8 - n) as isize], functional::PadMode::default()) };
+    // Eight columns side by side, where a sum along rows of eight would begin anew for each byte.
     let rows = flat.reshape([bytes, 8]);
-    rows.bitwise_left_shift(rows.iota_like(1, DType::I32)).sum(1).cast(DType::U8).ok()
+    let column = |k: usize| rows.narrow(1, k, 1).bitwise_left_shift(k as i64);
+    (1..8).fold(column(0), |byte, k| byte.bitwise_or(column(k))).reshape([bytes]).ok()
 }
 /// The masters of weights.
 #[track_caller]
 pub(super) fn joined(weight: &Tensor, low: &Tensor, ties: &Tensor) -> Result<Tensor> {
     let (shape, bytes) = (weight.shape()?, ties.shape()?.elements());
-    let spread = ties.cast(DType::I32).reshape([bytes, 1]).expand([bytes, 8]);
-    let above = spread.bitwise_right_shift(spread.iota_like(1, DType::I32)).bitwise_and(1i64);
-    let above = above.reshape([bytes * 8]).narrow(0, 0, shape.elements()).reshape(shape);
+    let column = ties.reshape([bytes, 1]);
+    let columns: Vec<Tensor> = (0..8).map(|k| column.bitwise_and(1i64 << k)).collect();
+    let above = Tensor::cat(&columns, 1).reshape([bytes * 8]).narrow(0, 0, shape.elements()).reshape(shape).ne(0i64).cast(DType::I32);
     // From the lower tie to the upper one is a unit.
     bits(&(high(weight) + low.cast(DType::I32) + above * UNIT), DType::F32).ok()
 }

@@ -84,7 +84,7 @@ impl Case {
         // The sign of a NaN that was computed is nobody's promise.
         let loaded = expr.instrs.clone();
         let has_sign = |r: Reg| matches!(loaded[r as usize], Instr::Load(_) | Instr::Const(_) | Instr::Arg(_));
-        match r.below(8) {
+        match r.below(9) {
             0..3 => {
                 let fits = |f: &Unary| match f.row().class {
                     Class::Float => dtype.is_float(),
@@ -98,6 +98,8 @@ impl Case {
             }
             3..6 => {
                 let Some(y) = alike(r, dtype) else { return };
+                // Bits as numbers are large, and the series of these two long then.
+                let is_long = |f: &Binary| f.name().starts_with("igamma") && expr.instrs.iter().any(|i| matches!(i, Instr::Bitcast(_)));
                 // A division of integers by zero is a fault, and no matter here.
                 let fits = |f: &Binary| match f.row().class {
                     Class::Float => dtype.is_float(),
@@ -106,13 +108,29 @@ impl Case {
                     _ => dtype.is_float() || dtype != DType::Bool && ["add", "sub", "mul", "maximum", "minimum", "fmax", "fmin"].contains(&f.name()),
                 };
                 let divides = |f: &Binary| f.name().contains("div") && !dtype.is_float();
-                let all: Vec<Binary> = Binary::ALL.iter().copied().filter(|f| fits(f) && !divides(f) && (f.name() != "copysign" || has_sign(y))).collect();
+                let all: Vec<Binary> =
+                    Binary::ALL.iter().copied().filter(|f| fits(f) && !divides(f) && !is_long(f) && (f.name() != "copysign" || has_sign(y))).collect();
                 let f = r.of(&all);
                 expr.push(Instr::Binary(f, x, y), out(f.row().class));
             }
             6 => {
                 let (Some(c), Some(y)) = (alike(r, DType::Bool), alike(r, dtype)) else { return };
                 expr.push(Instr::Select(c, x, y), dtype);
+            }
+            7 => {
+                let all: Vec<DType> = [&INTEGERS[..], &FLOATS].concat().into_iter().filter(|d| d.size() == dtype.size() && *d != dtype).collect();
+                if all.is_empty() || dtype == DType::Bool {
+                    return;
+                }
+                let to = r.of(&all);
+                let from = if dtype.is_float() && !has_sign(x) {
+                    let nan = expr.push(Instr::Unary(Unary::IsNan, x), DType::Bool);
+                    let one = expr.push(Instr::Const(Scalar::Float(1.0)), dtype);
+                    expr.push(Instr::Select(nan, one, x), dtype)
+                } else {
+                    x
+                };
+                expr.push(Instr::Bitcast(from), to);
             }
             _ => {
                 let to = if r.below(3) == 0 { r.of(&INTEGERS) } else { r.of(&[DType::F32, DType::BF16, DType::F16, DType::F64, DType::Bool, DType::I64]) };

@@ -10,7 +10,7 @@ use super::{
 use crate::{data::Spread, random::Random};
 use adamant_core::{
     Arg, DType, Op, Scalar, Shape, TensorType,
-    op::{CollectiveKind, Side},
+    op::{CollectiveKind, ReduceOp, Side},
     scalar::{Binary, Class, Unary},
 };
 
@@ -29,6 +29,18 @@ impl Builder {
         let key = self.make(four, DType::U32, first.layout, Spread::Below(1000));
         let shape = self.shape(1, 3);
         self.plain(Op::RandomBits { shape }, &[key])
+    }
+    /// A drawn value that nobody reads but its own norm and what comes of both, as in a first step with a new weight.
+    pub(super) fn weight_by_its_norm(&mut self) -> Option<()> {
+        let bits = self.random_bits(FirstOperand { dtype: DType::U32, layout: Layout::Dense, is_exact: true })?;
+        let small = self.apply(Op::BinaryScalar(Binary::ShiftRight, Side::Right), |_| Arg::Scalar(Scalar::Int(28)), &[bits])?;
+        let weight = self.plain(Op::Cast(self.float), &[small])?;
+        let square = self.plain(Op::Binary(Binary::Mul), &[weight, weight])?;
+        let axes = self.some_axes(self.shape_of(square).rank());
+        let norm = self.plain(Op::Reduce { op: ReduceOp::Sum, axes }, &[square])?;
+        let next = self.plain(Op::Binary(Binary::Sub), &[weight, norm])?;
+        self.program.nodes[next.node].held = true;
+        Some(())
     }
     pub(super) fn unary(&mut self, f: Unary, first: FirstOperand) -> Option<Ref> {
         let a = if first.dtype.is_float() && self.random.one_in(2) {
