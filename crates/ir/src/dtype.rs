@@ -345,23 +345,24 @@ pub fn round_to_odd(v: f64) -> f32 {
     f32::from_bits(if away { bits + 1 } else { bits - 1 })
 }
 
-/// fp8 (OCP e4m3fn and e5m2) to f32: storage formats, so decoding is arithmetic on the fields.
+/// The least power of two that is a number of this fp8 format, the exponent's bias less f32's, and the bits of its mantissa.
+fn f8_fields(dtype: DType) -> (f32, u32, u32) {
+    if dtype == DType::F8E4M3 { (1.0 / 512.0, 120, 3) } else { (1.0 / 65536.0, 112, 2) }
+}
+/// fp8 (OCP e4m3fn and e5m2) to f32: storage formats, so decoding moves the fields to where f32 has them.
 pub fn f8_to_f32(bits: u8, dtype: DType) -> f32 {
-    let (exp_bits, man_bits) = if dtype == DType::F8E4M3 { (4i32, 3i32) } else { (5, 2) };
-    let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
-    let exp = ((bits & 0x7f) >> man_bits) as i32;
-    let man = (bits & ((1u8 << man_bits) - 1)) as f32;
-    let bias = (1 << (exp_bits - 1)) - 1;
-    let top = (1 << exp_bits) - 1;
-    if dtype == DType::F8E4M3 {
-        if bits & 0x7f == 0x7f {
-            return f32::NAN;
-        }
-    } else if exp == top {
-        return if man == 0.0 { sign * f32::INFINITY } else { f32::NAN };
-    }
-    let scale = (man_bits as f32).exp2();
-    if exp == 0 { sign * man / scale * ((1 - bias) as f32).exp2() } else { sign * (1.0 + man / scale) * ((exp - bias) as f32).exp2() }
+    let (least, bias, mantissa) = f8_fields(dtype);
+    let code = u32::from(bits & 0x7f);
+    let magnitude = match (dtype, code) {
+        (DType::F8E4M3, 0x7f) => return f32::NAN,
+        (DType::F8E4M3, _) => None,
+        (_, 0x7c) => Some(f32::INFINITY),
+        (_, 0x7d..) => return f32::NAN,
+        _ => None,
+    };
+    let is_normal = code >> mantissa > 0;
+    let number = || if is_normal { f32::from_bits((code << (23 - mantissa)) + (bias << 23)) } else { code as f32 * least };
+    magnitude.unwrap_or_else(number).copysign(if bits & 0x80 != 0 { -1.0 } else { 1.0 })
 }
 /// f32 to fp8 with one rounding to nearest even; e4m3fn overflows to NaN, e5m2 to infinity (as PyTorch).
 pub fn f32_to_f8(value: f32, dtype: DType) -> u8 {
@@ -370,28 +371,20 @@ pub fn f32_to_f8(value: f32, dtype: DType) -> u8 {
         return sign | 0x7f;
     }
     let overflow = if dtype == DType::F8E4M3 { 0x7f } else { 0x7c };
+    let (least, bias, mantissa) = f8_fields(dtype);
     let magnitude = value.abs();
-    // The codes 0..=overflow-1 are ordered by value: binary search the nearest, ties to even code.
-    let (mut low, mut high) = (0u8, overflow);
-    while high - low > 1 {
-        let mid = low + (high - low) / 2;
-        if f8_to_f32(mid, dtype) <= magnitude { low = mid } else { high = mid }
-    }
-    let below = f8_to_f32(low, dtype);
-    let above = if high == overflow { below + (below - f8_to_f32(low - 1, dtype)) } else { f8_to_f32(high, dtype) };
-    let middle = (below as f64 + above as f64) / 2.0;
-    let code = match (magnitude as f64).partial_cmp(&middle) {
-        Some(std::cmp::Ordering::Less) => low,
-        Some(std::cmp::Ordering::Greater) => high,
-        _ => {
-            if low % 2 == 0 {
-                low
-            } else {
-                high
-            }
-        }
+    let bits = magnitude.to_bits();
+    let code = if bits >> 23 > bias {
+        // What is cut off is at most half of the last bit that stays, and less where that is even.
+        let cut = 23 - mantissa;
+        let rounded = bits + (1 << (cut - 1)) - 1 + (bits >> cut & 1);
+        (rounded >> cut) - (bias << mantissa)
+    } else {
+        // Numbers of f32 from here on are as far apart as the least ones of fp8: the sum rounds.
+        let apart = least * 8_388_608.0;
+        (magnitude + apart).to_bits() - apart.to_bits()
     };
-    sign | code
+    sign | code.min(overflow) as u8
 }
 
 /// A Rust number on its way into a tensor: it takes the tensor's dtype, and never changes its value to do so.
