@@ -6,7 +6,7 @@ use adamant::nn::Walk;
 #[cfg(feature = "profiling")]
 use adamant_train::analysis::{Analysis, ModelAnalyzer};
 use adamant_train::{
-    Document, Failure,
+    Document, EvaluateOptions, Failure,
     analysis::ArchitecturePicture,
     evaluate,
     folder::{number, text_of},
@@ -65,7 +65,8 @@ pub fn eval(o: &Eval) -> Result<(), Failure> {
             DataPart::Test => &parts.test,
             DataPart::Valid => parts.valid.as_ref().ok_or_else(|| Failure::Usage("the run's data have no validation part".into()))?,
         };
-        let result = evaluate(&trained.model, &objective, part, device, &parts.evaluation())?;
+        let options = EvaluateOptions { region: trained.region.clone(), ..parts.evaluation() };
+        let result = evaluate(&trained.model, &objective, part, device, &options)?;
         Ok::<_, Failure>((result, trained.weights))
     })?;
     if o.json {
