@@ -16,10 +16,10 @@ mod weight_grad;
 pub use weight_grad::weight_grad;
 
 use crate::gemm::Accumulator;
-use crate::gemm::context::GemmContext;
+use crate::gemm::context::{AlignedBuffer, GemmContext};
 use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput, multiply};
 use crate::gemm::micro::{Block, TileOperands};
-use crate::gemm::pack::{MatrixView, PackA};
+use crate::gemm::pack::{MatrixView, PackA, PackB};
 use crate::isa::Isa;
 use crate::scratch::{ScratchVec, collected, few, scratch_vec};
 use crate::threads::Threads;
@@ -49,6 +49,7 @@ pub struct ConvShape {
     /// From a tap to the next, in elements of x.
     pub dilation: [usize; 3],
     output: [usize; 3],
+    are_bf16: bool,
 }
 
 impl ConvShape {
@@ -95,6 +96,7 @@ impl ConvShape {
             padding: [(0, 0); 3],
             dilation: [1; 3],
             output: [1; 3],
+            are_bf16: false,
         };
         for axis in 0..rank {
             let at = 3 - rank + axis;
@@ -118,6 +120,11 @@ impl ConvShape {
             shape.output[at] = (padded - span) / step + 1;
         }
         Ok(shape)
+    }
+
+    /// The same convolution of operands that are bf16 widened: where the instruction set multiplies those by pairs, it does.
+    pub fn of_bf16(self) -> ConvShape {
+        ConvShape { are_bf16: true, ..self }
     }
 
     /// Spatial size of y.
@@ -196,7 +203,7 @@ pub fn forward_with<T: Accumulator>(
     let lines = lowering.lines(ins)?;
     let k = ins * taps;
     let product = ConvProduct {
-        context: T::context(isa),
+        tiles: Tiles::new(isa, shape),
         lowering: &lowering,
         lines: &lines,
         batch: shape.batch,
@@ -246,7 +253,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
                 let steps = [0, 1, 2].map(|axis| strides[axis] * if chosen[axis].axis.count > 1 { shape.stride[axis] } else { 1 });
                 let product = ConvProduct {
-                    context: T::context(isa),
+                    tiles: Tiles::new(isa, shape),
                     lowering: &lowering,
                     lines: &lines,
                     batch: shape.batch,
@@ -328,9 +335,39 @@ struct Place {
     steps: [usize; 3],
 }
 
+/// What multiplies the operands of a convolution.
+struct Tiles<T: 'static> {
+    isa: Isa,
+    context: &'static GemmContext<T>,
+    are_bf16: bool,
+}
+impl<T: Accumulator> Tiles<T> {
+    fn new(isa: Isa, shape: &ConvShape) -> Tiles<T> {
+        Tiles { isa, context: T::context(isa), are_bf16: shape.are_bf16 }
+    }
+
+    /// As [`multiply`](crate::gemm::driver::multiply).
+    #[allow(clippy::too_many_arguments)]
+    fn multiply(
+        &self,
+        size: Size,
+        a: &impl PackA<T>,
+        b: &impl PackB<T>,
+        out: &mut impl TileOutput<T>,
+        accumulate: bool,
+        a_buffer: &mut AlignedBuffer<T>,
+        b_buffer: &mut AlignedBuffer<T>,
+    ) -> Result<(), ErrorKind> {
+        if self.are_bf16 && T::multiply_joined(self.isa, size, a, b, out, accumulate, [&mut *a_buffer, &mut *b_buffer])? {
+            return Ok(());
+        }
+        multiply(self.context, size, a, b, out, accumulate, a_buffer, b_buffer)
+    }
+}
+
 /// `target[image][group][row][output] = Σ A[group][row][line] · source[image][group][line, output]`.
 struct ConvProduct<'a, T: 'static> {
-    context: &'static GemmContext<T>,
+    tiles: Tiles<T>,
     lowering: &'a Lowering,
     lines: &'a [usize],
     batch: usize,
@@ -409,7 +446,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                     first: first + group * self.target_rows * self.target_plane,
                 };
                 let a = weights(group);
-                multiply(self.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
+                self.tiles.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
             }
             Ok(())
         })
@@ -429,7 +466,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
         let runs = lowering.runs(1, 0)?;
         let channels = self.source_channels * lowering.plane;
         let source_group = self.source_channels * self.source_plane;
-        let context = self.context;
+        let context = self.tiles.context;
         T::with_scratch(|scratch| {
             for (group, target) in target.chunks_mut(m * self.target_plane).enumerate() {
                 let source = &source[group * source_group..][..source_group];
@@ -458,7 +495,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                         None => Ok(()),
                     };
                     let mut out = PlainOutput { block, finish };
-                    T::with_scratch(|scratch| multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
+                    T::with_scratch(|scratch| self.tiles.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
                 })?;
             }
             Ok(())
