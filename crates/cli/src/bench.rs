@@ -12,10 +12,11 @@ use crate::{
 };
 use adamant::{
     DType, Tensor,
-    nn::{Module, Walk},
+    nn::Walk,
     no_grad,
     profile::{PerformanceMonitor, PerformanceSummary},
 };
+use adamant_bench::record::Case;
 use adamant_train::{Document, Failure, Sample, Trained, sample};
 use clap::Args;
 use report::Report;
@@ -109,41 +110,43 @@ fn timed(budget: Duration, mut call: impl FnMut() -> Result<Duration, Failure>) 
     Ok((monitor.performance_summary(), all))
 }
 /// How long one call takes.
-fn clocked<R>(f: impl FnOnce() -> Result<R, adamant::Error>) -> Result<Duration, Failure> {
+fn clocked<R, E: Into<Failure>>(f: impl FnOnce() -> Result<R, E>) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let result = f();
     let time = begun.elapsed();
-    result?;
+    result.map_err(Into::into)?;
     Ok(time)
 }
 
 fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(), Failure> {
     let input = o.input.as_deref().map(input_size).transpose()?;
-    let Sample { model, input: (sizes, dtype), batch } = if o.what.is_dir() {
+    let sample = if o.what.is_dir() {
         let trained = Trained::open(&o.what)?;
         let found = sample(&trained.document, &data_of(&o.what, o.data.as_deref()), input)?;
-        Sample { model: trained.model, ..found }
+        // Layers fell back and magnitudes were remembered while it was trained.
+        Sample { model: trained.model, region: trained.region, ..found }
     } else {
         let folder = data_beside(&o.what, o.data.as_deref());
         sample(&Document::read(&o.what)?, &folder, input)?
     };
-    let batch = o.batch.unwrap_or(if o.latency { 1 } else { batch });
-    model.eval();
-    let x = inputs(&[&[batch], &*sizes].concat(), dtype)?;
-    let (seen, all) = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.materialize())))?;
+    let batch = o.batch.unwrap_or(if o.latency { 1 } else { sample.batch });
+    sample.model.eval();
+    let x = inputs(&[&[batch], &*sample.input.0].concat(), sample.input.1)?;
+    let (seen, all) = timed(budget, || clocked(|| no_grad(|| Ok::<_, Failure>(sample.answer(&x)?.materialize()?))))?;
+    let precision = sample.precision.to_string();
     if let Some(report) = report {
         let name = o.what.file_stem().map_or_else(|| o.what.to_string_lossy(), |s| s.to_string_lossy());
-        report.add(format!("{name}, forward, batch {batch}"), &all);
+        report.add(Case { dtype: sample.precision.mode.name().into(), ..Case::new(format!("{name}, forward, batch {batch}"), "adamant") }, &all);
     }
     let rate = batch as f64 * seen.steps_per_second;
     let micro = |d: Duration| d.as_secs_f64() * 1e6;
     if o.json {
         return out::line(json!({
-            "batch": batch, "calls": seen.steps, "samples_per_second": rate, "mean_us": micro(seen.average_step_time), "std_us": micro(seen.std),
+            "batch": batch, "precision": precision, "calls": seen.steps, "samples_per_second": rate, "mean_us": micro(seen.average_step_time), "std_us": micro(seen.std),
             "min_us": micro(seen.min), "p50_us": micro(seen.p50), "p99_us": micro(seen.p99), "p999_us": micro(seen.p999), "max_us": micro(seen.max),
         }));
     }
-    out::line(format!("batch     {batch}\ncalls     {}\nrate      {rate:.0} samples/s", seen.steps))?;
+    out::line(format!("batch     {batch}\nprecision {precision}\ncalls     {}\nrate      {rate:.0} samples/s", seen.steps))?;
     out::line(format!("mean      {:.1} us (std {:.1}, least {:.1})", micro(seen.average_step_time), micro(seen.std), micro(seen.min)))?;
     if o.latency {
         out::line(format!("latency   p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", micro(seen.p50), micro(seen.p99), micro(seen.p999)))?;

@@ -10,8 +10,8 @@ use crate::{
     summary::Summary,
     trainer::group,
 };
-use adamant_amp::Precision;
-use adamant_core::{DType, Device};
+use adamant_amp::{Autocast, Precision};
+use adamant_core::{DType, Device, Tensor};
 use adamant_data::{Dataset, Examples, Pick, Subset};
 use adamant_nn::{Sequential, Walk};
 use serde_json::{Value, json};
@@ -103,6 +103,23 @@ pub struct Sample {
     pub input: (Vec<usize>, DType),
     /// rows in a batch, as the description says; 1 where it does not
     pub batch: usize,
+    /// what the description computes in
+    pub precision: Precision,
+    /// the region of mixed precision that the model runs in; none in f32
+    pub region: Option<Autocast>,
+}
+impl Sample {
+    fn new(model: Sequential, input: (Vec<usize>, DType), batch: usize, precision: Precision) -> Result<Sample, Failure> {
+        let region = precision.region()?;
+        Ok(Sample { model, input, batch, precision, region })
+    }
+    /// The outputs for a batch of inputs in the description's precision, f32 where the model gives 16 bits: the work of an answer.
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn answer(&self, x: &Tensor) -> Result<Tensor, Failure> {
+        evaluate::answer(&self.model, x, self.region.as_ref())
+    }
 }
 /// Builds a description's model. `input` is the shape and dtype of one input; without it the data are asked.
 ///
@@ -113,11 +130,11 @@ pub fn sample(document: &Document, folder: &Path, input: Option<(Vec<usize>, DTy
         let (document, _) = for_input(document, folder, &input)?;
         let root = document.root()?;
         let model = model::model(root.need("model", root.section("model")?)?)?;
-        return Ok(Sample { model, input, batch: root.size("batch")?.unwrap_or(1) });
+        return Sample::new(model, input, root.size("batch")?.unwrap_or(1), recipe::precision(&root)?);
     }
     let setup = Setup::of(document, folder)?;
     let facts = setup.parts.train.describe().inputs.ok_or_else(no_shape)?;
-    Ok(Sample { model: setup.model, input: (facts.shape.to_vec(), facts.dtype), batch: setup.batch })
+    Sample::new(setup.model, (facts.shape.to_vec(), facts.dtype), setup.batch, setup.precision)
 }
 fn no_shape() -> Failure {
     Failure::Usage("the data do not tell the shape of an input; give it by --input".into())

@@ -42,10 +42,10 @@ pub struct Position {
     pub epoch: u64,
 }
 /// Losses since the epoch began. A device is asked for them only where somebody wants to know.
-#[derive(Default)]
 struct Losses {
     sum: f64,
     count: u64,
+    /// the last that is a number; NaN before there is one
     last: f64,
     unread: Vec<UnreadLoss>,
 }
@@ -55,6 +55,10 @@ struct UnreadLoss {
     verdict: Option<Tensor>,
 }
 impl Losses {
+    /// Of an epoch that begins.
+    fn after(last: f64) -> Losses {
+        Losses { sum: 0.0, count: 0, last, unread: Vec::new() }
+    }
     /// Reads what was not read, in order: the same sum whenever it is asked for. A step that the scaler suppressed may have a loss that
     /// is no number, which is not counted.
     fn settle(&mut self, step: u64, precision: &mut SteppedPrecision) -> Result<(), Failure> {
@@ -243,7 +247,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let average = ema.map(|decay| WeightAverage::exponential(&leaves, decay)).transpose()?;
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
-        let (position, losses) = (Position::default(), Losses::default());
+        let (position, losses) = (Position::default(), Losses::after(f64::NAN));
         let captured = CapturedStep::new(capture, device);
         Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses, captured, precision })
     }
@@ -372,7 +376,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         Ok(())
     }
-    /// The loss of the last step.
+    /// The loss of the last step that had one: NaN where the scaler has suppressed all, for losses that are no numbers.
     ///
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
@@ -380,13 +384,14 @@ impl<M: Walk, B: Batch> Session<M, B> {
         self.losses.settle(self.position.step, &mut self.precision)?;
         Ok(self.losses.last)
     }
-    /// The mean loss of the epoch so far.
+    /// The mean loss of the epoch so far, of the steps that had one: NaN where the scaler has suppressed all, for losses that are no
+    /// numbers.
     ///
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn mean_loss(&mut self) -> Result<f64, Failure> {
         self.losses.settle(self.position.step, &mut self.precision)?;
-        Ok(self.losses.sum / self.losses.count.max(1) as f64)
+        Ok(self.losses.sum / self.losses.count as f64)
     }
     /// Goes to the start of the next epoch.
     ///
@@ -395,7 +400,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn end_epoch(&mut self) -> Result<(), Failure> {
         self.losses.settle(self.position.step, &mut self.precision)?;
         self.position.epoch += 1;
-        self.losses = Losses { last: self.losses.last, ..Losses::default() };
+        self.losses = Losses::after(self.losses.last);
         Ok(())
     }
     /// The learning rates of the first group from now to step `end`, as the schedule has them; none where something else decides.

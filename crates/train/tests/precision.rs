@@ -259,6 +259,21 @@ fn six_such_layers_that_do_not_end_the_run_with_their_names() {
     assert!(failure.to_string().starts_with("the gradients of 20 steps up to"), "{failure}");
 }
 #[test]
+fn an_epoch_without_a_loss_whose_mean_is_a_number() {
+    let place = tempfile::tempdir().unwrap();
+    let mut document = loud(place.path(), 1);
+    document.set("precision.mode=f16").unwrap();
+    document.set("epochs=1").unwrap();
+    let run = place.path().join("f16");
+    let report = train(&document, &run, &mut (), Interrupt::new()).unwrap();
+    assert_eq!(report.amp.unwrap().scaler.map(|s| (s.applied, s.skipped)), Some((0, 10)));
+    assert!(report.losses.len() == 1 && report.losses[0].is_nan(), "{:?}", report.losses);
+    let losses: Vec<_> = lines(&run).into_iter().map(|line| line["loss"].clone()).collect();
+    assert!(losses.len() > 5 && losses.iter().all(serde_json::Value::is_null), "{losses:?}");
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(run.join("result.json")).unwrap()).unwrap();
+    assert!(result["metrics"]["train"]["loss"].is_null(), "{result}");
+}
+#[test]
 fn a_summary_that_does_not_tell_dtypes() {
     let document = document(&["precision.mode=bf16", "precision.keep=[\"head\"]"]);
     let rows = summarise(&document, Path::new(""), Some((vec![], DType::I64)), None).unwrap().summary.rows;

@@ -31,15 +31,15 @@ impl Report {
         let place = BenchPlace { device, threads: device.info().parallelism.max(1) };
         Ok(Report { file: file.into(), record: Record::begun(SystemTime::now(), place.settings(None, seconds, 0.0, false)) })
     }
-    /// Adds calls under a name, as they took.
-    pub fn add(&mut self, workload: impl Into<String>, calls: &[Duration]) {
+    /// Adds the calls of a case, as they took.
+    pub fn add(&mut self, case: Case, calls: &[Duration]) {
         let each = calls.len().div_ceil(MOST_SAMPLES).max(1);
         // What is left over would be a sample of fewer calls.
         let mean = |some: &[Duration]| some.iter().map(Duration::as_nanos).sum::<u128>() as f64 / some.len() as f64;
         // The clock may not have ticked.
         let samples: Vec<f64> = calls.chunks_exact(each).map(|some| mean(some).max(1.0)).collect();
         let waited = vec![0.0; samples.len()];
-        self.record.cases.push(Case::new(workload, "adamant").sampled(samples, waited, each as u64));
+        self.record.cases.push(case.sampled(samples, waited, each as u64));
     }
     /// Writes the file, whole or not at all.
     pub fn write(mut self) -> Result<(), Failure> {

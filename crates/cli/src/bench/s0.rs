@@ -7,6 +7,7 @@ use adamant::{
     no_grad,
     optim::{Adam, Optimizer, UpdateRule},
 };
+use adamant_bench::record::Case;
 use adamant_train::Failure;
 use serde_json::{Value, json};
 use std::{
@@ -52,7 +53,7 @@ pub fn table(device: Device, only: &str, budget: Duration, json: bool, mut repor
         let device = if line.one_thread { one_thread(device)? } else { device };
         let (seen, all) = device.scoped(|| timed(budget, (line.prepare)()?))?;
         if let Some(report) = &mut report {
-            report.add(line.name, &all);
+            report.add(Case::new(line.name, "adamant"), &all);
         }
         let milli = |d: Duration| d.as_secs_f64() * 1e3;
         let passed = milli(seen.min) <= line.target_ms.min(line.guide_ms);
@@ -111,7 +112,7 @@ fn gradient() -> Result<Call, Failure> {
                     gradient.materialize()?;
                 }
             }
-            Ok(())
+            Ok::<_, adamant::Error>(())
         })
     }))
 }

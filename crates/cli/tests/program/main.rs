@@ -11,6 +11,7 @@ mod gpu;
 mod hostile;
 #[cfg(unix)]
 mod misuse;
+mod precision;
 #[cfg(unix)]
 mod signals;
 mod summary;

@@ -1,0 +1,73 @@
+//! `[precision]` in the verbs: what a run has trained in 16 or 8 bits is judged and timed in them.
+use super::{adamant, err, folder, out};
+use serde_json::Value;
+use std::{fs, path::Path};
+
+fn document(folder: &Path, arguments: &[&str]) -> Value {
+    let output = adamant(folder, arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {} {}", out(&output), err(&output)))
+}
+/// Trains the table in a mode, into the folder `r`; gives what its result says of the test part.
+fn trained(folder: &Path, mode: &str) -> Value {
+    let set = format!("precision.mode={mode}");
+    let output = adamant(folder, &["train", "run.toml", "--quiet", "--run", "r", "--set", &set, "--set", "optimizer.lr=0.5"]);
+    assert_eq!(output.status.code(), Some(0), "{mode}: {}", err(&output));
+    let result: Value = serde_json::from_slice(&fs::read(folder.join("r/result.json")).unwrap()).unwrap();
+    result["metrics"]["test"].clone()
+}
+/// The run's description says f32 from now on.
+fn forget(folder: &Path, mode: &str) {
+    let config = folder.join("r/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let plain = text.replace(&format!("mode = \"{mode}\""), "mode = \"f32\"");
+    assert_ne!(plain, text);
+    fs::write(config, plain).unwrap();
+}
+
+#[test]
+fn a_run_in_16_or_8_bits_that_is_judged_in_f32() {
+    for mode in ["bf16", "f16", "fp8"] {
+        let folder = folder();
+        let kept = trained(folder.path(), mode);
+        let eval = || document(folder.path(), &["eval", "r", "--json"]);
+        let judged = eval();
+        assert!(kept["loss"].is_f64() && kept["accuracy"].is_f64(), "{kept}");
+        for figure in ["loss", "accuracy", "rows"] {
+            assert_eq!(judged[figure], kept[figure], "{mode}: {figure}");
+        }
+        // In f32 the same weights give another loss: else this shows nothing.
+        forget(folder.path(), mode);
+        assert_ne!(eval()["loss"], kept["loss"], "{mode}");
+    }
+}
+/// Are products of a `bench` rounded to 16 bits where they are stored? The kernels' names tell.
+#[cfg(feature = "profiling")]
+fn rounds(folder: &Path, arguments: &[&str]) -> bool {
+    let told =
+        document(folder, &[&["bench", "--seconds", "0", "--json", "--device", "cpu", "--trace", "trace.json", "--report", "report.json"], arguments].concat());
+    let trace: Value = serde_json::from_slice(&fs::read(folder.join("trace.json")).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let products: Vec<&str> = events.iter().filter_map(|e| e["name"].as_str()).filter(|name| name.contains("matmul")).collect();
+    let rounded = products.iter().filter(|name| name.contains("cast")).count();
+    assert!(!products.is_empty() && [0, products.len()].contains(&rounded), "{products:?}");
+    let record = adamant_bench::record::Record::read(&folder.join("report.json")).unwrap().remove(0);
+    assert!(record.cases.len() == 1 && told["precision"].as_str().unwrap().starts_with(&*record.cases[0].dtype), "{told} {:?}", record.cases);
+    assert_eq!(record.cases[0].dtype == "f32", rounded == 0, "{told}");
+    rounded > 0
+}
+#[cfg(feature = "profiling")]
+#[test]
+fn a_model_of_16_or_8_bits_that_is_timed_in_f32() {
+    let folder = folder();
+    assert!(!rounds(folder.path(), &["run.toml"]));
+    for mode in ["bf16", "f16", "fp8"] {
+        fs::write(folder.path().join("low.toml"), format!("{}[precision]\nmode = \"{mode}\"\n", super::RUN)).unwrap();
+        // Of a description with and without its data, and of a run.
+        assert!(rounds(folder.path(), &["low.toml"]) && rounds(folder.path(), &["low.toml", "--input", "2"]), "{mode}");
+        let _ = fs::remove_dir_all(folder.path().join("r"));
+        trained(folder.path(), mode);
+        assert!(rounds(folder.path(), &["r"]), "{mode}");
+        let text = out(&adamant(folder.path(), &["bench", "r", "--seconds", "0"]));
+        assert!(text.contains(&format!("\nprecision {mode}")), "{text}");
+    }
+}
