@@ -9,6 +9,7 @@
 
 pub(crate) mod depthwise;
 mod lowering;
+mod multiplier;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
@@ -16,15 +17,16 @@ mod weight_grad;
 pub use weight_grad::weight_grad;
 
 use crate::gemm::Accumulator;
-use crate::gemm::context::{AlignedBuffer, GemmContext};
-use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput, multiply};
+use crate::gemm::context::GemmContext;
+use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput};
 use crate::gemm::micro::{Block, TileOperands};
-use crate::gemm::pack::{MatrixView, PackA, PackB};
+use crate::gemm::pack::{MatrixView, PackA};
 use crate::isa::Isa;
 use crate::scratch::{ScratchVec, collected, few, scratch_vec};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 use lowering::{Gather, LoweredAxis, Lowering, Runs};
+use multiplier::Multiplier;
 use smallvec::SmallVec;
 
 /// The sizes of a convolution. One- and two-dimensional ones have leading axes of size 1.
@@ -203,7 +205,7 @@ pub fn forward_with<T: Accumulator>(
     let lines = lowering.lines(ins)?;
     let k = ins * taps;
     let product = ConvProduct {
-        tiles: Tiles::new(isa, shape),
+        multiplier: Multiplier::new(isa, shape),
         lowering: &lowering,
         lines: &lines,
         batch: shape.batch,
@@ -253,7 +255,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
                 let steps = [0, 1, 2].map(|axis| strides[axis] * if chosen[axis].axis.count > 1 { shape.stride[axis] } else { 1 });
                 let product = ConvProduct {
-                    tiles: Tiles::new(isa, shape),
+                    multiplier: Multiplier::new(isa, shape),
                     lowering: &lowering,
                     lines: &lines,
                     batch: shape.batch,
@@ -335,39 +337,9 @@ struct Place {
     steps: [usize; 3],
 }
 
-/// What multiplies the operands of a convolution.
-struct Tiles<T: 'static> {
-    isa: Isa,
-    context: &'static GemmContext<T>,
-    are_bf16: bool,
-}
-impl<T: Accumulator> Tiles<T> {
-    fn new(isa: Isa, shape: &ConvShape) -> Tiles<T> {
-        Tiles { isa, context: T::context(isa), are_bf16: shape.are_bf16 }
-    }
-
-    /// As [`multiply`](crate::gemm::driver::multiply).
-    #[allow(clippy::too_many_arguments)]
-    fn multiply(
-        &self,
-        size: Size,
-        a: &impl PackA<T>,
-        b: &impl PackB<T>,
-        out: &mut impl TileOutput<T>,
-        accumulate: bool,
-        a_buffer: &mut AlignedBuffer<T>,
-        b_buffer: &mut AlignedBuffer<T>,
-    ) -> Result<(), ErrorKind> {
-        if self.are_bf16 && T::multiply_joined(self.isa, size, a, b, out, accumulate, [&mut *a_buffer, &mut *b_buffer])? {
-            return Ok(());
-        }
-        multiply(self.context, size, a, b, out, accumulate, a_buffer, b_buffer)
-    }
-}
-
 /// `target[image][group][row][output] = Σ A[group][row][line] · source[image][group][line, output]`.
 struct ConvProduct<'a, T: 'static> {
-    tiles: Tiles<T>,
+    multiplier: Multiplier<T>,
     lowering: &'a Lowering,
     lines: &'a [usize],
     batch: usize,
@@ -446,7 +418,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                     first: first + group * self.target_rows * self.target_plane,
                 };
                 let a = weights(group);
-                self.tiles.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
+                self.multiplier.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
             }
             Ok(())
         })
@@ -466,7 +438,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
         let runs = lowering.runs(1, 0)?;
         let channels = self.source_channels * lowering.plane;
         let source_group = self.source_channels * self.source_plane;
-        let context = self.tiles.context;
+        let context = self.multiplier.context;
         T::with_scratch(|scratch| {
             for (group, target) in target.chunks_mut(m * self.target_plane).enumerate() {
                 let source = &source[group * source_group..][..source_group];
@@ -495,7 +467,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                         None => Ok(()),
                     };
                     let mut out = PlainOutput { block, finish };
-                    T::with_scratch(|scratch| self.tiles.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
+                    T::with_scratch(|scratch| self.multiplier.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
                 })?;
             }
             Ok(())

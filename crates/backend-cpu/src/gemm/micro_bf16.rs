@@ -10,7 +10,8 @@ use super::instances::{context, kernels};
 use super::micro::{self, CHUNK, Segment, TileStep};
 use crate::simd::Float;
 use crate::simd::avx512::F32x16;
-use std::arch::x86_64::{__m512bh, _mm512_dpbf16_ps};
+use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
+use std::mem::transmute;
 
 /// Two products, the high halves' first.
 struct Paired;
@@ -18,7 +19,7 @@ impl TileStep<F32x16> for Paired {
     #[inline(always)]
     unsafe fn add(a: F32x16, b: F32x16, sum: F32x16) -> F32x16 {
         // SAFETY: both types are 64 bytes of any content; the caller vouches for the instruction.
-        unsafe { F32x16(_mm512_dpbf16_ps(sum.0, std::mem::transmute::<_, __m512bh>(a.0), std::mem::transmute::<_, __m512bh>(b.0))) }
+        unsafe { F32x16(_mm512_dpbf16_ps(sum.0, transmute::<__m512, __m512bh>(a.0), transmute::<__m512, __m512bh>(b.0))) }
     }
 }
 

@@ -84,7 +84,7 @@ enum PackedAs {
     /// one pair of all lines after another, so far apart
     Pairs(usize),
 }
-/// Pairs and lines of a block that is turned in registers.
+/// Pairs and lines of a block that is transposed in registers.
 const SIDE: usize = 32;
 
 struct PackPairs<'a> {
@@ -206,7 +206,7 @@ impl<P: PackA<f32>> PackA<f32> for Joined<'_, P> {
             fn run<S: Simd>(self) {
                 let JoinRows(target, rows, elements) = self;
                 for row in 0..rows {
-                    // A row of elements has room where one of pairs goes, and each pair lies before what is still to be read.
+                    // A packed row has space for elements, of which there are more than pairs, and each pair lies before what is still to be read.
                     let line = &mut target[row * A_STRIDE..][..elements];
                     for p in 0..elements.div_ceil(2) {
                         let second = line.get(2 * p + 1).map_or(bf16::ZERO, |&v| narrowed(v));
@@ -245,7 +245,7 @@ impl<P: PackB<f32>> PackB<f32> for Joined<'_, P> {
                 }
             }
         }
-        // Wider tiles would need more room.
+        // Wider tiles would need more space.
         assert_eq!(context.columns(), WIDTH, "tiles of pairs have another width");
         let mut lines = [0f32; LINES * WIDTH];
         let elements = (2 * length).min(self.k - 2 * k);
