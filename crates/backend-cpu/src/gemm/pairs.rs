@@ -14,10 +14,10 @@ use crate::simd::{Simd, SimdKernel, dispatch};
 use adamant_runtime::ErrorKind;
 use half::bf16;
 
-/// The tiles that multiply pairs, where the set in use is AVX-512 and the CPU has its bf16 products.
+/// The tiles that multiply pairs, where the set in use is AVX-512 and the CPU has bf16 products that take no longer than others.
 pub(crate) fn context(isa: Isa) -> Option<&'static GemmContext<f32>> {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512bf16") {
+    if isa == Isa::Avx512 && isa.is_available() && super::micro_bf16::pays() {
         return Some(&super::micro_bf16::PAIRS);
     }
     let _ = isa;
