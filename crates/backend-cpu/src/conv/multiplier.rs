@@ -21,7 +21,7 @@ impl<T: Accumulator> Multiplier<T> {
         Multiplier { isa, context: T::context(isa), are_bf16: shape.are_bf16 }
     }
 
-    /// As [`multiply`](crate::gemm::driver::multiply).
+    /// As [`multiply`].
     #[allow(clippy::too_many_arguments)]
     pub(super) fn multiply(
         &self,
