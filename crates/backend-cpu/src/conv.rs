@@ -9,6 +9,7 @@
 
 pub(crate) mod depthwise;
 mod lowering;
+mod multiplier;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
@@ -17,7 +18,7 @@ pub use weight_grad::weight_grad;
 
 use crate::gemm::Accumulator;
 use crate::gemm::context::GemmContext;
-use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput, multiply};
+use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput};
 use crate::gemm::micro::{Block, TileOperands};
 use crate::gemm::pack::{MatrixView, PackA};
 use crate::isa::Isa;
@@ -25,6 +26,7 @@ use crate::scratch::{ScratchVec, collected, few, scratch_vec};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 use lowering::{Gather, LoweredAxis, Lowering, Runs};
+use multiplier::Multiplier;
 use smallvec::SmallVec;
 
 /// The sizes of a convolution. One- and two-dimensional ones have leading axes of size 1.
@@ -49,6 +51,7 @@ pub struct ConvShape {
     /// From a tap to the next, in elements of x.
     pub dilation: [usize; 3],
     output: [usize; 3],
+    are_bf16: bool,
 }
 
 impl ConvShape {
@@ -95,6 +98,7 @@ impl ConvShape {
             padding: [(0, 0); 3],
             dilation: [1; 3],
             output: [1; 3],
+            are_bf16: false,
         };
         for axis in 0..rank {
             let at = 3 - rank + axis;
@@ -118,6 +122,11 @@ impl ConvShape {
             shape.output[at] = (padded - span) / step + 1;
         }
         Ok(shape)
+    }
+
+    /// The same convolution of operands that are bf16 widened: where the instruction set multiplies those by pairs, it does.
+    pub fn of_bf16(self) -> ConvShape {
+        ConvShape { are_bf16: true, ..self }
     }
 
     /// Spatial size of y.
@@ -196,7 +205,7 @@ pub fn forward_with<T: Accumulator>(
     let lines = lowering.lines(ins)?;
     let k = ins * taps;
     let product = ConvProduct {
-        context: T::context(isa),
+        multiplier: Multiplier::new(isa, shape),
         lowering: &lowering,
         lines: &lines,
         batch: shape.batch,
@@ -246,7 +255,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
                 let steps = [0, 1, 2].map(|axis| strides[axis] * if chosen[axis].axis.count > 1 { shape.stride[axis] } else { 1 });
                 let product = ConvProduct {
-                    context: T::context(isa),
+                    multiplier: Multiplier::new(isa, shape),
                     lowering: &lowering,
                     lines: &lines,
                     batch: shape.batch,
@@ -330,7 +339,7 @@ struct Place {
 
 /// `target[image][group][row][output] = Σ A[group][row][line] · source[image][group][line, output]`.
 struct ConvProduct<'a, T: 'static> {
-    context: &'static GemmContext<T>,
+    multiplier: Multiplier<T>,
     lowering: &'a Lowering,
     lines: &'a [usize],
     batch: usize,
@@ -409,7 +418,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                     first: first + group * self.target_rows * self.target_plane,
                 };
                 let a = weights(group);
-                multiply(self.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
+                self.multiplier.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
             }
             Ok(())
         })
@@ -429,7 +438,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
         let runs = lowering.runs(1, 0)?;
         let channels = self.source_channels * lowering.plane;
         let source_group = self.source_channels * self.source_plane;
-        let context = self.context;
+        let context = self.multiplier.context;
         T::with_scratch(|scratch| {
             for (group, target) in target.chunks_mut(m * self.target_plane).enumerate() {
                 let source = &source[group * source_group..][..source_group];
@@ -458,7 +467,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
                         None => Ok(()),
                     };
                     let mut out = PlainOutput { block, finish };
-                    T::with_scratch(|scratch| multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
+                    T::with_scratch(|scratch| self.multiplier.multiply(size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
                 })?;
             }
             Ok(())

@@ -80,12 +80,12 @@ fn sums(
     finish: Option<&Finish<'_>>,
 ) -> Result<(), ErrorKind> {
     match dtype {
-        DType::F32 => roles::<f32>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish),
-        DType::F64 => roles::<f64>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish),
+        DType::F32 => roles::<f32>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish, false),
+        DType::F64 => roles::<f64>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish, false),
         DType::BF16 | DType::F16 => {
             let (x, y) = (widen(runtime, a)?, widen(runtime, b)?);
             let mut sums = filled(0f32, shapes[2].elements())?;
-            roles::<f32>(runtime, spec, shapes, &x, &y, &mut sums, None)?;
+            roles::<f32>(runtime, spec, shapes, &x, &y, &mut sums, None, dtype == DType::BF16)?;
             if dtype == DType::BF16 {
                 let to: &mut [u16] = cast(out)?;
                 convert(runtime.isa, &sums, to, |v| (crate::map::loops::to_bf16(v).to_bits() >> 16) as u16);
@@ -106,6 +106,7 @@ fn widen(runtime: &Runtime, i: &In<'_>) -> Result<ScratchVec<f32>, ErrorKind> {
     }
     Ok(out)
 }
+#[allow(clippy::too_many_arguments)]
 fn roles<T: Accumulator + bytemuck::Pod>(
     runtime: &Runtime,
     spec: &ConvSpec,
@@ -114,6 +115,7 @@ fn roles<T: Accumulator + bytemuck::Pod>(
     b: &[T],
     out: &mut [T],
     finish: Option<&Finish<'_>>,
+    are_bf16: bool,
 ) -> Result<(), ErrorKind> {
     let (x, w) = match spec.role {
         ConvRole::Forward => (shapes[0], shapes[1]),
@@ -129,6 +131,7 @@ fn roles<T: Accumulator + bytemuck::Pod>(
         return finish.map_or(Ok(()), |finish| finish.in_place(0, bytemuck::cast_slice_mut(out)));
     }
     let shape = ConvShape::new(x[0], x[1], w[0], spec.groups, &x[2..], &w[2..], &spec.stride, &spec.padding, &spec.dilation).map_err(ErrorKind::Internal)?;
+    let shape = if are_bf16 { shape.of_bf16() } else { shape };
     let (threads, isa) = (&runtime.threads, runtime.isa);
     match spec.role {
         ConvRole::Forward => match finish {

@@ -22,9 +22,13 @@ mod micro_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod micro_avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod micro_bf16;
 #[allow(unsafe_code)]
 mod micro_scalar;
 pub(crate) mod pack;
+pub(crate) mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -134,7 +138,7 @@ pub fn gemm<T: GemmElement>(
     a.check("A", batch, m, k)?;
     b.check("B", batch, k, n)?;
 
-    let job = Job { context: T::Acc::context(isa), k, a, b, epilogue };
+    let job = Job { isa, context: T::Acc::context(isa), k, a, b, epilogue };
     let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(batch);
     // A vector product is bound by memory, and memory has the second core's share to give early.
     let serial = if m == 1 || n == 1 { SERIAL_WORK / 8 } else { SERIAL_WORK };
@@ -167,6 +171,7 @@ pub(crate) fn part_size(threads: usize, batch: usize, m: usize, n: usize, tile_r
 
 /// A checked product.
 pub(crate) struct Job<'a, T: GemmElement> {
+    isa: Isa,
     context: &'static GemmContext<T::Acc>,
     k: usize,
     a: MatRef<'a, T>,
@@ -246,22 +251,25 @@ const STRIP_ROWS: usize = 4096;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<T::Acc>) -> Result<(), ErrorKind> {
+pub(crate) fn run_widened<T: GemmElement<Acc = f32>>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<f32>) -> Result<(), ErrorKind> {
     let ProductPart { index, i, j, block } = part;
     let columns = block.columns;
     // Strips, so that the sums of a tall matrix need no more memory than those of a low one.
     block.cut(STRIP_ROWS, columns).try_for_each(|(down, _, block)| run_strip(job, ProductPart { index, i: i + down, j, block }, scratch))
 }
-fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<T::Acc>) -> Result<(), ErrorKind> {
+fn run_strip<T: GemmElement<Acc = f32>>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<f32>) -> Result<(), ErrorKind> {
     let ProductPart { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };
     let sums = scratch.c.take(size.m * BLOCK_COLUMNS)?;
-    let finish = |row: usize, column: usize, sums: &[T::Acc]| {
+    let finish = |row: usize, column: usize, sums: &[f32]| {
         let values = block.row(row, column, sums.len());
-        T::narrow(sums, values);
+        T::narrow(job.isa, sums, values);
         job.epilogue.apply(index, i + row, j + column, values)
     };
     let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
+    if pairs::multiply_pairs(job.isa, size, &a, &b, &mut out, [&mut scratch.a, &mut scratch.b])? {
+        return Ok(());
+    }
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
 }

@@ -9,6 +9,7 @@ use crate::{
         apart::{Apart, Matrices, SumKind, WidenedElements},
         gemm,
     },
+    isa::Isa,
     map,
     matmul::integers::IntegerElement,
     nest::Nest,
@@ -171,7 +172,7 @@ fn apart(
     let plane = s.m * s.n;
     for (o, c) in out.chunks_mut(inner * plane * stored).enumerate() {
         let at = o * inner;
-        let hand_on = |place: usize, sums: &mut [u8], out: &mut [u8]| hand_on(dtype, finish, at * plane + place, sums, out);
+        let hand_on = |place: usize, sums: &mut [u8], out: &mut [u8]| hand_on(runtime.isa, dtype, finish, at * plane + place, sums, out);
         let product = Apart { batch: inner, size: [s.m, s.n, s.k], a: matrices(s, a, 0, at)?, b: matrices(s, b, 1, at)?, kept, stored, hand_on: &hand_on };
         crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
         product.run(&runtime.threads, runtime.isa, c)?;
@@ -197,7 +198,7 @@ fn matrices<'a>(s: &MatmulSizes, i: &In<'a>, k: usize, at: usize) -> Result<Matr
         batch_stride: s.batch.strides[k][last],
     })
 }
-fn hand_on(dtype: DType, finish: Option<&Finish<'_>>, at: usize, sums: &mut [u8], out: &mut [u8]) -> Result<(), ErrorKind> {
+fn hand_on(isa: Isa, dtype: DType, finish: Option<&Finish<'_>>, at: usize, sums: &mut [u8], out: &mut [u8]) -> Result<(), ErrorKind> {
     let finished = |at: usize, product: &mut [u8], out: &mut [u8]| match finish {
         Some(finish) => finish.apart(at, product, out),
         None => {
@@ -215,8 +216,8 @@ fn hand_on(dtype: DType, finish: Option<&Finish<'_>>, at: usize, sums: &mut [u8]
         let n = sums.len() / 4;
         let product = &mut bytemuck::cast_slice_mut::<u16, u8>(&mut buffer)[..n * dtype.size()];
         match dtype {
-            DType::BF16 => <bf16 as GemmElement>::narrow(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),
-            DType::F16 => <f16 as GemmElement>::narrow(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),
+            DType::BF16 => <bf16 as GemmElement>::narrow(isa, bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),
+            DType::F16 => <f16 as GemmElement>::narrow(isa, bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),
             // The low bits are those of either sign.
             _ => product.iter_mut().zip(bytemuck::cast_slice::<u8, i32>(sums)).for_each(|(to, &v)| *to = v as u8),
         }

@@ -137,6 +137,29 @@ fn an_image_has_the_same_bits_alone_and_in_a_batch() {
 }
 
 #[test]
+fn bf16_by_pairs_give_the_sums_of_widened_numbers() {
+    if crate::gemm::pairs::context(Isa::Avx512).is_none() {
+        println!("skipped: no AVX-512 BF16 here");
+        return;
+    }
+    let narrow = |values: Vec<f32>| values.into_iter().map(|v| half::bf16::from_f32(v).to_f32()).collect::<Vec<f32>>();
+    for shape in shapes() {
+        let [x_len, w_len, y_len] = shape.lengths();
+        let (x, w, g) = (narrow(random(21, x_len)), narrow(random(22, w_len)), narrow(random(23, y_len)));
+        for threads in [Threads::new(1), Threads::new(3)] {
+            let roles = |shape: &ConvShape| {
+                let (mut y, mut dx, mut dw) = (vec![7.0; y_len], vec![7.0; x_len], vec![7.0; w_len]);
+                forward(&threads, Isa::Avx512, shape, &x, &w, &mut y).unwrap();
+                input_grad(&threads, Isa::Avx512, shape, &g, &w, &mut dx).unwrap();
+                weight_grad(&threads, Isa::Avx512, shape, &x, &g, &mut dw).unwrap();
+                [y, dx, dw].map(|values| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+            };
+            assert!(roles(&shape) == roles(&shape.clone().of_bf16()), "{shape:?}");
+        }
+    }
+}
+
+#[test]
 fn wrong_lengths_and_shapes_are_errors() {
     let shape = ConvShape::new(1, 1, 1, 1, &[3], &[3], &[1], &[(0, 0)], &[1]).unwrap();
     assert!(forward(&Threads::new(1), Isa::Scalar, &shape, &[0f32; 3], &[0.0; 3], &mut [0.0; 2]).is_err());

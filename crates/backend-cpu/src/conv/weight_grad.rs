@@ -3,10 +3,11 @@
 //! Must not know the other roles; it shares their lowering only.
 
 use super::lowering::{Gather, Lowering};
+use super::multiplier::Multiplier;
 use super::{ConvShape, SERIAL_WORK, depthwise};
 use crate::gemm::Accumulator;
 use crate::gemm::context::GemmContext;
-use crate::gemm::driver::{PlainOutput, Size, multiply};
+use crate::gemm::driver::{PlainOutput, Size};
 use crate::gemm::micro::{Block, CHUNK};
 use crate::gemm::pack::PackB;
 use crate::isa::Isa;
@@ -30,7 +31,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
         dw.fill(T::default());
         return Ok(());
     }
-    let context = T::context(isa);
+    let multiplier = Multiplier::<T>::new(isa, shape);
     let lowering = Lowering::new(shape.forward_axes()?, shape.input);
     // Images of a group: enough for one chunk of the reduction. A function of the shape alone.
     let together = CHUNK.div_ceil(output).min(shape.batch);
@@ -69,12 +70,12 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let size = Size { m: channels * taps, n: outs, k: images * output };
                         let block = Block::new(transposed, size.m, outs, outs);
                         let mut out = PlainOutput { block, finish: |_: usize, _: usize, _: &mut [T]| Ok(()) };
-                        multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
+                        multiplier.multiply(size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
                     }
                     Ok::<(), ErrorKind>(())
                 })
             })?;
-            context.transpose(transposed, outs, &mut dw[group * outs * rows..], rows, rows, outs);
+            multiplier.context.transpose(transposed, outs, &mut dw[group * outs * rows..], rows, rows, outs);
         }
         Ok(())
     })

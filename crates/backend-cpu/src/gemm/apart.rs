@@ -9,6 +9,7 @@ use super::context::{GemmContext, MatrixElement};
 use super::driver::{BLOCK_COLUMNS, Size, TileOutput, multiply};
 use super::micro::{Block, TileOperands};
 use super::pack::{MatrixView, PackA, PackB};
+use super::pairs::multiply_pairs;
 use super::{Accumulator, MatRef, SERIAL_WORK, STRIP_ROWS, part_size};
 use crate::isa::Isa;
 use crate::scratch::filled;
@@ -149,10 +150,11 @@ impl Apart<'_> {
             let whole = Block::new(c, m, n * self.stored, n * self.stored);
             whole.cut(rows, columns * self.stored).map(move |(i, j, block)| (index, i, j, block))
         });
-        threads.try_for_parts(parts, |_, (index, i, j, block)| self.part(context, index, i, j / self.stored, block))
+        threads.try_for_parts(parts, |_, (index, i, j, block)| self.part(isa, index, i, j / self.stored, block))
     }
-    fn part(&self, context: &GemmContext<f32>, index: usize, i: usize, j: usize, out: Block<'_, u8>) -> Result<(), ErrorKind> {
+    fn part(&self, isa: Isa, index: usize, i: usize, j: usize, out: Block<'_, u8>) -> Result<(), ErrorKind> {
         let [m, n, k] = self.size;
+        let context = f32::context(isa);
         let size = Size { m: out.rows, n: out.columns / self.stored, k };
         let width = size.n.min(BLOCK_COLUMNS);
         f32::with_scratch(|scratch| {
@@ -163,6 +165,11 @@ impl Apart<'_> {
             };
             let mut out = WaitingSums { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
+            if let (WidenedElements::BF16(x), WidenedElements::BF16(y)) = (a.elements, b.elements)
+                && multiply_pairs(isa, size, &a.of(x), &b.of(y), &mut out, [&mut scratch.a, &mut scratch.b])?
+            {
+                return Ok(());
+            }
             multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
         })
     }

@@ -8,18 +8,24 @@ use std::cell::RefCell;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::driver::{Size, TileOutput, multiply};
 use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
+use super::pack::{PackA, PackB};
+use super::pairs::{self, Joined};
 use super::{Job, ProductPart, micro_scalar, run_by_chunks, run_plain, run_widened};
 #[cfg(target_arch = "x86_64")]
 use super::{micro_avx2, micro_avx512};
 use crate::conv::depthwise::FramedJob;
 use crate::isa::Isa;
+use crate::map::loops::{convert, to_bf16};
 use crate::scratch::{KeptElement, reserve};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 
 /// Kernels of one instruction set for one type.
 pub(crate) struct GemmContext<T: 'static> {
+    /// Packed numbers of a row of A in one chunk of K.
+    pub(crate) chunk: usize,
     /// Rows of the largest tile.
     pub(crate) rows: usize,
     /// Vectors a row of the largest tile.
@@ -81,6 +87,23 @@ pub trait Accumulator: GemmElement<Acc = Self> + KeptElement {
     fn context(isa: Isa) -> &'static GemmContext<Self>;
     #[doc(hidden)]
     fn add(self, other: Self) -> Self;
+    /// `C = A · B` of numbers that are bf16 widened, by pairs; false if this type or set has no such products.
+    ///
+    /// # Errors
+    /// `OutOfMemory` for what is packed.
+    #[doc(hidden)]
+    #[allow(private_interfaces, private_bounds)]
+    fn multiply_joined(
+        _: Isa,
+        _: Size,
+        _: &impl PackA<Self>,
+        _: &impl PackB<Self>,
+        _: &mut impl TileOutput<Self>,
+        _accumulate: bool,
+        _: [&mut AlignedBuffer<Self>; 2],
+    ) -> Result<bool, ErrorKind> {
+        Ok(false)
+    }
     /// Of a depthwise convolution.
     #[doc(hidden)]
     #[allow(private_interfaces)]
@@ -101,6 +124,11 @@ pub trait MatrixElement: Copy + Default + Send + Sync + 'static {
     fn as_acc(_: &[Self]) -> Option<&[Self::Acc]> {
         None
     }
+    /// The same slice, if the type is bf16, which has products of its own.
+    #[doc(hidden)]
+    fn as_bf16(_: &[Self]) -> Option<&[bf16]> {
+        None
+    }
 }
 macro_rules! byte {
     ($byte:ident) => {
@@ -118,7 +146,7 @@ byte!(u8);
 /// A type of matrix elements: f32, f64, and bf16 and f16, whose products are summed in f32 and rounded once.
 pub trait GemmElement: MatrixElement + PartialEq + std::fmt::Debug {
     #[doc(hidden)]
-    fn narrow(source: &[Self::Acc], target: &mut [Self]);
+    fn narrow(isa: Isa, source: &[Self::Acc], target: &mut [Self]);
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn run_part(job: &Job<'_, Self>, part: ProductPart<'_, Self>, scratch: &mut GemmScratch<Self::Acc>) -> Result<(), ErrorKind>;
@@ -131,7 +159,7 @@ pub trait GemmElement: MatrixElement + PartialEq + std::fmt::Debug {
 }
 
 macro_rules! accumulator {
-    ($float:ident, $table:ident) => {
+    ($float:ident, $table:ident $(, $multiply_joined:item)?) => {
         impl MatrixElement for $float {
             type Acc = $float;
             fn widen(source: &[$float], target: &mut [$float]) {
@@ -142,7 +170,7 @@ macro_rules! accumulator {
             }
         }
         impl GemmElement for $float {
-            fn narrow(source: &[$float], target: &mut [$float]) {
+            fn narrow(_: Isa, source: &[$float], target: &mut [$float]) {
                 target.copy_from_slice(source);
             }
             #[allow(private_interfaces)]
@@ -166,6 +194,7 @@ macro_rules! accumulator {
                     _ => &micro_scalar::$table,
                 }
             }
+            $($multiply_joined)?
             fn add(self, other: $float) -> $float {
                 self + other
             }
@@ -192,20 +221,40 @@ macro_rules! accumulator {
     };
 }
 
-accumulator!(f32, F32);
+accumulator!(
+    f32,
+    F32,
+    fn multiply_joined(
+        isa: Isa,
+        size: Size,
+        a: &impl PackA<f32>,
+        b: &impl PackB<f32>,
+        out: &mut impl TileOutput<f32>,
+        accumulate: bool,
+        [a_buffer, b_buffer]: [&mut AlignedBuffer<f32>; 2],
+    ) -> Result<bool, ErrorKind> {
+        let (Some(context), k) = (pairs::context(isa), size.k) else { return Ok(false) };
+        let (a, b) = (Joined { source: a, k }, Joined { source: b, k });
+        multiply(context, Size { k: k.div_ceil(2), ..size }, &a, &b, out, accumulate, a_buffer, b_buffer)?;
+        Ok(true)
+    }
+);
 accumulator!(f64, F64);
 
 macro_rules! half_precision {
-    ($half:ident) => {
+    ($half:ident, $as_bf16:expr, $narrow:expr) => {
         impl MatrixElement for $half {
             type Acc = f32;
             fn widen(source: &[$half], target: &mut [f32]) {
                 source.convert_to_f32_slice(target);
             }
+            fn as_bf16(slice: &[$half]) -> Option<&[bf16]> {
+                $as_bf16(slice)
+            }
         }
         impl GemmElement for $half {
-            fn narrow(source: &[f32], target: &mut [$half]) {
-                target.convert_from_f32_slice(source);
+            fn narrow(isa: Isa, source: &[f32], target: &mut [$half]) {
+                $narrow(isa, source, target);
             }
             #[allow(private_interfaces)]
             fn run_part(job: &Job<'_, $half>, part: ProductPart<'_, $half>, scratch: &mut GemmScratch<f32>) -> Result<(), ErrorKind> {
@@ -215,5 +264,5 @@ macro_rules! half_precision {
     };
 }
 
-half_precision!(bf16);
-half_precision!(f16);
+half_precision!(bf16, Some, |isa, source: &[f32], target: &mut [bf16]| convert(isa, source, target, |v| bf16::from_bits((to_bf16(v).to_bits() >> 16) as u16)));
+half_precision!(f16, |_| None, |_, source: &[f32], target: &mut [f16]| target.convert_from_f32_slice(source));

@@ -6,7 +6,7 @@
 //! Must not know threads, strides, or what A and B are made of.
 
 use super::context::{Accumulator, AlignedBuffer, GemmContext};
-use super::micro::{A_STRIDE, Block, CHUNK, TileOperands};
+use super::micro::{A_STRIDE, Block, TileOperands};
 use super::pack::{PackA, PackB};
 use adamant_runtime::ErrorKind;
 
@@ -29,7 +29,7 @@ pub(crate) trait TileOutput<T> {
     fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind>;
 }
 
-/// The size of a product.
+/// The size of a product; of K, the packed numbers, of which one may hold two elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) m: usize,
@@ -65,8 +65,8 @@ pub(crate) fn multiply<T: Accumulator>(
     let lanes = context.lanes;
     for j0 in (0..n).step_by(BLOCK_COLUMNS) {
         let block = BLOCK_COLUMNS.min(n - j0);
-        for k0 in (0..k).step_by(CHUNK) {
-            let length = CHUNK.min(k - k0);
+        for k0 in (0..k).step_by(context.chunk) {
+            let length = context.chunk.min(k - k0);
             let add = accumulate || k0 > 0;
             let last = k0 + length == k;
             let direct = |j: usize, columns: usize| {

@@ -4,6 +4,12 @@
 /// Instances of all kernels, with the features of a set if it needs any.
 macro_rules! kernels {
     ($($features:literal)?) => {
+        kernels!(@of [$($features)?] by micro::Fused);
+    };
+    ($features:literal by $step:ty) => {
+        kernels!(@of [$features] by $step);
+    };
+    (@of [$($features:literal)?] by $step:ty) => {
         /// # Safety
         /// As [`micro::tile`](super::micro::tile); the CPU has the features named.
         $(#[target_feature(enable = $features)])?
@@ -17,9 +23,11 @@ macro_rules! kernels {
             c_stride: usize,
             columns: usize,
             accumulate: bool,
-        ) {
+        ) where
+            $step: micro::TileStep<V>,
+        {
             // SAFETY: the caller's promise.
-            unsafe { micro::tile::<V, ROWS, VECTORS>(length, a, b, b_stride, c, c_stride, columns, accumulate) }
+            unsafe { micro::tile::<V, $step, ROWS, VECTORS>(length, a, b, b_stride, c, c_stride, columns, accumulate) }
         }
         /// # Safety
         /// As [`micro::copy`](super::micro::copy); the CPU has the features named.
@@ -70,7 +78,11 @@ macro_rules! kernels {
 /// The context of a type, whose largest tile has as many rows as are listed and as many vectors as are said.
 macro_rules! context {
     ($name:ident: $float:ty, tiles of [$($rows:literal)*] rows by $vectors:tt of $vector:ty) => {
+        context!($name: $float, chunks of CHUNK, tiles of [$($rows)*] rows by $vectors of $vector);
+    };
+    ($name:ident: $float:ty, chunks of $chunk:expr, tiles of [$($rows:literal)*] rows by $vectors:tt of $vector:ty) => {
         pub(crate) static $name: GemmContext<$float> = GemmContext {
+            chunk: $chunk,
             rows: [$($rows),*].len(),
             vectors: $vectors,
             lanes: <$vector as Float>::LANES,

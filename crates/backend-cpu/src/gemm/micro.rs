@@ -19,6 +19,21 @@ pub(crate) const A_STRIDE: usize = CHUNK + 16;
 /// Computes one tile over one chunk of K: `(length, a, b, b_stride, c, c_stride, columns, accumulate)`.
 pub(crate) type TileFn<T> = unsafe fn(usize, *const T, *const T, usize, *mut T, usize, usize, bool);
 
+/// What a tile does with an element of A, a vector of B and the sums so far.
+pub(crate) trait TileStep<V> {
+    /// # Safety
+    /// The CPU has the instructions of the set that the step is of.
+    unsafe fn add(a: V, b: V, sum: V) -> V;
+}
+/// One product, rounded once together with the sum.
+pub(crate) struct Fused;
+impl<V: Float> TileStep<V> for Fused {
+    #[inline(always)]
+    unsafe fn add(a: V, b: V, sum: V) -> V {
+        a.mul_add(b, sum)
+    }
+}
+
 /// Moves a block: `(source, source_stride, target, target_stride, rows, columns)`.
 pub(crate) type MoveFn<T> = unsafe fn(*const T, usize, *mut T, usize, usize, usize);
 
@@ -39,10 +54,10 @@ pub(crate) type GatherFn<T> = unsafe fn(*const T, *const usize, usize, *const Se
 /// # Safety
 /// `a` holds `ROWS` rows of `length` elements at stride [`A_STRIDE`]; `b` holds `length` rows of `VECTORS` vectors at
 /// stride `b_stride`; `c` holds `ROWS` rows of `columns` elements at stride `c_stride`, and nothing else refers to
-/// them; `columns` is at most `VECTORS` vectors and more than `VECTORS - 1`.
+/// them; `columns` is at most `VECTORS` vectors and more than `VECTORS - 1`; the CPU has the instructions of the step.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) unsafe fn tile<V: Float, const ROWS: usize, const VECTORS: usize>(
+pub(crate) unsafe fn tile<V: Float, S: TileStep<V>, const ROWS: usize, const VECTORS: usize>(
     length: usize,
     a: *const V::Elem,
     b: *const V::Elem,
@@ -64,7 +79,7 @@ pub(crate) unsafe fn tile<V: Float, const ROWS: usize, const VECTORS: usize>(
             for (r, row) in sums.iter_mut().enumerate() {
                 let element = V::splat(*a.add(r * A_STRIDE + p));
                 for (v, sum) in row.iter_mut().enumerate() {
-                    *sum = element.mul_add(columns_of_b[v], *sum);
+                    *sum = S::add(element, columns_of_b[v], *sum);
                 }
             }
             b_row = b_row.wrapping_add(b_stride);

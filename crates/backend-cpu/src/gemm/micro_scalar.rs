@@ -2,7 +2,7 @@
 
 use super::context::GemmContext;
 use super::instances::{context, kernels};
-use super::micro::{self, Segment};
+use super::micro::{self, CHUNK, Segment};
 use crate::simd::Float;
 
 kernels!();

@@ -91,9 +91,10 @@ fn lay<T: Number>(values: &[f64], rows: usize, columns: usize, transposed: bool,
     if transposed { (data, 1, stride as isize) } else { (data, stride as isize, 1) }
 }
 
-fn check_type<T: Number>(isa: Isa) {
+/// Checks the products of a set, and that they are those of the sets before it bit for bit.
+fn check_type<T: Number>(isa: Isa, before: &mut Vec<Vec<T>>) {
     let threads = Threads::new(1);
-    for (m, n, k) in SHAPES {
+    for (index, (m, n, k)) in SHAPES.into_iter().enumerate() {
         let av: Vec<f64> = random(1, m * k).iter().map(|&v| T::of(v).wide()).collect();
         let bv: Vec<f64> = random(2, k * n).iter().map(|&v| T::of(v).wide()).collect();
         let mut expected = vec![0.0; m * n];
@@ -102,7 +103,7 @@ fn check_type<T: Number>(isa: Isa) {
                 expected[i * n + j] = (0..k).map(|p| av[i * k + p] * bv[p * n + j]).sum();
             }
         }
-        let mut reference: Option<Vec<T>> = None;
+        let mut reference: Option<Vec<T>> = before.get(index).cloned();
         for (name, ta, tb, gap, reversed) in LAYOUTS {
             let (adata, ars, acs) = lay::<T>(&av, m, k, ta, gap);
             let (mut bdata, mut brs, bcs) = lay::<T>(&bv, k, n, tb, gap);
@@ -130,22 +131,26 @@ fn check_type<T: Number>(isa: Isa) {
             }
             match &reference {
                 None => reference = Some(c),
-                Some(first) => assert!(*first == c, "{isa:?} {name} {m}x{n}x{k}: bits depend on the layout"),
+                Some(first) => assert!(*first == c, "{isa:?} {name} {m}x{n}x{k}: bits depend on the layout or the set"),
             }
+        }
+        if before.len() == index {
+            before.extend(reference);
         }
     }
 }
 
 #[test]
 fn products_of_every_type_and_set_agree_with_the_naive_sum() {
-    for isa in Isa::ALL {
-        if isa.is_available() {
-            check_type::<f32>(isa);
-            check_type::<f64>(isa);
-            check_type::<bf16>(isa);
-            check_type::<f16>(isa);
-        }
+    fn on_all_sets<T: Number>() {
+        let mut before = Vec::new();
+        Isa::ALL.into_iter().filter(|isa| isa.is_available()).for_each(|isa| check_type::<T>(isa, &mut before));
+        assert_eq!(before.len(), SHAPES.len());
     }
+    on_all_sets::<f32>();
+    on_all_sets::<f64>();
+    on_all_sets::<bf16>();
+    on_all_sets::<f16>();
 }
 
 fn product(threads: &Threads, isa: Isa, size: (usize, usize, usize, usize), a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -237,6 +242,47 @@ fn an_epilogue_gives_the_bits_of_separate_steps() {
         gemm(&threads, Isa::detect(), 1, m, n, k, a, b, &mut fused, &program).unwrap();
         for (i, (fused, plain)) in fused.iter().zip(&plain).enumerate() {
             assert_eq!(*fused, (plain + bias[i % n]).max(0.0));
+        }
+    }
+}
+
+/// Numbers of bf16 whose exponents lie far apart.
+fn bf16s(seed: u64, count: usize) -> Vec<bf16> {
+    random(seed, count).iter().enumerate().map(|(k, &v)| bf16::from_f64(v * f64::powi(2.0, (k * 7 % 41) as i32 - 20))).collect()
+}
+
+#[test]
+fn pairs_of_bf16_give_the_sums_of_widened_numbers() {
+    use super::context::AlignedBuffer;
+    let isa = Isa::Avx512;
+    if pairs::context(isa).is_none() {
+        println!("skipped: no AVX-512 BF16 here");
+        return;
+    }
+    let context = f32::context(isa);
+    let (mut a_buffer, mut b_buffer) = (AlignedBuffer::default(), AlignedBuffer::default());
+    for (m, n, k) in SHAPES {
+        for (name, ta, tb, gap, reversed) in LAYOUTS {
+            let values = |seed, count| bf16s(seed, count).iter().map(|v| v.to_f64()).collect::<Vec<f64>>();
+            let (adata, ars, acs) = lay::<bf16>(&values(11, m * k), m, k, ta, gap);
+            let (bdata, brs, bcs) = lay::<bf16>(&values(12, k * n), k, n, tb, gap);
+            let mut a = MatrixView { data: &adata[..], base: 0, row_stride: ars, column_stride: acs };
+            let b = MatrixView { data: &bdata[..], base: 0, row_stride: brs, column_stride: bcs };
+            if reversed {
+                a.base = (m as isize - 1) * ars;
+                a.row_stride = -ars;
+            }
+            let size = Size { m, n, k };
+            let run = |f: &mut dyn FnMut(&mut PlainOutput<'_, f32, fn(usize, usize, &mut [f32]) -> Result<(), ErrorKind>>)| {
+                let mut c = vec![7f32; m * n];
+                f(&mut PlainOutput { block: Block::new(&mut c, m, n, n), finish: |_, _, _| Ok(()) });
+                c.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+            };
+            let widened = run(&mut |out| multiply(context, size, &a, &b, out, false, &mut a_buffer, &mut b_buffer).unwrap());
+            let paired = run(&mut |out| assert!(pairs::multiply_pairs(isa, size, &a, &b, out, [&mut a_buffer, &mut b_buffer]).unwrap()));
+            let joined = run(&mut |out| assert!(f32::multiply_joined(isa, size, &a, &b, out, false, [&mut a_buffer, &mut b_buffer]).unwrap()));
+            assert!(widened == paired, "{name} {m}x{n}x{k}: pairs");
+            assert!(widened == joined, "{name} {m}x{n}x{k}: joined");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::{fs, path::Path};
 
 fn document(folder: &Path, arguments: &[&str]) -> Value {
     let output = adamant(folder, arguments);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {} {}", out(&output), err(&output)))
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {} {}", out(&output), err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 /// Trains the table in a mode, into the folder `r`; gives what its result says of the test part.
 fn trained(folder: &Path, mode: &str) -> Value {
