@@ -8,10 +8,11 @@ mod infer;
 pub mod models;
 mod peers;
 mod performance;
+mod precision;
 mod small;
 mod standing;
 mod tables;
-mod train;
+pub mod train;
 
 use crate::{device, exit::Exit, size};
 use adamant_bench::{Suite, Workload, cli};
@@ -70,8 +71,8 @@ fn workloads() -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adamant::Device;
-    use adamant_bench::{Group, Scale, sampler::Active};
+    use adamant::{DType, Device};
+    use adamant_bench::{Group, Problem, Scale, sampler::Active};
 
     /// Each workload builds, passes its own check and runs on the reference device at small shapes.
     #[test]
@@ -80,6 +81,34 @@ mod tests {
             for workload in workloads() {
                 let ran = Active::start(&workload, Scale::SMALL).and_then(|mut active| active.sample(1).and_then(|_| active.check_again()));
                 assert!(ran.as_ref().is_ok() || ran.as_ref().is_err_and(|p| p.is_unsupported()), "{}: {ran:?}", workload.name);
+            }
+        });
+    }
+    /// What has a form in 16 bits is right in it and rounds; what has none is not run.
+    #[test]
+    fn a_workload_that_runs_in_f32_and_is_called_bf16() {
+        Device::reference().scoped(|| {
+            let mut with = Vec::new();
+            for workload in workloads() {
+                for dtype in [DType::BF16, DType::F16] {
+                    let started = Active::start_in(&workload, Scale::SMALL, dtype);
+                    if !workload.has_precisions() {
+                        assert!(matches!(&started, Err(p @ Problem::Absent(_)) if p.is_unsupported()), "{} in {dtype}", workload.name);
+                        continue;
+                    }
+                    let places: Vec<u64> = (0..64).collect();
+                    let values = |dtype| Active::start_in(&workload, Scale::SMALL, dtype)?.values(&places);
+                    let low = started.and_then(|mut active| active.values(&places)).unwrap_or_else(|p| panic!("{} in {dtype}: {p}", workload.name));
+                    let exact = values(DType::F32).unwrap();
+                    assert_ne!(low, exact, "{} in {dtype}", workload.name);
+                    // Of three steps of a network whose last layers have few numbers to norm, the first.
+                    let size = exact.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+                    precision::near(dtype, &[low[0], size], &[exact[0], size]).unwrap_or_else(|p| panic!("{} in {dtype}: {p}", workload.name));
+                    with.push(workload.name.clone());
+                }
+            }
+            for name in ["gemm_f32_2048", "tiny_mlp_fwdbwd", "train_chargpt_b8", "train_resnet18_b32", "infer_minilm_b32_s128"] {
+                assert!(with.iter().filter(|w| *w == name).count() == 2, "{name}");
             }
         });
     }

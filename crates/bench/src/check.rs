@@ -9,6 +9,8 @@ use adamant::{DType, Tensor};
 pub const F32: f64 = 5.960_464_477_539_063e-8;
 /// The same of bf16.
 pub const BF16: f64 = 0.001_953_125;
+/// The same of f16.
+pub const F16: f64 = 0.000_244_140_625;
 /// How many elements are compared, but for the first and the last.
 const PLACES: usize = 62;
 

@@ -6,6 +6,7 @@ use crate::{
     pin::{Core, OneCore},
     protocol::{Ask, ChildAnswer, Hello, PROTOCOL},
 };
+use adamant::DType;
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
@@ -37,6 +38,8 @@ pub struct Subject {
     pub threads: usize,
     /// its device, where it may choose
     pub device: String,
+    /// the precision of its workloads, where one is asked for
+    pub precision: Option<DType>,
     /// names of facts that were chosen for it, and may therefore differ
     pub chosen: Vec<String>,
     /// so many calls are one, so that a share of the work can be added
@@ -58,7 +61,19 @@ impl Subject {
     pub fn program(program: PathBuf, threads: usize, device: &str) -> Subject {
         let name = program.file_stem().map_or_else(|| "program".into(), |s| s.to_string_lossy().into_owned());
         let (arguments, variables, chosen) = (Vec::new(), Vec::new(), Vec::new());
-        Subject { name, program, arguments, variables, threads, device: device.into(), chosen, repeat: 1, starts_quickly: true, suffix: String::new() }
+        Subject {
+            name,
+            program,
+            arguments,
+            variables,
+            threads,
+            device: device.into(),
+            precision: None,
+            chosen,
+            repeat: 1,
+            starts_quickly: true,
+            suffix: String::new(),
+        }
     }
 }
 
@@ -143,6 +158,10 @@ impl Child {
         let threads = subject.threads.to_string();
         let mut command = Command::new(&subject.program);
         command.args(&subject.arguments).args(["bench", "serve", "--threads", &threads, "--device", &subject.device]);
+        // A program that knows of none refuses it, and does not run in f32 what would be called bf16.
+        if let Some(dtype) = subject.precision {
+            command.args(["--precision", &dtype.to_string()]);
+        }
         // What libraries of threads read.
         for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"] {
             command.env(name, &threads);

@@ -18,6 +18,7 @@ use crate::{
     suite::{Suite, registered},
     workload::Group,
 };
+use adamant::DType;
 use clap::{Args, Parser, Subcommand};
 use out::OutStream;
 use std::{ffi::OsString, fmt::Display, process::ExitCode};
@@ -106,13 +107,13 @@ pub enum Verb {
     Env(run::EnvOptions),
     /// Answer another program that measures this one
     #[command(hide = true)]
-    Serve(WhereToRun),
+    Serve(ServeOptions),
 }
 impl Verb {
     /// The device on which this program itself is to run, where the verb takes one.
     pub fn device(&self) -> Option<&str> {
         match self {
-            Verb::Run(run::Options { at, .. }) | Verb::Env(run::EnvOptions { at, .. }) | Verb::Serve(at) => Some(&at.device),
+            Verb::Run(run::Options { at, .. }) | Verb::Env(run::EnvOptions { at, .. }) | Verb::Serve(ServeOptions { at, .. }) => Some(&at.device),
             _ => None,
         }
     }
@@ -152,6 +153,26 @@ impl WhereToRun {
     }
 }
 
+/// How a program answers another one.
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    #[command(flatten)]
+    at: WhereToRun,
+    /// The precision of all workloads; what has no form in it is not run
+    #[arg(long, value_parser = precision)]
+    precision: Option<DType>,
+}
+/// The precisions that workloads may have forms in.
+const PRECISIONS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+/// A precision by its name.
+///
+/// # Errors
+/// It is none, and those that are.
+fn precision(name: &str) -> Result<DType, String> {
+    let names = || PRECISIONS.map(|dtype| dtype.to_string()).join(", ");
+    PRECISIONS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(|| format!("there is no precision `{name}`; there are {}", names()))
+}
+
 /// Does what the command line asks for.
 pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
     let done = match verb {
@@ -168,7 +189,7 @@ pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
         Verb::GateSelftest(options) => gate_selftest::run(options, suite),
         Verb::Spin => gate_selftest::spin(),
         Verb::Env(options) => run::env(options),
-        Verb::Serve(at) => serve(at, suite),
+        Verb::Serve(options) => serve(options, suite),
     };
     done.unwrap_or_else(|(exit, text)| {
         out::note(text);
@@ -191,10 +212,10 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
     }
     Ok(workloads)
 }
-fn serve(at: &WhereToRun, suite: &Suite) -> Result<Exit, Ended> {
+fn serve(options: &ServeOptions, suite: &Suite) -> Result<Exit, Ended> {
     end_with_parent();
-    let place = at.open()?;
-    crate::serve::serve(suite, &place, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
+    let place = options.at.open()?;
+    crate::serve::serve(suite, &place, options.precision, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
     Ok(Exit::Passed)
 }
 

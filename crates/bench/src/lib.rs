@@ -5,8 +5,9 @@
 //! - [`sampler`]: one workload under the clock. [`lines`] is what is printed, [`record`] what is kept: all samples with the
 //!   [`machine`], its [`ceilings`] and how it was measured.
 //! - [`serve`] and [`child`] are the two ends of a pipe ([`protocol`]): a program that holds a workload, and who asks it for
-//!   samples, on one core if it has one thread ([`pin`]). [`interleave`] asks several in turn, in random order; [`verdict`]
-//!   says with [`stats`] what differs, and [`mod@gate`] whether that may pass.
+//!   samples, on one core if it has one thread ([`pin`]). [`interleave`] asks several in turn, in random order;
+//!   [`agreement`] withdraws what computes something else; [`verdict`] says with [`stats`] what differs, and [`mod@gate`] whether
+//!   that may pass.
 //! - [`merge`] puts records of several machines into one table; [`render`] writes tables and pages.
 //! - [`mod@history`] follows workloads over records and finds where they changed.
 //! - [`timing`] times functions of a program that measures a part of itself.
@@ -21,6 +22,8 @@
 //! This crate stands above the facade, as programs do, and must not know which workloads there are.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "suite")]
+pub mod agreement;
 pub mod ceilings;
 #[cfg(feature = "suite")]
 pub mod check;

@@ -7,6 +7,7 @@ use crate::{
     stats::median_interval,
     workload::{Checked, Prepared, Problem, Scale, Workload, ensure},
 };
+use adamant::DType;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
@@ -50,9 +51,18 @@ impl Active {
     /// # Errors
     /// It cannot be built, is wrong, or panicked.
     pub fn start(workload: &Workload, scale: Scale) -> Checked<Active> {
-        let mut active = Active::unchecked(workload, scale)?;
-        active.worst = guarded(|| active.prepared.verify.as_mut().map(|verify| verify()).transpose())?;
-        Ok(active)
+        Active::unchecked(workload, scale)?.right()
+    }
+    /// Builds a workload in a precision and checks its result.
+    ///
+    /// # Errors
+    /// As [`Active::start`]; the workload has no form in the precision.
+    pub fn start_in(workload: &Workload, scale: Scale, precision: DType) -> Checked<Active> {
+        Active::unchecked_in(workload, scale, precision)?.right()
+    }
+    fn right(mut self) -> Checked<Active> {
+        self.worst = guarded(|| self.prepared.verify.as_mut().map(|verify| verify()).transpose())?;
+        Ok(self)
     }
     /// Builds a workload; nothing is called, so that what its first call takes can be seen.
     ///
@@ -60,6 +70,13 @@ impl Active {
     /// It cannot be built, or panicked.
     pub fn unchecked(workload: &Workload, scale: Scale) -> Checked<Active> {
         Ok(Active { prepared: guarded(|| workload.build(scale))?, worst: None })
+    }
+    /// The same in a precision.
+    ///
+    /// # Errors
+    /// As [`Active::unchecked`]; the workload has no form in the precision.
+    pub fn unchecked_in(workload: &Workload, scale: Scale, precision: DType) -> Checked<Active> {
+        Ok(Active { prepared: guarded(|| workload.build_in(scale, precision))?, worst: None })
     }
     /// This many calls as one from now on.
     pub fn repeated(self, times: usize) -> Active {

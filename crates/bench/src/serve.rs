@@ -8,26 +8,28 @@ use crate::{
     suite::Suite,
     workload::{Checked, Problem, Scale, Workload},
 };
-use adamant::schedule::take_stats;
+use adamant::{DType, schedule::take_stats};
 use std::{
     fs,
     io::{self, BufRead, Write},
     time::Duration,
 };
 
-/// Answers until the input ends.
+/// Answers until the input ends; in a precision, where one is asked for.
 ///
 /// # Errors
 /// The output is gone.
-pub fn serve(suite: &Suite, place: &BenchPlace, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
-    let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts: place.facts() };
+pub fn serve(suite: &Suite, place: &BenchPlace, precision: Option<DType>, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    let mut facts = place.facts();
+    facts.extend(precision.map(|dtype| (PRECISION.to_string(), dtype.to_string())));
+    let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts };
     writeln!(output, "{}", serde_json::json!(hello))?;
     output.flush()?;
     let workloads = (suite.workloads)();
     let mut active = None;
     for line in input.lines() {
         let answer = match serde_json::from_str::<Ask>(&line?) {
-            Ok(ask) => answer(&workloads, &mut active, ask).unwrap_or_else(refusal),
+            Ok(ask) => answer(&workloads, precision, &mut active, ask).unwrap_or_else(refusal),
             Err(e) => ChildAnswer { error: Some(format!("not understood: {e}")), ..ChildAnswer::default() },
         };
         writeln!(output, "{}", serde_json::json!(answer))?;
@@ -38,7 +40,7 @@ pub fn serve(suite: &Suite, place: &BenchPlace, input: impl BufRead, mut output:
 fn refusal(problem: Problem) -> ChildAnswer {
     ChildAnswer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..ChildAnswer::default() }
 }
-fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
+fn answer(workloads: &[Workload], precision: Option<DType>, active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
     let prepared = |active: &mut Option<Active>| active.take().ok_or_else(|| Problem::Wrong("nothing is prepared".into()));
     Ok(match ask {
         Ask::List => ChildAnswer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..ChildAnswer::default() },
@@ -48,8 +50,14 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
                 return Ok(ChildAnswer { unsupported: true, error: Some(format!("there is no workload {workload}")), ..ChildAnswer::default() });
             };
             let scale = if small { Scale::SMALL } else { Scale::FULL };
-            let built = if check { Active::start(workload, scale)? } else { Active::unchecked(workload, scale)? };
-            let answer = ChildAnswer { worst: built.worst, about: Some(about(workload)), ..ChildAnswer::default() };
+            let built = match (precision, check) {
+                (None, true) => Active::start(workload, scale)?,
+                (None, false) => Active::unchecked(workload, scale)?,
+                (Some(dtype), true) => Active::start_in(workload, scale, dtype)?,
+                (Some(dtype), false) => Active::unchecked_in(workload, scale, dtype)?,
+            };
+            let about = About { dtype: precision.map_or_else(|| workload.dtype.into(), |dtype| dtype.to_string()), ..about(workload) };
+            let answer = ChildAnswer { worst: built.worst, about: Some(about), ..ChildAnswer::default() };
             *active = Some(built.repeated(repeat.max(1)));
             answer
         }
@@ -101,6 +109,9 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
         }
     })
 }
+/// The fact that tells the precision, where one was asked for.
+pub const PRECISION: &str = "precision";
+
 /// What the record says of a workload.
 pub fn about(workload: &Workload) -> About {
     let (unit, amount) = workload.rate.map(|r| r.parts()).unzip();
@@ -142,14 +153,18 @@ mod tests {
                         || Ok(0.0),
                     ))
                 };
-                vec![Workload::new("nothing", None, call), Workload::new("grows", None, grows)]
+                let low = |_: Scale, _: DType| Ok(Prepared::checked(|| Ok(()), || Ok(0.5)));
+                vec![Workload::new("nothing", None, call), Workload::new("grows", None, grows), Workload::new("forms", None, call).with_precision(low)]
             },
             &[],
         )
     }
     fn ask(lines: &str) -> Vec<serde_json::Value> {
+        ask_in(None, lines)
+    }
+    fn ask_in(precision: Option<DType>, lines: &str) -> Vec<serde_json::Value> {
         let mut out = Vec::new();
-        serve(&suite(), &BenchPlace::reference(), Cursor::new(lines), &mut out).unwrap();
+        serve(&suite(), &BenchPlace::reference(), precision, Cursor::new(lines), &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
     #[test]
@@ -165,6 +180,18 @@ mod tests {
         for k in [1, 3, 4, 10] {
             assert!(said[k]["error"].is_string(), "{k}: {}", said[k]);
         }
+    }
+    #[test]
+    fn a_precision_without_a_form_that_is_run_all_the_same() {
+        let said = ask_in(
+            Some(DType::BF16),
+            "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"sample\",\"calls\":1}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n",
+        );
+        assert_eq!(said[0]["facts"][PRECISION], "bf16");
+        assert_eq!((&said[1]["unsupported"], &said[1]["error"]), (&true.into(), &"nothing has no form in bf16".into()));
+        assert!(said[2]["error"].is_string() && said[2]["ns"].is_null(), "{}", said[2]);
+        assert_eq!((&said[3]["about"]["dtype"], &said[3]["worst"]), (&"bf16".into(), &0.5.into()));
+        assert_eq!(ask("{\"do\":\"prepare\",\"workload\":\"forms\"}\n")[1]["about"]["dtype"], "f32");
     }
     #[cfg(target_os = "linux")]
     #[test]

@@ -4,7 +4,7 @@
 //! that compares outputs of that same call with plain arithmetic in f64. Whoever measures runs the check first; a wrong
 //! result has no time.
 use crate::record::WorkUnit;
-use adamant::{Error, ErrorKind, Tensor, no_grad};
+use adamant::{DType, Error, ErrorKind, Tensor, no_grad};
 use linkme::distributed_slice;
 use std::{fmt, hint::black_box};
 
@@ -35,13 +35,16 @@ pub struct Workload {
     pub dtype: &'static str,
     /// operations for each byte of the least possible traffic, for the roofline
     pub intensity: Option<f64>,
-    build: Box<dyn Fn(Scale) -> Checked<Prepared>>,
+    build: Build<Scale>,
+    /// the same in another precision, where there is such a form
+    in_precision: Option<Build<(Scale, DType)>>,
 }
+type Build<A> = Box<dyn Fn(A) -> Checked<Prepared>>;
 impl Workload {
     /// A workload of the main group.
     pub fn new<P: Into<Prepared>>(name: impl Into<String>, rate: impl Into<Option<Rate>>, build: impl Fn(Scale) -> Checked<P> + 'static) -> Workload {
-        let build = Box::new(move |scale| build(scale).map(Into::into));
-        Workload { name: name.into(), group: Group::Main, rate: rate.into(), elements: None, memory: false, dtype: "f32", intensity: None, build }
+        let (name, build) = (name.into(), Box::new(move |scale| build(scale).map(Into::into)));
+        Workload { name, group: Group::Main, rate: rate.into(), elements: None, memory: false, dtype: "f32", intensity: None, build, in_precision: None }
     }
     /// One size of a family, in the group of sizes.
     pub fn sized(self, elements: u64) -> Workload {
@@ -63,12 +66,45 @@ impl Workload {
     pub fn with_memory(self) -> Workload {
         Workload { memory: true, ..self }
     }
+    /// Its form in another precision: of matrices, operands of that dtype; of networks, a region of
+    /// [`Autocast`](https://docs.rs/adamant/latest/adamant/amp/struct.Autocast.html), which f32 switches off. What comes out is shown
+    /// ([`Prepared::showing`]), so that it can be compared with that of f32.
+    pub fn with_precision<P: Into<Prepared>>(self, build: impl Fn(Scale, DType) -> Checked<P> + 'static) -> Workload {
+        Workload { in_precision: Some(Box::new(move |(scale, dtype)| build(scale, dtype).map(Into::into))), ..self }
+    }
+    /// Has it a form in other precisions?
+    pub fn has_precisions(&self) -> bool {
+        self.in_precision.is_some()
+    }
     /// Inputs in memory, nothing called yet.
     ///
     /// # Errors
     /// An op failed, or something is missing.
     pub fn build(&self, scale: Scale) -> Checked<Prepared> {
         (self.build)(scale)
+    }
+    /// The same in a precision. What has no form in it is not run in another one.
+    ///
+    /// ```
+    /// use adamant::{DType, Tensor};
+    /// use adamant_bench::{Checked, Prepared, Scale, Workload};
+    /// let sum = |dtype| -> Checked<Prepared> {
+    ///     let x = Tensor::ones([2]).cast(dtype);
+    ///     Ok(Prepared::output(move || &x + &x, |_| Ok(0.0)))
+    /// };
+    /// let plain = Workload::new("sum", None, move |_| sum(DType::F32));
+    /// assert!(plain.build_in(Scale::SMALL, DType::BF16).is_err_and(|problem| problem.is_unsupported()));
+    /// assert!(plain.with_precision(move |_, dtype| sum(dtype)).build_in(Scale::SMALL, DType::BF16).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Workload::build`]; it has no form in the precision, which is a part that is not there.
+    pub fn build_in(&self, scale: Scale, precision: DType) -> Checked<Prepared> {
+        match (&self.in_precision, precision) {
+            (Some(build), _) => build((scale, precision)),
+            (None, DType::F32) if self.dtype == "f32" => self.build(scale),
+            (None, _) => Err(Problem::Absent(format!("{} has no form in {precision}", self.name))),
+        }
     }
 }
 /// Which run measures a workload.
@@ -181,11 +217,17 @@ pub enum Problem {
     Failed(Error),
     /// the result is wrong
     Wrong(String),
+    /// the workload has no form of the kind that was asked for
+    Absent(String),
 }
 impl Problem {
     /// A part that the workload needs is not there.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, Problem::Failed(e) if matches!(e.kind(), ErrorKind::Unsupported { .. }))
+        match self {
+            Problem::Failed(e) => matches!(e.kind(), ErrorKind::Unsupported { .. }),
+            Problem::Wrong(_) => false,
+            Problem::Absent(_) => true,
+        }
     }
 }
 impl From<Error> for Problem {
@@ -198,6 +240,7 @@ impl fmt::Display for Problem {
         match self {
             Problem::Failed(e) => e.fmt(f),
             Problem::Wrong(text) => write!(f, "wrong result: {text}"),
+            Problem::Absent(text) => f.write_str(text),
         }
     }
 }

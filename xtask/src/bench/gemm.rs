@@ -2,8 +2,8 @@
 use adamant::{DType, Error, ErrorKind, Tensor, functional::linear};
 use adamant_bench::{
     Checked, Group, Prepared, Problem, Rate, Scale, Workload,
-    check::{BF16, F32, check},
-    inputs::{tensor, uniform},
+    check::{BF16, F16, F32, check},
+    inputs::uniform,
 };
 
 /// m, n, k and how the operands are stored (n: as named, t: transposed); the name's tail.
@@ -30,28 +30,28 @@ const PRODUCTS: &[(&str, usize, usize, usize, [bool; 2])] = &[
 pub fn workloads() -> Vec<Workload> {
     let mut all = Vec::new();
     for &(tail, m, n, k, stored) in PRODUCTS {
-        all.push(multiplication(format!("gemm_f32_{tail}"), 1, [m, n, k], 4, move |s| product(s, DType::F32, 1, [m, n, k], stored)));
+        all.push(multiplication(format!("gemm_f32_{tail}"), 1, [m, n, k], move |s, dtype| product(s, dtype, 1, [m, n, k], stored)));
     }
     for (tail, stored) in [("nn", [false, false]), ("nt", [false, true])] {
         let name = format!("bmm_f32_48_256x64x256_{tail}");
-        all.push(multiplication(name, 48, [256, 256, 64], 4, move |s| product(s, DType::F32, s.of(48, 3), [256, 256, 64], stored)));
+        all.push(multiplication(name, 48, [256, 256, 64], move |s, dtype| product(s, dtype, s.of(48, 3), [256, 256, 64], stored)));
     }
     for n in [1024usize, 2048] {
-        let w = multiplication(format!("gemm_bf16_{n}"), 1, [n; 3], 2, move |s| product(s, DType::BF16, 1, [n, n, n], [false, false]));
+        let w = narrow(format!("gemm_bf16_{n}"), 1, [n; 3], 2, move |s| product(s, DType::BF16, 1, [n, n, n], [false, false]));
         all.push(w.of_dtype("bf16"));
     }
-    all.push(multiplication("gemm_int8_1024".into(), 1, [1024; 3], 1, |_| missing("a matrix product of 8-bit integers")).of_dtype("int8"));
+    all.push(narrow("gemm_int8_1024".into(), 1, [1024; 3], 1, |_| missing("a matrix product of 8-bit integers")).of_dtype("int8"));
     for batch in [1usize, 32] {
         let sizes = [batch, 1024, 1024];
-        all.push(multiplication(format!("linear_f32_1024_b{batch}"), 1, sizes, 4, move |s| dense(s, batch)));
-        let quantized = multiplication(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, |_| missing("a dense layer with 8-bit weights"));
+        all.push(multiplication(format!("linear_f32_1024_b{batch}"), 1, sizes, move |s, dtype| dense(s, dtype, batch)));
+        let quantized = narrow(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, |_| missing("a dense layer with 8-bit weights"));
         all.push(quantized.of_dtype("int8"));
     }
     all
 }
 /// Squares over the sizes.
 pub fn sizes() -> Vec<Workload> {
-    let square = |n: usize| multiplication(format!("matmul/{}", n * n), 1, [n; 3], 4, move |s| product(s, DType::F32, 1, [n; 3], [false; 2]));
+    let square = |n: usize| multiplication(format!("matmul/{}", n * n), 1, [n; 3], move |s, dtype| product(s, dtype, 1, [n; 3], [false; 2]));
     [4usize, 8, 16, 32, 64, 128, 256, 512, 1024, 2048].map(|n| square(n).sized((n * n) as u64)).into()
 }
 /// Many small ones, so that a share of the work can be added.
@@ -59,8 +59,12 @@ pub fn selftest() -> Workload {
     let flop = Rate::Flop(2.0 * 128f64.powi(3));
     Workload::new("selftest_compute", flop, |s| product(s, DType::F32, 1, [128; 3], [false; 2])).in_group(Group::Selftest)
 }
-/// A product with its operations, and with the traffic of reading both operands and writing the result once.
-fn multiplication(name: String, batch: usize, [m, n, k]: [usize; 3], width: usize, build: impl Fn(Scale) -> Checked<Prepared> + 'static) -> Workload {
+/// A product in f32, which has forms with operands of 16 bits.
+fn multiplication(name: String, batch: usize, sizes: [usize; 3], build: impl Fn(Scale, DType) -> Checked<Prepared> + Copy + 'static) -> Workload {
+    narrow(name, batch, sizes, 4, move |s| build(s, DType::F32)).with_precision(build)
+}
+/// A product of operands of so many bytes with its operations, and with the traffic of reading both and writing the result once.
+fn narrow(name: String, batch: usize, [m, n, k]: [usize; 3], width: usize, build: impl Fn(Scale) -> Checked<Prepared> + 'static) -> Workload {
     let (flop, bytes) = (2 * batch * m * n * k, width * batch * (m * n + n * k + m * k));
     Workload::new(name, Rate::Flop(flop as f64), build).with_intensity(flop as f64 / bytes as f64)
 }
@@ -68,10 +72,18 @@ fn missing(what: &str) -> Checked<Prepared> {
     Err(Problem::Failed(Error::new("matmul", ErrorKind::Unsupported { backend: "cpu".into(), what: what.into() })))
 }
 
+/// The numbers as a dtype has them, and half a unit of its last place.
+fn rounded(dtype: DType) -> (fn(f32) -> f32, f64) {
+    match dtype {
+        DType::BF16 => (|x| adamant::bf16::from_f32(x).to_f32(), BF16),
+        DType::F16 => (|x| adamant::f16::from_f32(x).to_f32(), F16),
+        _ => (|x| x, F32),
+    }
+}
 /// `batch` products of `[m, k]` and `[k, n]`.
 fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: [bool; 2]) -> Checked<Prepared> {
     let [m, n, k] = sizes.map(|size| scale.at_most(size, 17));
-    let round = |x: f32| if dtype == DType::BF16 { adamant::bf16::from_f32(x).to_f32() } else { x };
+    let (round, epsilon) = rounded(dtype);
     let host = |n: usize, seed| uniform(n, seed).into_iter().map(round).collect::<Vec<f32>>();
     let (x, y) = (host(batch * m * k, 1), host(batch * k * n, 2));
     // Made of the transposed storage and transposed back by a view, as a user's weights are.
@@ -92,17 +104,24 @@ fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: 
             .map(|l| x[at(m, k, stored[0], p, i, l)] as f64 * y[at(k, n, stored[1], p, l, j)] as f64)
             .fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
     };
-    Ok(Prepared::output(move || a.matmul(&b), move |result| check(result, k, if dtype == DType::BF16 { BF16 } else { F32 }, &exact)))
+    Ok(Prepared::output(move || a.matmul(&b), move |result| check(result, k, epsilon, &exact)))
 }
 /// y = x Wᵀ + b, square.
-fn dense(scale: Scale, batch: usize) -> Checked<Prepared> {
+fn dense(scale: Scale, dtype: DType, batch: usize) -> Checked<Prepared> {
     let (n, batch) = (scale.at_most(1024, 33), scale.at_most(batch, 3));
-    let (xs, ws, bs) = (uniform(batch * n, 1), uniform(n * n, 2), uniform(n, 3));
-    let (x, w, b) = (tensor(&[batch, n], 1), tensor(&[n, n], 2), tensor(&[n], 3));
+    let (round, epsilon) = rounded(dtype);
+    let host = |n: usize, seed| uniform(n, seed).into_iter().map(round).collect::<Vec<f32>>();
+    let (xs, ws, bs) = (host(batch * n, 1), host(n * n, 2), host(n, 3));
+    let operand = |data: &[f32], shape: &[usize]| -> Result<Tensor, Error> {
+        let t = Tensor::from_slice(data, shape).cast(dtype);
+        t.materialize()?;
+        t.ok()
+    };
+    let (x, w, b) = (operand(&xs, &[batch, n])?, operand(&ws, &[n, n])?, operand(&bs, &[n])?);
     let exact = move |flat: usize| {
         let (i, j) = (flat / n, flat % n);
         let terms = (0..n).map(|l| xs[i * n + l] as f64 * ws[j * n + l] as f64).chain([bs[j] as f64]);
         terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
     };
-    Ok(Prepared::output(move || linear(&x, &w, Some(&b)), move |y| check(y, n, F32, &exact)))
+    Ok(Prepared::output(move || linear(&x, &w, Some(&b)), move |y| check(y, n, epsilon, &exact)))
 }

@@ -1,14 +1,17 @@
 //! Inference of whole networks, outside the tape.
-use super::models::{BlockCache, Gpt, GptSizes, MiniLm, ModelWeights, ResNet, tokens};
-use adamant::{Device, Result, Tensor, no_grad};
+use super::{
+    models::{BlockCache, Gpt, GptSizes, MiniLm, ModelWeights, ResNet, tokens},
+    precision::{near, region},
+};
+use adamant::{DType, Device, Result, Tensor, no_grad};
 use adamant_bench::{Checked, Prepared, Rate, Scale, Workload, ensure, inputs::tensor};
 use std::{hint::black_box, rc::Rc};
 
 /// The family.
 pub fn workloads() -> Vec<Workload> {
     vec![
-        Workload::new("infer_resnet50_b1", Rate::Flop(8.2e9), |s| infer(s, resnet)),
-        Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)),
+        Workload::new("infer_resnet50_b1", Rate::Flop(8.2e9), |s| infer(s, resnet)).with_precision(|s, precision| infer_in(s, precision, resnet)),
+        Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)).with_precision(|s, precision| infer_in(s, precision, minilm)),
         Workload::new("gpt2_prefill64", None, prefill),
         Workload::new("gpt2_decode64", Rate::Tokens(64.0), decode),
     ]
@@ -25,7 +28,24 @@ fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
         ensure(full.iter().all(|x| x.is_finite()) && full.iter().any(|&x| x != full[0]), || "the output is not finite, or everywhere the same".into())?;
         Ok(worst)
     };
-    Ok(Prepared::checked(move || no_grad(|| black_box(net()?).materialize()), verify))
+    Ok(prepared(net, verify))
+}
+/// The same in a region of a precision, which gives at small shapes nearly what the plain interpreter gives in f32.
+fn infer_in(scale: Scale, precision: DType, build: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
+    let within = move |scale: Scale| -> Result<Net> {
+        let (net, region) = (build(scale)?, region(precision)?);
+        Ok(Box::new(move || region.run(&net)))
+    };
+    let verify = move || {
+        let exact = Device::reference().scoped(|| no_grad(|| build(Scale::SMALL)?()?.to_vec_as::<f64>()))?;
+        near(precision, &no_grad(|| within(Scale::SMALL)?()?.to_vec_as::<f64>())?, &exact)
+    };
+    Ok(prepared(Rc::new(within(scale)?), verify))
+}
+fn prepared(net: Rc<Net>, verify: impl FnMut() -> Checked<f64> + 'static) -> Prepared {
+    let shown = net.clone();
+    let output = move || Ok(no_grad(|| shown()?.to_vec_as::<f64>())?);
+    Prepared::checked(move || no_grad(|| black_box(net()?).materialize()), verify).showing(output)
 }
 /// How far two outputs are apart, as a share of what is allowed.
 fn agree(ours: &[f32], exact: &[f32]) -> Checked<f64> {

@@ -12,13 +12,13 @@ use super::{small::COMPILED, standing::standings};
 use crate::exit::Exit;
 use adamant_bench::{
     Group, Suite,
+    agreement::agree,
     ceilings::Ceilings,
     child::{Child, Fresh, Subject},
     interleave::{Plan, SideState, Sides, Taken, take},
     lines::Line,
     machine::Load,
     place::BenchPlace,
-    protocol::Ask,
     record::{Case, Record},
     render::{ratio, time},
     verdict::{Compared, Pairs, judge},
@@ -111,7 +111,7 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let (began, before) = (SystemTime::now(), Load::now());
     let mut all = Vec::new();
     for workload in &chosen {
-        let taken = take(&mut sides, &workload.name, &plan, agree);
+        let taken = take(&mut sides, &workload.name, &plan, same);
         let fresh = |(subject, state): (&Subject, &SideState)| {
             let wanted = workload.memory && options.memory && state.error.is_none();
             if wanted { Fresh::of(subject, &workload.name, false) } else { Fresh::default() }
@@ -151,29 +151,9 @@ fn started(subjects: Vec<Subject>) -> Result<Sides, Ended> {
 
 /// How far outputs may be apart, as a share of the largest element, by dtype: what two orders of summation differ by.
 const APART: &[(&str, f64)] = &[("f32", 1e-3), ("bf16", 2e-2), ("int8", 5e-2)];
-/// Withdraws peers whose output is another one than this project's, which its own check found right.
-fn agree(sides: &mut Sides, states: &mut [SideState]) {
-    // Spread over all of an output, whatever its size.
-    let places: Vec<u64> = (0..64u64).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20).collect();
-    let ask = Ask::Values { places };
-    let Some(about) = states[0].about.clone().filter(|_| states[0].error.is_none()) else { return };
-    let ours = sides.ask(0, &ask).values;
-    let allowed = APART.iter().find(|(dtype, _)| *dtype == about.dtype).map_or(1e-3, |x| x.1) * ours.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-    for k in 1..states.len() {
-        if ours.is_empty() || states[k].error.is_some() {
-            continue;
-        }
-        let theirs = sides.ask(k, &ask).values;
-        if theirs.is_empty() {
-            continue;
-        }
-        let worst = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        if worst > allowed || worst.is_nan() || theirs.len() != ours.len() {
-            states[k].error = Some(format!("wrong result: its output is {worst:.3e} away from ours, which the reference bears out"));
-        } else {
-            states[k].worst = Some(worst / allowed.max(1e-300));
-        }
-    }
+/// Withdraws peers whose output is another one than this project's.
+fn same(sides: &mut Sides, states: &mut [SideState]) {
+    agree(sides, states, |about| APART.iter().find(|(dtype, _)| *dtype == about.dtype).map_or(1e-3, |x| x.1), false);
 }
 /// This project against each peer that has times. Of whole samples: a peer whose threads hand work to each other on one
 /// core waits for them, and that is its own time.

@@ -1,5 +1,6 @@
 //! Operations so small that only their overhead counts.
-use adamant::{Cell, Outputs, Result, Tensor, compile, functional::linear};
+use super::precision::{near, region, run_in};
+use adamant::{Cell, DType, Outputs, Result, Tensor, compile, functional::linear};
 use adamant_bench::{
     Checked, Prepared, Problem, Workload,
     check::{F32, check},
@@ -17,8 +18,8 @@ pub fn workloads() -> Vec<Workload> {
         Workload::new("small_add4_nograd", None, |_| add(false)),
         Workload::new("small_add4_grad", None, |_| add(true)),
         Workload::new(format!("small_add4_grad{COMPILED}"), None, |_| add_compiled()),
-        Workload::new("tiny_mlp_fwdbwd", None, |_| tiny_mlp(false)),
-        Workload::new(format!("tiny_mlp_fwdbwd{COMPILED}"), None, |_| tiny_mlp(true)),
+        mlp("tiny_mlp_fwdbwd".into(), false),
+        mlp(format!("tiny_mlp_fwdbwd{COMPILED}"), true),
     ]
 }
 fn add(tracked: bool) -> Checked<Prepared> {
@@ -49,8 +50,12 @@ fn add_compiled() -> Checked<Prepared> {
     Ok(Prepared::checked(move || black_box(call()?).materialize(), move || check(&again()?, 1, F32, &exact)).showing(move || Ok(shown()?.to_vec::<f32>()?)))
 }
 
+fn mlp(name: String, compiled: bool) -> Workload {
+    Workload::new(name, None, move |_| tiny_mlp(compiled, None)).with_precision(move |_, precision| tiny_mlp(compiled, Some(precision)))
+}
 /// Three dense layers on one row of 16 numbers, mean of squares, gradients of all six parameters.
-fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
+fn tiny_mlp(compiled: bool, precision: Option<DType>) -> Checked<Prepared> {
+    let region = precision.map(region).transpose()?;
     let sizes = [(16usize, 16usize), (16, 16), (16, 1)];
     let cell = |shape: &[usize], seed: u64, bound: f64| Cell::new(&(tensor(shape, seed) * bound), true);
     let layers = sizes
@@ -60,11 +65,13 @@ fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
         .collect::<Result<Vec<(Cell, Cell)>>>()?;
     let x = tensor(&[1, 16], 1);
     let forward = move |weights: &dyn Fn(&Cell) -> Tensor| {
-        let dense = |x: &Tensor, k: usize| linear(x, &weights(&layers[k].0), Some(&weights(&layers[k].1)));
-        let h = dense(&x, 0).relu();
-        let h = dense(&h, 1).relu();
-        let y = dense(&h, 2);
-        ((&y * &y).sum(..), layers.clone())
+        run_in(region.as_ref(), || {
+            let dense = |x: &Tensor, k: usize| linear(x, &weights(&layers[k].0), Some(&weights(&layers[k].1)));
+            let h = dense(&x, 0).relu();
+            let h = dense(&h, 1).relu();
+            let y = dense(&h, 2);
+            ((&y * &y).sum(..), layers.clone())
+        })
     };
     let (again, plain) = (forward.clone(), forward.clone());
     // The loss and all gradients.
@@ -82,13 +89,19 @@ fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
     };
     let (checked, shown) = (passes.clone(), passes.clone());
     let values = move |passes: &dyn Fn() -> Result<Vec<Tensor>>| -> Checked<Vec<f32>> {
-        let all = passes()?.iter().map(Tensor::to_vec::<f32>).collect::<Result<Vec<_>>>()?;
+        let all = passes()?.iter().map(Tensor::to_vec_as::<f32>).collect::<Result<Vec<_>>>()?;
         ensure(all.len() == 7, || "a parameter got no gradient".into())?;
         Ok(all.concat())
     };
-    let verify = move || {
-        values(&*checked)?;
-        slope(&again)
+    let verify = move || match precision {
+        None | Some(DType::F32) => {
+            values(&*checked)?;
+            slope(&again)
+        }
+        Some(low) => {
+            let exact = tiny_mlp(false, None)?.output.map(|mut plain| plain()).transpose()?.unwrap_or_default();
+            near(low, &values(&*checked)?.into_iter().map(f64::from).collect::<Vec<f64>>(), &exact)
+        }
     };
     let prepared = if compiled {
         Prepared::checked(move || passes().and_then(|all| black_box(all).iter().try_for_each(Tensor::materialize)), verify)

@@ -1,8 +1,12 @@
 //! Training steps: clear gradients (there are none to clear), forward, loss, backward, optimizer step, the loss read as
 //! a number.
-use super::models::{Gpt, GptSizes, Lstm, ModelWeights, ResNet, tokens};
+use super::{
+    models::{Gpt, GptSizes, Lstm, ModelWeights, ResNet, tokens},
+    precision::{near, region, run_in},
+};
 use adamant::{
-    Device, Result, Tensor,
+    DType, Device, Result, Tensor,
+    amp::{Autocast, GradScaler, ScalerOptions},
     functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, cross_entropy, embedding, max_pool2d},
     nn::Param,
     optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
@@ -11,63 +15,113 @@ use adamant_bench::{
     Checked, Prepared, Problem, Scale, Workload, ensure,
     inputs::{indices, tensor},
 };
+use adamant_core::intercept::casting_once;
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 
+/// The networks by the names of their workloads.
+pub const TASKS: [(&str, fn(Scale) -> Result<TrainingTask>); 5] =
+    [("train_mlp_b128", mlp), ("train_lenet_b128", lenet), ("train_resnet18_b32", resnet), ("train_chargpt_b8", chargpt), ("train_lstm_b32", lstm)];
 /// The family.
 pub fn workloads() -> Vec<Workload> {
-    vec![
-        train("train_mlp_b128", mlp),
-        train("train_lenet_b128", lenet),
-        train("train_resnet18_b32", resnet),
-        train("train_chargpt_b8", chargpt),
-        train("train_lstm_b32", lstm),
-    ]
+    TASKS.map(|(name, build)| train(name, build)).into()
 }
 
 /// A network with its data and its optimizer.
-struct TrainingTask {
+pub struct TrainingTask {
     parameters: Vec<Param>,
     loss: Box<dyn Fn() -> Result<Tensor>>,
     optimizer: Box<dyn Optimizer>,
+    /// what forward and loss run in, where a precision was asked for
+    region: Option<Autocast>,
+    /// on in f16, as it is where somebody learns in f16
+    scaler: GradScaler,
 }
 impl TrainingTask {
     fn new(weights: ModelWeights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> TrainingTask {
-        TrainingTask { optimizer: Box::new(rule.over(weights.parameters.clone())), parameters: weights.parameters, loss: Box::new(loss) }
+        let optimizer = Box::new(rule.over(weights.parameters.clone()));
+        TrainingTask { optimizer, parameters: weights.parameters, loss: Box::new(loss), region: None, scaler: GradScaler::default() }
     }
-    fn step(&mut self) -> Result<f32> {
-        let loss = (self.loss)()?;
-        let grads = loss.backward()?;
-        self.optimizer.step(&grads)?;
+    /// The same in a precision.
+    pub fn in_precision(self, precision: DType) -> Result<TrainingTask> {
+        // A scale at which no step is suppressed: each is the same work.
+        let scaler = GradScaler::with(ScalerOptions { enabled: precision == DType::F16, init_scale: 1024.0, ..ScalerOptions::default() })?;
+        Ok(TrainingTask { region: Some(region(precision)?), scaler, ..self })
+    }
+    /// The loss of the batch.
+    pub fn forward(&self) -> Result<Tensor> {
+        run_in(self.region.as_ref(), &self.loss)
+    }
+    /// Losses of so many small batches of one step, and the gradients of each.
+    pub fn passes(&self, batches: usize) -> Result<Vec<Tensor>> {
+        casting_once(|| {
+            let mut all = Vec::new();
+            for _ in 0..batches {
+                let loss = self.forward()?;
+                let grads = loss.backward()?;
+                all.extend([loss.detach()].into_iter().chain(self.parameters.iter().filter_map(|p| grads.of(&p.cell()).cloned())));
+            }
+            Ok(all)
+        })
+    }
+    /// One step, and its loss.
+    pub fn step(&mut self) -> Result<f32> {
+        let TrainingTask { loss, optimizer, region, scaler, .. } = self;
+        if !scaler.is_enabled() {
+            let loss = run_in(region.as_ref(), loss)?;
+            let grads = loss.backward()?;
+            optimizer.step(&grads)?;
+            return loss.item::<f32>();
+        }
+        let loss = scaler.attempt(|scaler| {
+            let loss = run_in(region.as_ref(), loss)?;
+            let mut grads = scaler.scale(&loss)?.backward()?;
+            scaler.step(&mut **optimizer, &mut grads)?;
+            Ok::<_, adamant::Error>(loss)
+        })?;
         loss.item::<f32>()
     }
 }
 fn train(name: &'static str, build: fn(Scale) -> Result<TrainingTask>) -> Workload {
-    let prepared = move |scale: Scale| -> Checked<Prepared> {
-        let task = Rc::new(RefCell::new(build(scale)?));
-        let (checked, shown) = (task.clone(), task.clone());
-        let step = move || {
-            black_box(task.borrow_mut().step()?);
-            Ok(())
-        };
-        // Once: after many steps the gradient is so small that its slope is rounding.
-        Ok(Prepared::checked_once(step, move || {
+    Workload::new(name, None, move |scale| {
+        prepared(build(scale)?, move |task| {
             agree(build)?;
-            slope(&checked.borrow())
+            slope(task)
         })
+    })
+    .with_precision(move |scale, precision| {
+        prepared(build(scale)?.in_precision(precision)?, move |_| {
+            // The slope along a gradient is lost in the rounding of 16 bits. The plain interpreter rounds at the same places.
+            let small = || -> Result<Vec<f64>> {
+                let all = build(Scale::SMALL)?.in_precision(precision)?.passes(1)?;
+                Ok(all.iter().map(Tensor::to_vec_as::<f64>).collect::<Result<Vec<_>>>()?.concat())
+            };
+            near(precision, &small()?, &Device::reference().scoped(small)?)
+        })
+    })
+    .with_memory()
+}
+fn prepared(task: TrainingTask, verify: impl Fn(&TrainingTask) -> Checked<f64> + 'static) -> Checked<Prepared> {
+    let task = Rc::new(RefCell::new(task));
+    let (checked, shown) = (task.clone(), task.clone());
+    let step = move || {
+        black_box(task.borrow_mut().step()?);
+        Ok(())
+    };
+    // Once: after many steps the gradient is so small that its slope is rounding.
+    Ok(Prepared::checked_once(step, move || verify(&checked.borrow()))
         // The losses of three steps: what forward, backward and the optimizer give, where others begin with the same weights.
         .showing(move || (0..3).map(|_| Ok(shown.borrow_mut().step()?)).collect()))
-    };
-    Workload::new(name, None, prepared).with_memory()
+}
+/// Of three steps.
+fn losses(mut task: TrainingTask) -> Result<Vec<f64>> {
+    (0..3).map(|_| Ok(task.step()?.into())).collect()
 }
 /// At small shapes three steps give the losses that the plain interpreter gives.
 fn agree(build: fn(Scale) -> Result<TrainingTask>) -> Checked<()> {
-    let losses = || {
-        let mut task = build(Scale::SMALL)?;
-        (0..3).map(|_| task.step()).collect::<Result<Vec<f32>>>()
-    };
-    let (ours, exact) = (losses()?, Device::reference().scoped(losses)?);
-    let near = ours.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= 2e-3 * b.abs());
-    ensure(near, || format!("at small shapes the losses of three steps are {ours:?}, on the reference {exact:?}"))
+    let small = || losses(build(Scale::SMALL)?);
+    let (ours, exact) = (small()?, Device::reference().scoped(small)?);
+    let same = ours.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= 2e-3 * b.abs());
+    ensure(same, || format!("at small shapes the losses of three steps are {ours:?}, on the reference {exact:?}"))
 }
 /// Along its gradient a loss changes by the gradient's square: the difference of two losses, to both sides. How far from
 /// it, as a share of what is allowed.

@@ -6,10 +6,11 @@ use super::{
     subjects::{ComparedOperand, operand},
 };
 use crate::{
+    agreement::{agree, apart_in},
     child::Subject,
     comparison::{ComparedSide, Comparison, Evidence},
     gate::{Decision, Gated, Looks},
-    interleave::{Plan, ROUNDS, Sides, Taken, take_all},
+    interleave::{Plan, ROUNDS, SideState, Sides, Taken, take_all},
     lines::{Extra, Line},
     record::{Case, Record},
     render::{Format, comparison as rendered},
@@ -28,7 +29,7 @@ use std::{
 /// How two sides are compared.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What is compared with: self, a program, a git revision, baseline:NAME, records.jsonl, or settings as isa=avx2
+    /// What is compared with: self, a program, a git revision, baseline:NAME, records.jsonl, or settings as isa=avx2,precision=bf16
     a: String,
     /// What is judged
     b: String,
@@ -267,11 +268,20 @@ fn measure_until(sides: &mut Sides, names: &[String], plan: &Plan, is_decided: i
     let mut cases = Vec::new();
     // What one side has not is no pair, however long the other goes on.
     let is_over = |taken: &Taken, rounds: usize| taken.sides.iter().any(|s| s.error.is_some()) || is_decided(taken, rounds);
-    for (k, taken) in take_all(sides, names, plan, |_, _| (), is_over).into_iter().enumerate() {
-        let failed = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?)));
+    // What was chosen to round otherwise must still give the same.
+    let precisions: Vec<_> = sides.subjects().iter().map(|s| s.precision).collect();
+    let is_chosen = precisions.iter().any(Option::is_some);
+    let agree = |sides: &mut Sides, states: &mut [SideState]| {
+        if is_chosen {
+            agree(sides, states, |_| apart_in(&precisions), true);
+        }
+    };
+    for (k, taken) in take_all(sides, names, plan, agree, is_over).into_iter().enumerate() {
+        let skipped = |s: &SideState| if s.unsupported { "skipped: " } else { "" };
+        let failed = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}{}: {}", skipped(s), of.name, s.error.as_ref()?)));
         let (name, failed) = (&taken.workload, failed.collect::<Vec<_>>());
-        // What no side has is nothing to compare, and no failure.
-        if taken.sides.iter().all(|s| s.unsupported) {
+        // What no side has is nothing to compare, and no failure; what was asked for in a precision is told in its row.
+        if !is_chosen && taken.sides.iter().all(|s| s.unsupported) {
             note(format_args!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; ")));
             continue;
         }

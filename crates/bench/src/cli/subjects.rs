@@ -3,10 +3,10 @@
 //! - `self`: this program; `path/to/program`: another one that has these verbs;
 //! - a git revision: its worktree is built under `target/bench/revisions` and kept for the next time;
 //! - `records.jsonl`, `baseline:NAME`: a record;
-//! - any program with `@isa=avx2,threads=1,device=cuda:0,NAME=VALUE` behind it: settings and variables of its environment;
-//!   `isa=avx2` alone is `self@isa=avx2`.
+//! - any program with `@isa=avx2,precision=bf16,threads=1,device=cuda:0,NAME=VALUE` behind it: settings and variables of its
+//!   environment; `isa=avx2` alone is `self@isa=avx2`.
 use super::{Ended, Exit, baseline, ended, out::note, run::is_record};
-use crate::{child::Subject, suite::Suite};
+use crate::{child::Subject, serve::PRECISION, suite::Suite};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -73,6 +73,10 @@ fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
             subject.variables.push(("ADAMANT_ISA".into(), value.into()));
             subject.chosen.push("device.isa".into());
         }
+        "precision" => {
+            subject.precision = Some(super::precision(value).map_err(|said| (Exit::Usage, said))?);
+            subject.chosen.push(PRECISION.into());
+        }
         "repeat" => subject.repeat = value.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(usage)?,
         _ if !is_variable(name) => return Err(usage()),
         _ => subject.variables.push((name.into(), value.into())),
@@ -127,6 +131,7 @@ fn build(revision: &str, suite: &Suite) -> Result<PathBuf, Ended> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adamant::DType;
 
     fn suite() -> Suite {
         Suite::new("tested", Vec::new, &["build"])
@@ -146,6 +151,19 @@ mod tests {
             assert!(s.chosen.contains(&"threads".into()) && s.chosen.contains(&"device.isa".into()));
         }
         assert_eq!(program("self").threads, 2);
+    }
+    #[test]
+    fn a_precision_that_is_lost_or_not_known() {
+        for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
+            let s = program(&format!("self@isa=avx2,precision={name}"));
+            assert_eq!((s.precision, s.variables.len()), (Some(dtype), 1));
+            assert!(s.chosen.contains(&PRECISION.to_string()));
+        }
+        assert_eq!(program("self").precision, None);
+        for name in ["fp16", "f64", "BF16", ""] {
+            let (exit, said) = operand(&format!("self@precision={name}"), 1, "cpu", &suite()).unwrap_err();
+            assert_eq!((exit, said), (Exit::Usage, format!("there is no precision `{name}`; there are f32, bf16, f16")));
+        }
     }
     #[test]
     fn an_operand_that_is_none_and_is_started_all_the_same() {
