@@ -4,7 +4,7 @@ use crate::{
     device::Runtime,
     ends::{self, Finish},
     gemm::Accumulator,
-    map::loops::convert,
+    map::loops::{convert, round_to_bf16},
     operand::{In, Out, cast, internal},
     scratch::{ScratchVec, filled},
 };
@@ -87,8 +87,7 @@ fn sums(
             let mut sums = filled(0f32, shapes[2].elements())?;
             roles::<f32>(runtime, spec, shapes, &x, &y, &mut sums, None, dtype == DType::BF16)?;
             if dtype == DType::BF16 {
-                let to: &mut [u16] = cast(out)?;
-                convert(runtime.isa, &sums, to, |v| (crate::map::loops::to_bf16(v).to_bits() >> 16) as u16);
+                round_to_bf16(runtime.isa, &sums, cast(out)?);
             } else {
                 cast::<half::f16>(out)?.convert_from_f32_slice(&sums);
             }

@@ -268,7 +268,9 @@ fn run_strip<T: GemmElement<Acc = f32>>(job: &Job<'_, T>, part: ProductPart<'_, 
         job.epilogue.apply(index, i + row, j + column, values)
     };
     let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
-    if pairs::multiply_pairs(job.isa, size, &a, &b, &mut out, [&mut scratch.a, &mut scratch.b])? {
+    if let (Some(a), Some(b)) = (a.as_bf16(), b.as_bf16())
+        && pairs::multiply_pairs(job.isa, size, a, b, &mut out, [&mut scratch.a, &mut scratch.b])?
+    {
         return Ok(());
     }
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)

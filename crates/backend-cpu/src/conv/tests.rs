@@ -78,6 +78,24 @@ fn shapes() -> Vec<ConvShape> {
     ]
 }
 
+/// Shapes that nobody chose: two spatial axes, of which some have strides, gaps, groups and uneven zeros around them.
+fn drawn_shapes(seed: u64, count: usize) -> Vec<ConvShape> {
+    let all = random(seed, count * 40);
+    let one = |drawn: &[f32]| {
+        let mut drawn = drawn.iter();
+        let mut size = |most: usize| drawn.next().map_or(1, |v| 1 + ((v + 1.0) / 2.0 * (most - 1) as f32).round() as usize);
+        let groups = size(3);
+        let (batch, ins, outs) = (size(4), groups * size(9), groups * size(40));
+        let pair = |f: &mut dyn FnMut() -> usize| [f(), f()];
+        let (input, kernel) = (pair(&mut || size(40)), pair(&mut || size(4)));
+        let (stride, dilation) = (pair(&mut || size(3)), pair(&mut || size(2)));
+        let padding = [(size(4) - 1, size(4) - 1), (size(4) - 1, size(4) - 1)];
+        // A kernel wider than what it slides over is no convolution.
+        ConvShape::new(batch, ins, outs, groups, &input, &kernel, &stride, &padding, &dilation).ok()
+    };
+    all.chunks_exact(40).filter_map(one).collect()
+}
+
 fn close(what: &str, shape: &ConvShape, got: &[f32], want: &[f64], scale: f64) {
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         assert!((f64::from(*got) - want).abs() <= 1e-6 * scale, "{what} {shape:?} at {i}: {got} {want}");
@@ -143,7 +161,9 @@ fn bf16_by_pairs_give_the_sums_of_widened_numbers() {
         return;
     }
     let narrow = |values: Vec<f32>| values.into_iter().map(|v| half::bf16::from_f32(v).to_f32()).collect::<Vec<f32>>();
-    for shape in shapes() {
+    let drawn = drawn_shapes(24, 60);
+    assert!(drawn.len() > 40);
+    for shape in shapes().into_iter().chain(drawn) {
         let [x_len, w_len, y_len] = shape.lengths();
         let (x, w, g) = (narrow(random(21, x_len)), narrow(random(22, w_len)), narrow(random(23, y_len)));
         for threads in [Threads::new(1), Threads::new(3)] {

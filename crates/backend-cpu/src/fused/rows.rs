@@ -68,7 +68,7 @@ impl StoredElement for bf16 {
     fn write(isa: Isa, out: &mut [bf16], scratch: &mut [f32], f: impl FnOnce(&mut [f32])) {
         let scratch = &mut scratch[..out.len()];
         f(scratch);
-        loops::convert(isa, scratch, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
+        loops::round_to_bf16(isa, scratch, out);
     }
 }
 impl StoredElement for f16 {

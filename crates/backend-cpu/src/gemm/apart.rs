@@ -166,7 +166,7 @@ impl Apart<'_> {
             let mut out = WaitingSums { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
             if let (WidenedElements::BF16(x), WidenedElements::BF16(y)) = (a.elements, b.elements)
-                && multiply_pairs(isa, size, &a.of(x), &b.of(y), &mut out, [&mut scratch.a, &mut scratch.b])?
+                && multiply_pairs(isa, size, a.of(x), b.of(y), &mut out, [&mut scratch.a, &mut scratch.b])?
             {
                 return Ok(());
             }

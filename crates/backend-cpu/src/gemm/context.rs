@@ -17,7 +17,7 @@ use super::{Job, ProductPart, micro_scalar, run_by_chunks, run_plain, run_widene
 use super::{micro_avx2, micro_avx512};
 use crate::conv::depthwise::FramedJob;
 use crate::isa::Isa;
-use crate::map::loops::{convert, to_bf16};
+use crate::map::loops::round_to_bf16;
 use crate::scratch::{KeptElement, reserve};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
@@ -264,5 +264,5 @@ macro_rules! half_precision {
     };
 }
 
-half_precision!(bf16, Some, |isa, source: &[f32], target: &mut [bf16]| convert(isa, source, target, |v| bf16::from_bits((to_bf16(v).to_bits() >> 16) as u16)));
+half_precision!(bf16, Some, round_to_bf16);
 half_precision!(f16, |_| None, |_, source: &[f32], target: &mut [f16]| target.convert_from_f32_slice(source));

@@ -5,6 +5,7 @@
 
 use super::context::{GemmContext, MatrixElement};
 use super::micro::{A_STRIDE, CHUNK};
+use half::bf16;
 
 /// A source of rows of A.
 pub(crate) trait PackA<T> {
@@ -49,7 +50,13 @@ impl<E> MatrixView<'_, E> {
         (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
 }
-impl<E: MatrixElement> MatrixView<'_, E> {
+impl<'a, E: MatrixElement> MatrixView<'a, E> {
+    /// The same matrix, if its elements are bf16.
+    pub(crate) fn as_bf16(&self) -> Option<MatrixView<'a, bf16>> {
+        let MatrixView { base, row_stride, column_stride, .. } = *self;
+        Some(MatrixView { data: E::as_bf16(self.data)?, base, row_stride, column_stride })
+    }
+
     pub(crate) fn transposed(self) -> Self {
         MatrixView { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
@@ -86,20 +93,8 @@ impl<E: MatrixElement> MatrixView<'_, E> {
             match E::as_acc(self.data) {
                 Some(data) => context.transpose(&data[first..], stride, target, target_stride, columns, rows),
                 None => {
-                    const SIDE: usize = 32;
-                    let mut block = [E::Acc::default(); SIDE * SIDE];
-                    for c in (0..columns).step_by(SIDE) {
-                        let wide = SIDE.min(columns - c);
-                        for r in (0..rows).step_by(SIDE) {
-                            let high = SIDE.min(rows - r);
-                            for (line, out) in block.chunks_exact_mut(SIDE).enumerate().take(wide) {
-                                let source = &self.data[first + (c + line) * stride + r..][..high];
-                                E::widen(source, &mut out[..high]);
-                            }
-                            let out = &mut target[r * target_stride + c..];
-                            context.transpose(&block, SIDE, out, target_stride, wide, high);
-                        }
-                    }
+                    let line = |c: usize, r: usize, out: &mut [E::Acc]| E::widen(&self.data[first + c * stride + r..][..out.len()], out);
+                    transpose_made(context, [columns, rows], line, target, target_stride);
                 }
             }
         } else {
@@ -109,6 +104,30 @@ impl<E: MatrixElement> MatrixView<'_, E> {
                     E::widen(source, &mut target[r * target_stride + c..][..1]);
                 }
             }
+        }
+    }
+}
+
+/// `target[c * stride + r]` of `rows` by `columns` numbers that are made while they are packed: `line(r, c, out)` makes those of
+/// row r from column c on. Blocks of them are transposed in registers.
+#[inline(always)]
+pub(crate) fn transpose_made<T: Copy + Default>(
+    context: &GemmContext<T>,
+    [rows, columns]: [usize; 2],
+    line: impl Fn(usize, usize, &mut [T]),
+    target: &mut [T],
+    stride: usize,
+) {
+    const SIDE: usize = 32;
+    let mut block = [T::default(); SIDE * SIDE];
+    for r in (0..rows).step_by(SIDE) {
+        let high = SIDE.min(rows - r);
+        for c in (0..columns).step_by(SIDE) {
+            let wide = SIDE.min(columns - c);
+            for (row, out) in block.chunks_exact_mut(SIDE).enumerate().take(high) {
+                line(r + row, c, &mut out[..wide]);
+            }
+            context.transpose(&block, SIDE, &mut target[c * stride + r..], stride, high, wide);
         }
     }
 }

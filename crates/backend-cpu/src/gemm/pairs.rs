@@ -5,10 +5,10 @@
 //! bit for bit as those of widened operands, but for subnormal numbers ([`micro_bf16`](super::micro_bf16)).
 //! Must not know block sizes, threads or C.
 
-use super::context::{AlignedBuffer, GemmContext, MatrixElement};
+use super::context::{AlignedBuffer, GemmContext};
 use super::driver::{Size, TileOutput, multiply};
-use super::micro::{A_STRIDE, CHUNK};
-use super::pack::{MatrixView, PackA, PackB};
+use super::micro::A_STRIDE;
+use super::pack::{MatrixView, PackA, PackB, transpose_made};
 use crate::isa::Isa;
 use crate::simd::{Simd, SimdKernel, dispatch};
 use adamant_runtime::ErrorKind;
@@ -24,23 +24,20 @@ pub(crate) fn context(isa: Isa) -> Option<&'static GemmContext<f32>> {
     None
 }
 
-/// `C = A · B` of two matrices of bf16; false if there are no pairs on this set, or for this type.
+/// `C = A · B` of two matrices of bf16; false if there are no pairs on this set.
 ///
 /// # Errors
 /// `OutOfMemory` for what is packed.
-pub(crate) fn multiply_pairs<E: MatrixElement>(
+pub(crate) fn multiply_pairs(
     isa: Isa,
     size: Size,
-    a: &MatrixView<'_, E>,
-    b: &MatrixView<'_, E>,
+    a: MatrixView<'_, bf16>,
+    b: MatrixView<'_, bf16>,
     out: &mut impl TileOutput<f32>,
     [a_buffer, b_buffer]: [&mut AlignedBuffer<f32>; 2],
 ) -> Result<bool, ErrorKind> {
-    let (Some(context), Some(a_data), Some(b_data)) = (context(isa), E::as_bf16(a.data), E::as_bf16(b.data)) else { return Ok(false) };
-    let k = size.k;
-    let b = b.transposed();
-    let a = PairedLines { view: MatrixView { data: a_data, base: a.base, row_stride: a.row_stride, column_stride: a.column_stride }, k };
-    let b = PairedLines { view: MatrixView { data: b_data, base: b.base, row_stride: b.row_stride, column_stride: b.column_stride }, k };
+    let (Some(context), k) = (context(isa), size.k) else { return Ok(false) };
+    let (a, b) = (PairedLines { view: a, k }, PairedLines { view: b.transposed(), k });
     multiply(context, Size { k: k.div_ceil(2), ..size }, &a, &b, out, false, a_buffer, b_buffer)?;
     Ok(true)
 }
@@ -84,9 +81,6 @@ enum PackedAs {
     /// one pair of all lines after another, so far apart
     Pairs(usize),
 }
-/// Pairs and lines of a block that is transposed in registers.
-const SIDE: usize = 32;
-
 struct PackPairs<'a> {
     lines: &'a PairedLines<'a>,
     context: &'a GemmContext<f32>,
@@ -104,52 +98,23 @@ impl SimdKernel for PackPairs<'_> {
         let PackPairs { lines, context, line, count, pair: first, pairs, target, packed } = self;
         let PairedLines { view, k } = *lines;
         let elements = (2 * pairs).min(k - 2 * first);
-        let mut block = [0f32; SIDE * SIDE];
         if view.column_stride == 1 {
-            let source = |l: usize, p: usize, pairs: usize| {
+            let made = |l: usize, p: usize, out: &mut [f32]| {
                 let done = 2 * p;
-                &view.data[view.index(line + l, 2 * first + done)..][..(2 * pairs).min(elements - done)]
+                join(&view.data[view.index(line + l, 2 * first + done)..][..(2 * out.len()).min(elements - done)], out);
             };
             match packed {
-                PackedAs::Lines(stride) => (0..count).for_each(|l| join(source(l, 0, pairs), &mut target[l * stride..])),
-                PackedAs::Pairs(stride) => {
-                    for l in (0..count).step_by(SIDE) {
-                        let high = SIDE.min(count - l);
-                        for p in (0..pairs).step_by(SIDE) {
-                            let wide = SIDE.min(pairs - p);
-                            for (row, out) in block.chunks_exact_mut(SIDE).enumerate().take(high) {
-                                join(source(l + row, p, wide), out);
-                            }
-                            context.transpose(&block, SIDE, &mut target[p * stride + l..], stride, high, wide);
-                        }
-                    }
-                }
+                PackedAs::Lines(stride) => (0..count).for_each(|l| made(l, 0, &mut target[l * stride..][..pairs])),
+                PackedAs::Pairs(stride) => transpose_made(context, [count, pairs], made, target, stride),
             }
         } else if view.row_stride == 1 {
-            let source = |l: usize, lines: usize, p: usize| {
-                let of = |element: usize| &view.data[view.index(line + l, 2 * first + element)..][..lines];
-                (of(2 * p), (2 * p + 1 < elements).then(|| of(2 * p + 1)))
+            let made = |p: usize, l: usize, out: &mut [f32]| {
+                let of = |element: usize| &view.data[view.index(line + l, 2 * first + element)..][..out.len()];
+                interleave(of(2 * p), (2 * p + 1 < elements).then(|| of(2 * p + 1)), out);
             };
             match packed {
-                PackedAs::Pairs(stride) => {
-                    for p in 0..pairs {
-                        let (even, odd) = source(0, count, p);
-                        interleave(even, odd, &mut target[p * stride..]);
-                    }
-                }
-                PackedAs::Lines(stride) => {
-                    for p in (0..pairs).step_by(SIDE) {
-                        let high = SIDE.min(pairs - p);
-                        for l in (0..count).step_by(SIDE) {
-                            let wide = SIDE.min(count - l);
-                            for (row, out) in block.chunks_exact_mut(SIDE).enumerate().take(high) {
-                                let (even, odd) = source(l, wide, p + row);
-                                interleave(even, odd, out);
-                            }
-                            context.transpose(&block, SIDE, &mut target[l * stride + p..], stride, high, wide);
-                        }
-                    }
-                }
+                PackedAs::Pairs(stride) => (0..pairs).for_each(|p| made(p, 0, &mut target[p * stride..][..count])),
+                PackedAs::Lines(stride) => transpose_made(context, [pairs, count], made, target, stride),
             }
         } else {
             for l in 0..count {
@@ -171,9 +136,8 @@ impl PackA<f32> for PairedLines<'_> {
         dispatch(Isa::Avx512, PackPairs { lines: self, context, line: row, count: rows, pair: k, pairs: length, target, packed });
     }
 
-    /// As of matrices of one number an element.
     fn tiles_together(&self) -> usize {
-        if self.view.row_stride == 1 && self.view.column_stride != 1 { 4 } else { 1 }
+        PackA::tiles_together(&self.view)
     }
 }
 impl PackB<f32> for PairedLines<'_> {
@@ -183,7 +147,7 @@ impl PackB<f32> for PairedLines<'_> {
     }
 
     fn depth(&self) -> usize {
-        if self.view.row_stride == 1 { 16 } else { CHUNK }
+        PackB::depth(&self.view.transposed())
     }
 }
 

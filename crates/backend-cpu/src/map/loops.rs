@@ -443,6 +443,10 @@ pub(crate) fn to_bf16(x: f32) -> f32 {
     let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) & 0xFFFF_0000;
     f32::from_bits(if x.is_nan() { (bits | 0x0040_0000) & 0xFFFF_0000 } else { rounded })
 }
+/// Numbers rounded to bf16, ties to even.
+pub(crate) fn round_to_bf16(isa: Isa, x: &[f32], out: &mut [half::bf16]) {
+    convert(isa, x, out, |v| half::bf16::from_bits((to_bf16(v).to_bits() >> 16) as u16));
+}
 /// f32 rounded to f16, ties to even, as an f32.
 #[inline(always)]
 pub(crate) fn to_f16(x: f32) -> f32 {
