@@ -23,6 +23,8 @@ use std::sync::OnceLock;
 /// The programs of a kernel, resolved once; none where nothing is computed.
 pub(crate) struct EndPrograms {
     pub prologue: [Option<Program>; 2],
+    /// of a prologue that ends by converting what it has computed: that value, and its program
+    unconverted: [Option<(Reg, Program)>; 2],
     pub epilogue: Option<Program>,
 }
 /// By whether the set has vectors: loops compiled ahead of time are there for those alone.
@@ -40,7 +42,17 @@ pub(crate) fn programs<'k>(kernel: &'k Kernel, product: &Product, isa: Isa) -> R
     let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
     let place = if has_vectors(isa) { &prepared.vectors } else { &prepared.plain };
     let resolved = |end: &End| (!end.is_identity()).then(|| Program::new(&end.expr, &[end.value], isa));
-    Ok(place.get_or_init(|| EndPrograms { prologue: [0, 1].map(|k| resolved(&product.prologue[k])), epilogue: resolved(&product.epilogue) }))
+    let unconverted = |end: &End| match end.expr.instrs.get(end.value as usize) {
+        Some(&Instr::Cast(value)) if end.converts().is_none() => Some((value, Program::new(&end.expr, &[value], isa))),
+        _ => None,
+    };
+    let prologue = &product.prologue;
+    let made = || EndPrograms {
+        prologue: prologue.each_ref().map(resolved),
+        unconverted: prologue.each_ref().map(unconverted),
+        epilogue: resolved(&product.epilogue),
+    };
+    Ok(place.get_or_init(made))
 }
 
 /// The arguments of one of a product's three programs.
@@ -61,9 +73,16 @@ impl MadeOperand {
     ///
     /// # Errors
     /// Inputs that do not fit the program; memory.
-    pub fn new(runtime: &Runtime, program: &Program, end: &End, inputs: &[In<'_>], args: &[Scalar], fault: &FaultWord) -> Result<MadeOperand, ErrorKind> {
+    pub fn new(
+        runtime: &Runtime,
+        program: &Program,
+        (value, dtype): (Reg, DType),
+        inputs: &[In<'_>],
+        args: &[Scalar],
+        fault: &FaultWord,
+    ) -> Result<MadeOperand, ErrorKind> {
         let first = inputs.first().ok_or_else(|| internal("a prologue without inputs"))?;
-        let (shape, dtype) = (first.shape, end.dtype());
+        let shape = first.shape;
         // An axis along which nothing steps is made once.
         let mut once = shape;
         for axis in 0..shape.rank() {
@@ -86,7 +105,7 @@ impl MadeOperand {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
         let outs: SmallVec<[(&mut [u8], DType); 8]> = std::iter::once((&mut bytes[..n * dtype.size()], dtype)).collect();
         let nest = map::nest(program, &once, axes.into_iter(), inputs);
-        map::execute(runtime, program, nest, n, &[end.value], inputs, outs, args, fault)?;
+        map::execute(runtime, program, nest, n, &[value], inputs, outs, args, fault)?;
         Ok(MadeOperand { elements, shape, layout, dtype })
     }
     /// As what a kernel reads.
@@ -102,7 +121,8 @@ pub(crate) struct Operands<'i, 'a> {
     plain: [In<'a>; 2],
     pub others: &'i [In<'a>],
 }
-/// Makes the operands, but for those that are only converted and come from a dtype that the kernel itself widens.
+/// Makes the operands, without the last conversion where the kernel itself widens what is converted, and not those that are nothing
+/// but converted so.
 ///
 /// # Errors
 /// Inputs that do not fit the programs; memory.
@@ -121,9 +141,14 @@ pub(crate) fn operands<'i, 'a>(
     let (of_first, rest) = inputs.split_at(first);
     let (of_second, others) = rest.split_at(second);
     let make = |k: usize, inputs: &[In<'_>]| {
-        let made = |program| MadeOperand::new(runtime, program, &product.prologue[k], inputs, arguments(step, product, k), step.fault);
-        let program = programs.prologue[k].as_ref().filter(|_| !product.prologue[k].converts().is_some_and(&widens));
-        program.map(made).transpose()
+        let end = &product.prologue[k];
+        let made = |program, value| MadeOperand::new(runtime, program, value, inputs, arguments(step, product, k), step.fault);
+        let unconverted = programs.unconverted[k].as_ref().and_then(|(value, program)| {
+            let dtype = *end.expr.dtypes.get(*value as usize)?;
+            widens(dtype).then(|| made(program, (*value, dtype)))
+        });
+        let whole = || programs.prologue[k].as_ref().filter(|_| !end.converts().is_some_and(&widens)).map(|program| made(program, (end.value, end.dtype())));
+        unconverted.or_else(whole).transpose()
     };
     Ok(Operands { made: [make(0, of_first)?, make(1, of_second)?], plain: [of_first[0], of_second[0]], others })
 }

@@ -113,7 +113,7 @@ fn few_with_ends(
     inputs: &[In<'_>],
     out: &mut Out<'_>,
 ) -> Result<bool, ErrorKind> {
-    let (EndPrograms { prologue: [None, None], epilogue: Some(program) }, [a, b, others @ ..]) = (programs, inputs) else { return Ok(false) };
+    let (EndPrograms { prologue: [None, None], epilogue: Some(program), .. }, [a, b, others @ ..]) = (programs, inputs) else { return Ok(false) };
     let is_plain = [a.dtype, b.dtype, product.dtype, product.epilogue.dtype(), out.dtype].iter().all(|&d| d == DType::F32);
     if !is_plain || !(1..=map::direct::FEW).contains(&out.shape.elements()) || others.iter().any(|i| i.in_place.is_some()) {
         return Ok(false);

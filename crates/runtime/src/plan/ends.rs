@@ -1,7 +1,8 @@
 //! Which element-wise ops run at the ends of a product: behind it those that read its result and lead to one stored value,
 //! before it the casts and dequantizations that only it reads. Decided from structure alone, for devices that claim the
 //! product with its ends; what they do not claim stays apart. No value is computed twice for it: a product that is kept, or
-//! that leads to two stored values, is written and read as ever.
+//! that leads to two stored values, is written and read as ever. Only a cast that widens, and that products alone read, is
+//! a part of each of them: what is stored is the narrow value.
 use super::{
     ArgFrom, Decisions, Graph, Use,
     decide::MAX_LOADS,
@@ -10,7 +11,7 @@ use super::{
 use crate::{
     DType, Device, Op,
     backend::Support,
-    expr::Instr,
+    expr::{Instr, Reg},
     kernel::KernelKind,
     op::{ConvRole, View},
     product::{End, Product, Sums},
@@ -66,6 +67,8 @@ pub(super) fn find(g: &Graph, d: &mut Decisions, written: &[bool], device: Devic
         return ends;
     }
     let readers = readers(g, d);
+    // Operands that are made in several products: in how many more.
+    let mut unmade: HashMap<u32, usize> = HashMap::new();
     for x in g.nodes.iter().rev() {
         let p = x.first;
         let Some(sums) = sums(&x.op).filter(|_| d.needed[p as usize]) else { continue };
@@ -94,8 +97,11 @@ pub(super) fn find(g: &Graph, d: &mut Decisions, written: &[bool], device: Devic
             d.in_memory[p as usize] = false;
             ends.inside.insert(p);
         }
-        for v in inside {
-            d.in_memory[v as usize] = false;
+        for Inside { value, products, narrow } in inside {
+            let left = unmade.entry(value).or_insert(products);
+            *left -= 1;
+            d.in_memory[value as usize] &= *left > 0;
+            narrow.into_iter().for_each(|u| d.in_memory[u as usize] = true);
         }
         ends.stores.insert(stored, with);
     }
@@ -262,21 +268,52 @@ fn operands(i: &Instr) -> SmallVec<[u16; 3]> {
     }
 }
 
+/// A value that a product computes and does not store.
+#[derive(Clone, Copy)]
+struct Inside {
+    value: u32,
+    /// how many operands of products are made of it
+    products: usize,
+    /// what it is cast from, if that has no memory without it
+    narrow: Option<u32>,
+}
+impl Inside {
+    fn alone(value: u32) -> Inside {
+        Inside { value, products: 1, narrow: None }
+    }
+}
 /// What makes an operand.
 #[derive(Clone)]
 struct Before {
-    /// the value that is made inside
-    value: u32,
+    inside: Inside,
     end: End,
     loads: Vec<u32>,
     args: Vec<ArgFrom>,
     ops: u32,
 }
-/// A cast or a dequantization that only the product reads: it loads less than it makes.
+/// How many operands of products are a value or a view of it; none if something else reads it too.
+fn products_of(g: &Graph, d: &Decisions, readers: &Readers, written: &[bool], v: u32) -> Option<usize> {
+    let (mut todo, mut products): (SmallVec<[u32; 4]>, usize) = (smallvec![v], 0);
+    while let Some(u) = todo.pop() {
+        if d.kept[u as usize] || written[u as usize] {
+            return None;
+        }
+        for &k in &readers[u as usize] {
+            let x = &g.nodes[k as usize];
+            match (&x.op, sums(&x.op)) {
+                (Op::View(View::Permute(_) | View::Expand(_) | View::Reshape(_)), _) if d.root[x.first as usize] == d.root[u as usize] => todo.push(x.first),
+                (_, Some(sums)) if x.inputs[..2].contains(&u) && (sums == Sums::Matmul || u == v) => products += 1,
+                _ => return None,
+            }
+        }
+    }
+    Some(products)
+}
+/// A cast or a dequantization that only the product reads, and that loads less than it makes; or the last cast of a value, if it
+/// widens, and products alone read it.
 fn prologue(g: &Graph, d: &Decisions, readers: &Readers, written: &[bool], operand: u32, sums: &Sums) -> Option<Before> {
-    let alone = |v: u32| readers[v as usize].len() == 1 && !d.kept[v as usize] && !written[v as usize];
     let (mut v, mut reshaped) = (operand, false);
-    while let (Op::View(view @ (View::Permute(_) | View::Expand(_) | View::Reshape(_))), true, true) = (&g.node_of(v).op, alone(v), *sums == Sums::Matmul) {
+    while let (Op::View(view @ (View::Permute(_) | View::Expand(_) | View::Reshape(_))), true) = (&g.node_of(v).op, *sums == Sums::Matmul) {
         let source = g.node_of(v).inputs[0];
         if d.root[v as usize] != d.root[source as usize] {
             return None;
@@ -285,25 +322,13 @@ fn prologue(g: &Graph, d: &Decisions, readers: &Readers, written: &[bool], opera
         v = source;
     }
     let made = d.in_memory[v as usize] && d.root[v as usize] == v && d.constant[v as usize].is_none() && g.node_of(v).op.is_map();
-    if !made || !alone(v) {
-        return None;
-    }
-    let mut program = Program::new();
-    let value = program.compute(g, d, v);
-    let light = |i: &Instr| match i {
-        Instr::Load(_) | Instr::Arg(_) | Instr::Const(_) | Instr::Cast(_) => true,
-        Instr::Binary(f, ..) => matches!(f, Binary::Add | Binary::Sub | Binary::Mul),
-        _ => false,
-    };
-    let full: SmallVec<[u32; 2]> = program.loads.iter().copied().filter(|&l| g.shape(l) == g.shape(v)).collect();
-    let [source] = full[..] else { return None };
-    let size = |v: u32| g.vals[v as usize].meta.dtype.size();
+    let products = products_of(g, d, readers, written, v).filter(|_| made)?;
     // What is broadcast has no place in another shape.
     let must_be_dense = reshaped || matches!(sums, Sums::Conv(_));
-    let dense = !must_be_dense || (g.dense[source as usize] && (!reshaped || program.loads.len() == 1));
-    if !program.expr.instrs.iter().all(light) || size(source) >= size(v) || !dense {
-        return None;
-    }
+    let fits = |program: &Program, source: u32| !must_be_dense || (g.dense[source as usize] && (!reshaped || program.loads.len() == 1));
+    let whole = || (products == 1).then(|| light(g, d, v)).flatten().map(|(program, value, source)| (program, value, source, None));
+    let widened = || widening(g, d, v);
+    let (mut program, value, source, narrow) = whole().filter(|(p, _, s, _)| fits(p, *s)).or_else(widened).filter(|(p, _, s, _)| fits(p, *s))?;
     // The element that is converted comes first.
     let at = program.loads.iter().position(|&l| l == source)? as u16;
     program.loads.swap(0, at as usize);
@@ -318,7 +343,40 @@ fn prologue(g: &Graph, d: &Decisions, readers: &Readers, written: &[bool], opera
             };
         }
     }
-    Some(Before { value: v, end: End { expr: program.expr, value }, loads: program.loads, args: program.args, ops: program.ops })
+    let inside = Inside { value: v, products, narrow };
+    Some(Before { inside, end: End { expr: program.expr, value }, loads: program.loads, args: program.args, ops: program.ops })
+}
+/// The program of a value from what is in memory, its register and the one value of its size that it loads, if that is smaller
+/// than what it makes, and few ops lie between.
+fn light(g: &Graph, d: &Decisions, v: u32) -> Option<(Program, Reg, u32)> {
+    let mut program = Program::new();
+    let value = program.compute(g, d, v);
+    let light = |i: &Instr| match i {
+        Instr::Load(_) | Instr::Arg(_) | Instr::Const(_) | Instr::Cast(_) => true,
+        Instr::Binary(f, ..) => matches!(f, Binary::Add | Binary::Sub | Binary::Mul),
+        _ => false,
+    };
+    let full: SmallVec<[u32; 2]> = program.loads.iter().copied().filter(|&l| g.shape(l) == g.shape(v)).collect();
+    let [source] = full[..] else { return None };
+    (program.expr.instrs.iter().all(light) && size(g, source) < size(g, v)).then_some((program, value, source))
+}
+/// The last op of a value as a program, if it is a cast that widens; and what it casts, with its own place in memory if it has
+/// none without that.
+fn widening(g: &Graph, d: &Decisions, v: u32) -> Option<(Program, Reg, u32, Option<u32>)> {
+    let (Op::Cast(_), &[u, ..]) = (&g.node_of(v).op, &g.node_of(v).inputs[..]) else { return None };
+    let is_stored = d.in_memory[u as usize] || d.root[u as usize] != u;
+    let dtype = g.vals[u as usize].meta.dtype;
+    if size(g, u) >= size(g, v) || d.constant[u as usize].is_some() || !(is_stored || dtype.computes()) {
+        return None;
+    }
+    let mut program = Program { ops: 1, ..Program::new() };
+    let narrow = program.load(u, dtype);
+    let value = program.expr.push(Instr::Cast(narrow), g.vals[v as usize].meta.dtype);
+    Some((program, value, u, (!is_stored).then_some(u)))
+}
+/// Bytes of an element.
+fn size(g: &Graph, v: u32) -> usize {
+    g.vals[v as usize].meta.dtype.size()
 }
 
 /// The kernel, if the device claims it, and the values that it makes inside.
@@ -330,16 +388,16 @@ fn assemble(
     before: [Option<Before>; 2],
     behind: Option<Behind>,
     device: Device,
-) -> (Option<WithEnds>, SmallVec<[u32; 2]>) {
+) -> (Option<WithEnds>, SmallVec<[Inside; 2]>) {
     let dtype_of = |v: u32| g.vals[v as usize].meta.dtype;
     let dtype = dtype_of(p);
     let (mut inputs, mut args, mut ops, mut inside) = (Vec::new(), Vec::new(), 1, SmallVec::new());
     let prologue = [0, 1].map(|k| match &before[k] {
         Some(b) => {
-            inputs.extend(b.loads.iter().map(|&l| Use::Made { load: l, made: b.value, operand: operands[k] }));
+            inputs.extend(b.loads.iter().map(|&l| Use::Made { load: l, made: b.inside.value, operand: operands[k] }));
             args.extend(b.args.iter().copied());
             ops += b.ops;
-            inside.push(b.value);
+            inside.push(b.inside);
             b.end.clone()
         }
         _ => {
@@ -355,7 +413,7 @@ fn assemble(
             inputs.extend(b.loads.iter().zip(1..).map(|(&l, k)| if reads_key(&b.end.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }));
             args.extend(b.args);
             ops += b.ops;
-            inside.extend(b.inside);
+            inside.extend(b.inside.into_iter().map(Inside::alone));
             b.end
         }
         None => End::identity(dtype),
