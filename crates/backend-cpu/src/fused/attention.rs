@@ -40,6 +40,15 @@ struct Plane<'a, T> {
     data: &'a [T],
     columns: usize,
 }
+impl<'a, T: Summed> Plane<'a, T> {
+    /// Of what memory holds, in `scratch` if that is of another dtype.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn widened<M: StoredElement<Real = T>>(isa: Isa, data: &'a [M], columns: usize, scratch: &'a mut ScratchVec<T>) -> Result<Plane<'a, T>, ErrorKind> {
+        Ok(Plane { data: widened(isa, data, scratch)?, columns })
+    }
+}
 impl<'a, T> Plane<'a, T> {
     fn rows(self, first: usize, count: usize) -> Plane<'a, T> {
         Plane { data: &self.data[first * self.columns..(first + count) * self.columns], ..self }
@@ -229,10 +238,7 @@ where
     let [q, k, v] = operands.inputs else { return Err(internal("attention with other operands")) };
     let h = Heads::new(attention, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
-    let [mut q_scratch, mut k_scratch, mut v_scratch] = <[ScratchVec<M::Real>; 3]>::default();
-    let q = widened::<M>(isa, q.dense()?, &mut q_scratch)?;
-    let k = widened::<M>(isa, k.dense()?, &mut k_scratch)?;
-    let v = widened::<M>(isa, v.dense()?, &mut v_scratch)?;
+    let (q, k, v): (&[M], &[M], &[M]) = (q.dense()?, k.dense()?, v.dense()?);
     let [out, lse] = operands.outputs else { return Err(internal("attention with other outputs")) };
     let (out, lse): (&mut [M], &mut [M::Real]) = (out.dense()?, lse.dense()?);
     if h.keys == 0 || lse.is_empty() {
@@ -249,10 +255,12 @@ where
     runtime.threads.try_for_parts(parts, |_, (head, b, out, lse)| {
         let (first, count) = (b * QUERIES, lse.len());
         let seen = h.seen(first + count);
-        let q = Plane { data: &q[head * h.queries * h.features..][..h.queries * h.features], columns: h.features }.rows(first, count);
         let shared = head / h.ratio;
-        let k = Plane { data: &k[shared * h.keys * h.features..][..h.keys * h.features], columns: h.features };
-        let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
+        let mut scratch = <[ScratchVec<M::Real>; 3]>::default();
+        let [q_scratch, k_scratch, v_scratch] = &mut scratch;
+        let q = Plane::widened(isa, &q[(head * h.queries + first) * h.features..][..count * h.features], h.features, q_scratch)?;
+        let k = Plane::widened(isa, &k[shared * h.keys * h.features..][..seen * h.features], h.features, k_scratch)?;
+        let v = Plane::widened(isa, &v[shared * h.keys * h.values..][..seen * h.values], h.values, v_scratch)?;
         let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::scratch_vec(out.len())?);
         h.product(count, seen, h.features, q.matrix(), k.transposed(), &mut scores)?;
         dispatch(isa, AttentionWeights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
@@ -270,13 +278,7 @@ where
     let [g, q, k, v, out, lse, rest @ ..] = operands.inputs else { return Err(internal("the backward of attention with other operands")) };
     let h = Heads::new(&backward.forward, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
-    let mut scratch = <[ScratchVec<M::Real>; 5]>::default();
-    let [g_scratch, q_scratch, k_scratch, v_scratch, o_scratch] = &mut scratch;
-    let g = widened::<M>(isa, g.dense()?, g_scratch)?;
-    let q = widened::<M>(isa, q.dense()?, q_scratch)?;
-    let k = widened::<M>(isa, k.dense()?, k_scratch)?;
-    let v = widened::<M>(isa, v.dense()?, v_scratch)?;
-    let out = widened::<M>(isa, out.dense()?, o_scratch)?;
+    let [g, q, k, v, out]: [&[M]; 5] = [g.dense()?, q.dense()?, k.dense()?, v.dense()?, out.dense()?];
     let rounded = operands.inputs[1].dtype != lse.dtype;
     let lse: &[M::Real] = lse.dense()?;
     let lse_cotangent: Option<&[M::Real]> = rest.first().filter(|_| backward.with_lse).map(|i| i.dense()).transpose()?;
@@ -295,17 +297,20 @@ where
     runtime.threads.try_for_parts(parts, |shared, (dq, dk, dv)| {
         let mut result = M::scratch_vec((QUERIES * e).max(keys * e.max(ev)))?;
         let mut terms = filled(M::Real::ZERO, h.ratio)?;
-        let k = Plane { data: &k[shared * keys * e..][..keys * e], columns: e };
-        let v = Plane { data: &v[shared * keys * ev..][..keys * ev], columns: ev };
+        let [mut k_scratch, mut v_scratch] = <[ScratchVec<M::Real>; 2]>::default();
+        let k = Plane::widened(isa, &k[shared * keys * e..][..keys * e], e, &mut k_scratch)?;
+        let v = Plane::widened(isa, &v[shared * keys * ev..][..keys * ev], ev, &mut v_scratch)?;
         // [queries, keys]: weights, and the scores' cotangents.
         let (mut p, mut ds) = (filled(M::Real::ZERO, queries * keys)?, filled(M::Real::ZERO, queries * keys)?);
         let mut products = filled(M::Real::ZERO, QUERIES * keys)?;
         let (mut dks, mut dvs) = (filled(M::Real::ZERO, h.ratio * keys * e)?, filled(M::Real::ZERO, h.ratio * keys * ev)?);
         for (r, dq) in dq.chunks_exact_mut(queries * e).enumerate() {
             let head = shared * h.ratio + r;
-            let q = Plane { data: &q[head * queries * e..][..queries * e], columns: e };
-            let g = Plane { data: &g[head * queries * ev..][..queries * ev], columns: ev };
-            let out = &out[head * queries * ev..][..queries * ev];
+            let mut scratch = <[ScratchVec<M::Real>; 3]>::default();
+            let [q_scratch, g_scratch, out_scratch] = &mut scratch;
+            let q = Plane::widened(isa, &q[head * queries * e..][..queries * e], e, q_scratch)?;
+            let g = Plane::widened(isa, &g[head * queries * ev..][..queries * ev], ev, g_scratch)?;
+            let out = widened(isa, &out[head * queries * ev..][..queries * ev], out_scratch)?;
             for first in (0..queries).step_by(QUERIES) {
                 let count = QUERIES.min(queries - first);
                 let seen = h.seen(first + count);
