@@ -11,6 +11,7 @@ mod overflow;
 mod precision;
 mod scaler;
 mod trainer;
+mod underflow;
 
 pub use autocast::{Autocast, autocast};
 pub use classes::{PrecisionClass, PrecisionTable};
@@ -19,3 +20,4 @@ pub use overflow::{FallbackOptions, LayerFallback};
 pub use precision::{AmpStats, Precision, PrecisionMode, ScheduleOn};
 pub use scaler::{GradScaler, ScalerOptions, ScalerStats};
 pub use trainer::MixedPrecisionTrainer;
+pub use underflow::underflow_share;

@@ -179,4 +179,9 @@ pub struct AmpStats {
     pub overflows: BTreeMap<String, u32>,
     /// the layers that fell back to f32
     pub fallbacks: Vec<String>,
+    /// bytes that the walk back kept of a batch, as they lay in memory in the first step
+    pub saved_bytes: Option<usize>,
+    /// the share of gradient elements that 16 bits would lose under the scale ([`underflow_share`](crate::underflow_share)), in the last step that
+    /// was looked at; in fp8, of bf16
+    pub underflow: Option<f64>,
 }

@@ -176,7 +176,7 @@ struct StepParts<'a, M, B> {
     precision: &'a mut SteppedPrecision,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
-    /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; the norm of all gradients where it was asked
+    /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
     /// for or needed anyway; in the end the norms of each parameter, where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
         let mut scaler = std::mem::take(&mut self.precision.scaler);
@@ -194,6 +194,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         for batch in batches {
             let n = batch.rows()?;
             let mean = self.precision.forward(&mut flags, || (self.loss)(self.model, batch))?;
+            self.precision.measure(&mean)?;
             let scaled = scaler.scale(&mean)?;
             let backward = || if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() };
             grads = time_block!("backward", backward().and_then(|grads| self.accumulator.add(grads, n)))?;
@@ -212,11 +213,13 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         };
         let mut outputs = vec![if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }];
         let _range = record_function("optimizer_step");
+        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
+        let underflow = if look.norm { self.precision.underflow(&grads, &leaves) } else { None };
         // All that follows looks at gradients as they are without the scale.
         scaler.unscale_(&mut grads, &*self.optimizer)?;
         outputs.extend(scaled::verdict(scaler));
         outputs.extend(flags);
-        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
+        outputs.extend(underflow);
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
         match self.clip {
             ClipPolicy::Norm(max) => outputs.push(clip_grad_norm(&mut grads, &leaves, max)?),
@@ -313,12 +316,14 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let device = self.device;
         let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, precision, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
+        let by_op = precision.is_unmeasured();
         let mut step = |batches: &[B]| {
             let average = average.as_mut();
             let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average, parameters, precision };
             parts.step(batches, look)
         };
-        let outputs = match captured.run(&batches, look, &mut step)? {
+        let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
+        let outputs = match captured {
             Some(outputs) => outputs,
             None => Outputs::from_vec(step(&batches)?),
         };
@@ -326,6 +331,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let loss = outputs.next().ok_or_else(|| Failure::Run("a step without a loss".into()))?;
         let verdict = if self.precision.scaler.is_enabled() { outputs.next() } else { None };
         let flags = if self.precision.fallback.is_some() { outputs.next() } else { None };
+        let underflow = if look.norm && self.precision.region().is_some() { outputs.next() } else { None };
         let norms = match look.each {
             true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
             false => Vec::new(),
@@ -333,6 +339,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         self.position.step += 1;
         self.losses.unread.push(UnreadLoss { loss, verdict });
         flags.map(|flags| self.precision.observe(&flags)).transpose()?;
+        underflow.map(|share| self.precision.look(&share)).transpose()?;
         if self.precision.counts_applied() {
             self.losses.settle(self.position.step, &mut self.precision)?;
         }

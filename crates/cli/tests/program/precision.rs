@@ -72,3 +72,74 @@ fn a_model_of_16_or_8_bits_that_is_timed_in_f32() {
         assert!(text.contains(&format!("\nprecision {mode}")), "{text}");
     }
 }
+
+/// A char-GPT with a table that reads the answers out too, dropout and clipping: larger than one block of a product, uneven at its ends.
+const GPT: &str = r#"
+seed = 5
+batch = 6
+log_every = 2
+clip = { kind = "norm", max = 1.0 }
+[data]
+kind = "text"
+path = "input.txt"
+context = 40
+test = 0.2
+[model]
+init = { kind = "normal", std = 0.02 }
+layers = [
+    { name = "wte", kind = "Embedding", num_embeddings = "$vocabulary", embedding_dim = 72 },
+    { name = "wpe", kind = "PositionEmbedding", max_length = 40, features = 72 },
+    { name = "blocks", repeat = 2, kind = "TransformerEncoderLayer", d_model = 72, nhead = 3, dim_feedforward = 200, activation = "gelu_tanh", norm_first = true, is_causal = true, dropout = 0.1 },
+    { name = "lnf", kind = "LayerNorm", normalized_shape = 72 },
+    { name = "head", kind = "Linear", tied = "wte" },
+]
+[optimizer]
+kind = "AdamW"
+lr = 3e-3
+[precision]
+mode = "bf16"
+"#;
+/// The steps that are compared: a few, unless the environment asks for more (50 are what is promised).
+const STEPS: &str = "ADAMANT_PRECISION_STEPS";
+
+#[test]
+fn bf16_whose_bits_depend_on_threads_instructions_capture_or_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let steps = std::env::var(STEPS).unwrap_or_else(|_| "5".into());
+    fs::write(place.join("gpt.toml"), GPT).unwrap();
+    fs::write(place.join("input.txt"), "Was it a car, or a cat, I saw? No lemon; no melon! ".repeat(60)).unwrap();
+    let sets: Vec<String> = serde_json::from_value(document(place, &["info", "--json"])["cpu"]["instruction_sets"].clone()).unwrap();
+    assert!(sets.contains(&"scalar".to_string()), "{sets:?}");
+    let in_set = |isa: &str, arguments: &[&str]| {
+        let output = super::command(place, arguments).env("ADAMANT_ISA", isa).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{isa} {arguments:?}: {}", err(&output));
+        output
+    };
+    let set = format!("iterations={steps}");
+    let mut seen: Vec<(String, [Vec<u8>; 2])> = Vec::new();
+    for isa in &sets {
+        for (threads, capture) in ["1", "2", "4", "8"].iter().flat_map(|t| [(t, "true"), (t, "false")]) {
+            let (run, captured) = (format!("{isa}-{threads}-{capture}"), format!("capture={capture}"));
+            let train = ["train", "gpt.toml", "--quiet", "--device", "cpu", "--threads", threads, "--set", &set, "--set", &captured, "--run", &run];
+            in_set(isa, &train);
+            seen.push((run.clone(), ["weights.safetensors", "metrics.jsonl"].map(|name| fs::read(place.join(&run).join(name)).unwrap())));
+        }
+    }
+    let strangers: Vec<&String> = seen.iter().filter(|(_, files)| *files != seen[0].1).map(|(run, _)| run).collect();
+    assert!(strangers.is_empty(), "after {steps} steps of bf16 other bits than those of {}: {strangers:?}", seen[0].0);
+    // The windows of a text, each alone and with others.
+    fs::write(place.join("new.txt"), "No car saw a lemon, or was it a melon? I saw no cat! ".repeat(8)).unwrap();
+    let run = format!("{}-1-true", sets[0]);
+    let mut answers: Vec<(String, Vec<u8>)> = Vec::new();
+    for isa in &sets {
+        for (threads, batch) in [("1", "1"), ("1", "3"), ("2", "2"), ("8", "64")] {
+            let output = in_set(isa, &["predict", &run, "new.txt", "--json", "--device", "cpu", "--threads", threads, "--batch", batch]);
+            answers.push((format!("{isa}, {threads} threads, batches of {batch}"), output.stdout));
+        }
+    }
+    let rows: Value = serde_json::from_slice(&answers[0].1).unwrap();
+    assert!(rows.as_array().unwrap().len() >= 5 * 40, "{}", rows.as_array().unwrap().len());
+    let strangers: Vec<&String> = answers.iter().filter(|(_, said)| *said != answers[0].1).map(|(how, _)| how).collect();
+    assert!(strangers.is_empty(), "other answers than those of {}: {strangers:?}", answers[0].0);
+}

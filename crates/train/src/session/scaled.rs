@@ -5,8 +5,9 @@
 //! which overflowed. Verdicts are read when losses are, at the lines of the log; the flags of layers after each step, for the
 //! next one may run in another region.
 use crate::{Failure, checkpoint::Snapshot};
-use adamant_amp::{AmpStats, Autocast, GradScaler, LayerFallback, Precision, ScheduleOn};
-use adamant_core::{DType, Device, Result as Computed, Tensor, compile::decide, is_capturing};
+use adamant_amp::{AmpStats, Autocast, GradScaler, LayerFallback, Precision, ScheduleOn, underflow_share};
+use adamant_core::{DType, Device, Grads, Result as Computed, Tensor, compile::decide, grad::saved_bytes, is_capturing};
+use adamant_nn::Param;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -48,6 +49,10 @@ pub(super) struct SteppedPrecision {
     fallen: Arc<AtomicUsize>,
     /// layers that fell back since somebody asked
     news: Vec<String>,
+    /// what the walk back kept of the first batch
+    saved_bytes: Option<usize>,
+    /// the share of gradient elements that underflow, where it was looked at last
+    underflow: Option<f64>,
 }
 /// What of it is no tensor.
 #[derive(Default, Serialize, Deserialize)]
@@ -55,13 +60,51 @@ pub(super) struct SavedPrecision {
     floor: u32,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     overflows: BTreeMap<String, u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    saved_bytes: Option<usize>,
+    /// by its bits
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    underflow: Option<u64>,
 }
 impl SteppedPrecision {
     pub fn new(precision: Precision, device: Device) -> Computed<SteppedPrecision> {
         let mut scaler = GradScaler::with(precision.scaler.clone())?;
         scaler.prepare(device)?;
         let fallback = precision.fallback.map(LayerFallback::new).transpose()?;
-        Ok(SteppedPrecision { region: precision.region()?, precision, scaler, fallback, floor: 0, applied: true, fallen: Arc::default(), news: Vec::new() })
+        Ok(SteppedPrecision {
+            region: precision.region()?,
+            precision,
+            scaler,
+            fallback,
+            floor: 0,
+            applied: true,
+            fallen: Arc::default(),
+            news: Vec::new(),
+            saved_bytes: None,
+            underflow: None,
+        })
+    }
+    /// Is it yet to be seen what the walk back keeps? Then a step runs op by op: one that is captured holds no values.
+    pub fn is_unmeasured(&self) -> bool {
+        self.region.is_some() && self.saved_bytes.is_none()
+    }
+    /// Looks at what the walk back from a loss keeps, once.
+    pub fn measure(&mut self, loss: &Tensor) -> Computed<()> {
+        if self.is_unmeasured() && !is_capturing() {
+            loss.materialize()?;
+            self.saved_bytes = Some(saved_bytes(loss));
+        }
+        Ok(())
+    }
+    /// The share of gradient elements that underflow, not yet computed; none in f32.
+    pub fn underflow(&self, grads: &Grads, parameters: &[Param]) -> Option<Tensor> {
+        let dtype = self.region.as_ref()?.dtype();
+        Some(underflow_share(grads, parameters, dtype).unwrap_or_else(|| Tensor::scalar(0f32)))
+    }
+    /// Reads it.
+    pub fn look(&mut self, share: &Tensor) -> Computed<()> {
+        self.underflow = Some(share.item::<f64>()?);
+        Ok(())
     }
     /// The region of now: less the layers that fell back.
     pub fn region(&self) -> Option<Autocast> {
@@ -148,12 +191,19 @@ impl SteppedPrecision {
             scaler,
             overflows: fallback.map(|f| f.counts().clone()).unwrap_or_default(),
             fallbacks: fallback.map(|f| f.in_f32().map(str::to_string).collect()).unwrap_or_default(),
+            saved_bytes: self.saved_bytes,
+            underflow: self.underflow,
         }))
     }
     /// What of it is no tensor; none where nothing is kept.
     pub fn saved(&self) -> Option<SavedPrecision> {
-        let keeps = self.scaler.is_enabled() || self.fallback.is_some();
-        keeps.then(|| SavedPrecision { floor: self.floor, overflows: self.fallback.as_ref().map(|f| f.counts().clone()).unwrap_or_default() })
+        let keeps = self.scaler.is_enabled() || self.region.is_some();
+        keeps.then(|| SavedPrecision {
+            floor: self.floor,
+            overflows: self.fallback.as_ref().map(|f| f.counts().clone()).unwrap_or_default(),
+            saved_bytes: self.saved_bytes,
+            underflow: self.underflow.map(f64::to_bits),
+        })
     }
     /// Its tensors, by the part of a checkpoint that they are.
     pub fn state(&self) -> Computed<Vec<(String, Vec<(String, Tensor)>)>> {
@@ -173,8 +223,8 @@ impl SteppedPrecision {
         if let Some(region) = &self.region {
             region.load_fp8_state_dict(parts.get(FP8).map_or(&[][..], Vec::as_slice))?;
         }
-        let SavedPrecision { floor, overflows } = saved.unwrap_or_default();
-        self.floor = floor;
+        let SavedPrecision { floor, overflows, saved_bytes, underflow } = saved.unwrap_or_default();
+        (self.floor, self.saved_bytes, self.underflow) = (floor, saved_bytes, underflow.map(f64::from_bits));
         if let Some(fallback) = &mut self.fallback {
             fallback.resume(overflows);
             self.fallen.store(fallback.in_f32().count(), Relaxed);

@@ -263,6 +263,7 @@ where
             let mut scalars =
                 BTreeMap::from([("train/loss".to_string(), loss), ("train/lr".into(), lr), ("throughput/rows_per_second".into(), report.rows_per_second)]);
             scalars.extend(norm.map(|n| ("train/grad_norm".to_string(), n)));
+            scalars.extend(amp.as_ref().and_then(|amp| amp.underflow).map(|share| ("precision/underflow".to_string(), share)));
             if let Some(scaler) = amp.and_then(|amp| amp.scaler) {
                 scalars.extend([("precision/scale".to_string(), scaler.scale), ("precision/skipped".into(), scaler.skipped.into())]);
             }
@@ -383,6 +384,8 @@ pub(crate) fn told_precision(amp: &AmpStats) -> Value {
         told["applied"] = s.applied.into();
         told["skipped"] = s.skipped.into();
     }
+    amp.saved_bytes.into_iter().for_each(|bytes| told["saved_bytes"] = bytes.into());
+    amp.underflow.into_iter().for_each(|share| told["underflow"] = number(share));
     if !amp.overflows.is_empty() {
         told["overflows"] = json!(amp.overflows);
         told["fallbacks"] = json!(amp.fallbacks);
