@@ -105,6 +105,8 @@ fn row(device: Device, scale: Scale, precision: DType, workload: &'static str, b
     Ok(MemoryRow { workload, f32: wide, low, kept, peak, faults })
 }
 fn memory(device: Device, mut task: TrainingTask, dtype: DType) -> Result<StepMemory> {
+    // Blocks that another precision left would be handed out for smaller ones.
+    device.pool().trim();
     // Slots are made in the first step, plans in the first two.
     for _ in 0..3 {
         task.step()?;

@@ -14,7 +14,7 @@ mod multiplier;
 mod tests;
 mod weight_grad;
 
-pub use weight_grad::weight_grad;
+pub(crate) use weight_grad::weight_grad;
 
 use crate::gemm::Accumulator;
 use crate::gemm::context::GemmContext;
@@ -144,9 +144,18 @@ impl ConvShape {
         [self.input, self.kernel, self.output].map(|axes| axes.iter().product())
     }
 
-    fn check<T>(&self, role: &str, x: &[T], w: &[T], y: &[T]) -> Result<(), ErrorKind> {
+    /// The same of fewer images or more.
+    pub fn of_images(self, batch: usize) -> ConvShape {
+        ConvShape { batch, ..self }
+    }
+
+    /// How many images give a block of columns of the products that compute this role's planes of `outputs`.
+    pub fn images_of_a_block(outputs: usize) -> usize {
+        (BLOCK_COLUMNS / outputs.max(1)).max(1)
+    }
+
+    fn check(&self, role: &str, got: [usize; 3]) -> Result<(), ErrorKind> {
         let wanted = self.lengths();
-        let got = [x.len(), w.len(), y.len()];
         if wanted != got {
             return Err(ErrorKind::Internal(format!("conv {role}: x, w and y have {got:?} elements, the shape asks for {wanted:?}")));
         }
@@ -195,7 +204,7 @@ pub fn forward_with<T: Accumulator>(
     y: &mut [T],
     behind: Option<Behind<'_, T>>,
 ) -> Result<(), ErrorKind> {
-    shape.check("forward", x, w, y)?;
+    shape.check("forward", [x.len(), w.len(), y.len()])?;
     if depthwise::is_depthwise(shape) {
         return depthwise::forward(threads, isa, shape, x, w, y, behind);
     }
@@ -229,7 +238,7 @@ pub fn forward_with<T: Accumulator>(
 /// # Errors
 /// A slice whose length is not that of the shape; memory for what is gathered.
 pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, g: &[T], w: &[T], dx: &mut [T]) -> Result<(), ErrorKind> {
-    shape.check("input_grad", dx, w, g)?;
+    shape.check("input_grad", [dx.len(), w.len(), g.len()])?;
     if depthwise::has_input_grad(shape) {
         return depthwise::input_grad(threads, isa, shape, g, w, dx);
     }
@@ -375,7 +384,7 @@ impl<T: Accumulator> ConvProduct<'_, T> {
             return Ok(());
         }
         // Enough images at a time to fill a block of columns, but a few parts for every thread.
-        let images = (BLOCK_COLUMNS / outputs.max(1)).max(1);
+        let images = ConvShape::images_of_a_block(outputs);
         let images = if count > 1 { images.min(self.batch.div_ceil(2 * count)) } else { images.min(self.batch) };
         let part = |index: usize, target: &mut [T]| {
             let source = &source[index * images * self.source_image..][..target.len() / image * self.source_image];

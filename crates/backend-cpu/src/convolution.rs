@@ -3,10 +3,12 @@ use crate::{
     conv::{self, Behind, ConvShape},
     device::Runtime,
     ends::{self, Finish},
+    fused::rows::{StoredElement, widened},
     gemm::Accumulator,
-    map::loops::{convert, round_to_bf16},
+    map::loops::round_to_bf16,
     operand::{In, Out, cast, internal},
     scratch::{ScratchVec, filled},
+    threads::Threads,
 };
 use adamant_runtime::{
     DType, ErrorKind, Shape,
@@ -14,7 +16,7 @@ use adamant_runtime::{
     op::{ConvRole, ConvSpec},
     product::Product,
 };
-use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use std::sync::Arc;
 
 /// Runs a Conv step.
@@ -45,12 +47,13 @@ pub(crate) fn with_ends(
 ) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a convolution has one output")) };
     let programs = ends::programs(step.kernel, product, runtime.isa)?;
-    let made = ends::operands(runtime, step, product, programs, inputs, |_| false)?;
+    let widens = |dtype| product.dtype == DType::F32 && matches!(dtype, DType::BF16 | DType::F16);
+    let made = ends::operands(runtime, step, product, programs, inputs, widens)?;
     let [a, b] = [made.first(), made.second()];
-    if a.dtype != product.dtype || b.dtype != product.dtype || out.dtype != product.epilogue.dtype() {
+    if [&a, &b].iter().any(|i| i.dtype != product.dtype && !widens(i.dtype)) || out.dtype != product.epilogue.dtype() {
         return Err(internal("a convolution of two dtypes"));
     }
-    let types = [&a, &b].map(|i| adamant_runtime::TensorType { shape: i.shape, dtype: i.dtype });
+    let types = [&a, &b].map(|i| adamant_runtime::TensorType { shape: i.shape, dtype: product.dtype });
     let shape = adamant_runtime::Op::Conv(spec.clone()).infer_first(&types)?.shape;
     if shape.elements() != out.shape.elements() {
         return Err(internal("a convolution of another size"));
@@ -69,7 +72,7 @@ pub(crate) fn with_ends(
     }
     finish.behind(runtime, shape.elements(), out.dense_bytes()?, |bytes| sums(runtime, spec, shapes, [&a, &b], dtype, bytes, None))
 }
-/// The sums, and the epilogue where they are stored if there is one, which is there for f32 and f64.
+/// The sums, and the epilogue where they are stored if there is one, which is there for f32 and f64. Operands of f32's sums may be of 16 bits.
 fn sums(
     runtime: &Runtime,
     spec: &ConvSpec,
@@ -79,34 +82,108 @@ fn sums(
     out: &mut [u8],
     finish: Option<&Finish<'_>>,
 ) -> Result<(), ErrorKind> {
+    let are_bf16 = a.dtype == DType::BF16 && b.dtype == DType::BF16;
     match dtype {
-        DType::F32 => roles::<f32>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish, false),
-        DType::F64 => roles::<f64>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish, false),
-        DType::BF16 | DType::F16 => {
-            let (x, y) = (widen(runtime, a)?, widen(runtime, b)?);
-            let mut sums = filled(0f32, shapes[2].elements())?;
-            roles::<f32>(runtime, spec, shapes, &x, &y, &mut sums, None, dtype == DType::BF16)?;
-            if dtype == DType::BF16 {
-                round_to_bf16(runtime.isa, &sums, cast(out)?);
+        DType::F64 => return roles::<f64>(runtime, spec, shapes, a.dense()?, b.dense()?, cast(out)?, finish, false),
+        DType::F32 if spec.role == ConvRole::WeightGrad && a.dtype == b.dtype && a.dtype != dtype && finish.is_none() => {
+            let Some(shape) = conv_shape(spec, shapes)? else {
+                out.fill(0);
+                return Ok(());
+            };
+            let (threads, isa) = (&runtime.threads, runtime.isa);
+            return if are_bf16 {
+                conv::weight_grad::<bf16>(threads, isa, &shape.of_bf16(), a.dense()?, b.dense()?, cast(out)?)
             } else {
-                cast::<half::f16>(out)?.convert_from_f32_slice(&sums);
-            }
-            Ok(())
+                conv::weight_grad::<f16>(threads, isa, &shape, a.dense()?, b.dense()?, cast(out)?)
+            };
         }
-        d => Err(ErrorKind::Internal(format!("a convolution of {d}"))),
+        DType::F32 => {}
+        DType::BF16 if spec.role != ConvRole::WeightGrad => return by_images::<bf16>(runtime, spec, shapes, [a, b], cast(out)?),
+        DType::F16 if spec.role != ConvRole::WeightGrad => return by_images::<f16>(runtime, spec, shapes, [a, b], cast(out)?),
+        DType::BF16 | DType::F16 => {
+            let mut wide = filled(0f32, shapes[2].elements())?;
+            sums(runtime, spec, shapes, [a, b], DType::F32, bytemuck::cast_slice_mut(&mut wide), None)?;
+            if dtype == DType::BF16 {
+                round_to_bf16(runtime.isa, &wide, cast(out)?);
+            } else {
+                cast::<f16>(out)?.convert_from_f32_slice(&wide);
+            }
+            return Ok(());
+        }
+        d => return Err(ErrorKind::Internal(format!("a convolution of {d}"))),
+    }
+    let mut scratch = <[ScratchVec<f32>; 2]>::default();
+    let [of_a, of_b] = &mut scratch;
+    roles::<f32>(runtime, spec, shapes, floats(runtime, a, of_a)?, floats(runtime, b, of_b)?, cast(out)?, finish, are_bf16)
+}
+/// An operand as f32, in `scratch` if memory holds 16 bits.
+fn floats<'a>(runtime: &Runtime, i: &'a In<'_>, scratch: &'a mut ScratchVec<f32>) -> Result<&'a [f32], ErrorKind> {
+    match i.dtype {
+        DType::BF16 => widened::<bf16>(runtime.isa, i.dense()?, scratch),
+        DType::F16 => widened::<f16>(runtime.isa, i.dense()?, scratch),
+        _ => i.dense(),
     }
 }
-fn widen(runtime: &Runtime, i: &In<'_>) -> Result<ScratchVec<f32>, ErrorKind> {
-    let mut out = filled(0f32, i.shape.elements())?;
-    if i.dtype == DType::BF16 {
-        convert(runtime.isa, i.dense::<u16>()?, &mut out, |v| f32::from_bits((v as u32) << 16));
-    } else {
-        i.dense::<half::f16>()?.convert_to_f32_slice(&mut out);
+/// The roles whose images know nothing of each other, of 16 bits: some images at a time are widened, multiplied and rounded, so that no
+/// more than these lie in memory as f32. Their sums do not depend on how many they are.
+fn by_images<M: StoredElement<Real = f32>>(
+    runtime: &Runtime,
+    spec: &ConvSpec,
+    shapes: [Shape; 3],
+    [a, b]: [&In<'_>; 2],
+    out: &mut [M],
+) -> Result<(), ErrorKind> {
+    /// Elements that are computed with at a time.
+    const TOGETHER: usize = 1 << 17;
+    let Some(shape) = conv_shape(spec, shapes)? else {
+        out.fill(M::zeroed());
+        return Ok(());
+    };
+    let (threads, isa) = (&runtime.threads, runtime.isa);
+    let (source, weights): (&[M], &[M]) = (a.dense()?, b.dense()?);
+    let mut scratch = ScratchVec::default();
+    let weights = widened(isa, weights, &mut scratch)?;
+    let (of_source, of_target) = (source.len() / shape.batch, out.len() / shape.batch);
+    let shape = if a.dtype == DType::BF16 { shape.of_bf16() } else { shape };
+    // As many as a thread would compute at a time, some times over; but a few parts for each thread.
+    let block = ConvShape::images_of_a_block(shapes[2][2..].iter().product());
+    let images = (TOGETHER / (block * of_source.max(of_target)).max(1)).max(1) * block;
+    let images = images.min(shape.batch.div_ceil(if threads.count() > 1 { 2 * threads.count() } else { 1 }));
+    let some = |threads: &Threads, index: usize, out: &mut [M]| {
+        let (first, count) = (index * images, out.len() / of_target);
+        let (mut read, mut sums) = (ScratchVec::default(), filled(0f32, out.len())?);
+        let source = widened(isa, &source[first * of_source..][..count * of_source], &mut read)?;
+        let shape = shape.clone().of_images(count);
+        let mut computed = Ok(());
+        M::write(isa, out, &mut sums, |out| {
+            computed = match spec.role {
+                ConvRole::InputGrad => conv::input_grad(threads, isa, &shape, source, weights, out),
+                _ => conv::forward(threads, isa, &shape, source, weights, out),
+            }
+        });
+        computed
+    };
+    // Few images: all threads at each.
+    if shape.batch < threads.count() {
+        return out.chunks_mut(images * of_target).enumerate().try_for_each(|(index, out)| some(threads, index, out));
     }
-    Ok(out)
+    threads.try_for_chunks_mut(out, images * of_target, |index, out| some(Threads::alone(), index, out))
+}
+/// The sizes; none where nothing is computed or summed over.
+fn conv_shape(spec: &ConvSpec, shapes: [Shape; 3]) -> Result<Option<ConvShape>, ErrorKind> {
+    let (x, w) = match spec.role {
+        ConvRole::Forward => (shapes[0], shapes[1]),
+        ConvRole::InputGrad => (shapes[2], shapes[1]),
+        ConvRole::WeightGrad => (shapes[0], shapes[2]),
+    };
+    if shapes.iter().any(|shape| shape.elements() == 0) {
+        return Ok(None);
+    }
+    let shape = ConvShape::new(x[0], x[1], w[0], spec.groups, &x[2..], &w[2..], &spec.stride, &spec.padding, &spec.dilation);
+    shape.map(Some).map_err(ErrorKind::Internal)
 }
 #[allow(clippy::too_many_arguments)]
-fn roles<T: Accumulator + bytemuck::Pod>(
+fn roles<T: Accumulator + StoredElement<Real = T>>(
     runtime: &Runtime,
     spec: &ConvSpec,
     shapes: [Shape; 3],
@@ -116,20 +193,11 @@ fn roles<T: Accumulator + bytemuck::Pod>(
     finish: Option<&Finish<'_>>,
     are_bf16: bool,
 ) -> Result<(), ErrorKind> {
-    let (x, w) = match spec.role {
-        ConvRole::Forward => (shapes[0], shapes[1]),
-        ConvRole::InputGrad => (shapes[2], shapes[1]),
-        ConvRole::WeightGrad => (shapes[0], shapes[2]),
-    };
-    if out.is_empty() {
-        return Ok(());
-    }
-    if a.is_empty() || b.is_empty() {
-        // A sum over nothing.
+    let Some(shape) = conv_shape(spec, shapes)? else {
+        // Nothing, or sums over nothing.
         out.fill(T::default());
-        return finish.map_or(Ok(()), |finish| finish.in_place(0, bytemuck::cast_slice_mut(out)));
-    }
-    let shape = ConvShape::new(x[0], x[1], w[0], spec.groups, &x[2..], &w[2..], &spec.stride, &spec.padding, &spec.dilation).map_err(ErrorKind::Internal)?;
+        return finish.filter(|_| !out.is_empty()).map_or(Ok(()), |finish| finish.in_place(0, bytemuck::cast_slice_mut(out)));
+    };
     let shape = if are_bf16 { shape.of_bf16() } else { shape };
     let (threads, isa) = (&runtime.threads, runtime.isa);
     match spec.role {

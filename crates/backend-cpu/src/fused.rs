@@ -9,7 +9,7 @@ mod finite;
 mod fourier;
 mod interleaved;
 mod norm;
-mod rows;
+pub(crate) mod rows;
 mod search;
 mod softmax;
 mod sorted_range;

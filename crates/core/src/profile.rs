@@ -13,9 +13,10 @@
 //! Invariant: while no profiler runs, all of this costs one relaxed load for each batch of steps. Without the feature
 //! `profiling` it is not in the program.
 use crate::{
-    Device, Error, ErrorKind, Meta, Origin, Result, cost,
+    Device, Error, ErrorKind, Meta, Op, Origin, Result, cost,
     expr::{Expr, Instr},
     kernel::KernelKind,
+    op::ConvRole,
     product::Sums,
     scope,
 };
@@ -374,6 +375,7 @@ fn describe(ran: &Ran) -> Described {
     let inputs: Vec<Meta> = sized.inputs.iter().map(|o| Meta { shape: o.place.layout.distinct(&o.shape), ..meta(o) }).collect();
     let outputs: Vec<Meta> = sized.outputs.iter().map(meta).collect();
     let elements = sized.space.elements() as u64;
+    let of_op = |op: &Op, inputs: &[Meta]| cost::of(op, inputs, &outputs).map_or(0, |c| c.flops);
     let flops = match &step.kernel.kind {
         KernelKind::Map { expr, .. } => arithmetic(expr) * elements,
         KernelKind::Reduce { expr, .. } => (arithmetic(expr) + 1) * elements,
@@ -381,6 +383,11 @@ fn describe(ran: &Ran) -> Described {
             let of = |k: usize| sized.inputs.get(if k == 0 { 0 } else { product.loads(0) }).map_or(0, |o| o.shape.elements() as u64);
             // Each sum is as long as what makes it: of rows, or of what a kernel sees.
             let length = match &product.sums {
+                // Nothing runs behind the gradients of a convolution.
+                Sums::Conv(spec) if spec.role != ConvRole::Forward => {
+                    let operands: Vec<Meta> = [0, product.loads(0)].iter().filter_map(|&k| sized.inputs.get(k).map(meta)).collect();
+                    of_op(&Op::Conv(spec.clone()), &operands) / (2 * elements).max(1)
+                }
                 Sums::Matmul => sized.inputs.first().and_then(|a| a.shape.last().copied()).unwrap_or(0) as u64,
                 Sums::Conv(_) => of(1) / sized.inputs.get(product.loads(0)).map_or(1, |w| w.shape.first().copied().unwrap_or(1).max(1)) as u64,
             };
@@ -388,7 +395,7 @@ fn describe(ran: &Ran) -> Described {
             before + (2 * length + arithmetic(&product.epilogue.expr)) * elements
         }
         // A composite without a body, or one whose body refuses these shapes: its cost is not known.
-        _ => cost::of(&ran.plan.graph.nodes[step.node as usize].op, &sized.inputs.iter().map(meta).collect::<Vec<_>>(), &outputs).map_or(0, |c| c.flops),
+        _ => of_op(&ran.plan.graph.nodes[step.node as usize].op, &sized.inputs.iter().map(meta).collect::<Vec<_>>()),
     };
     Described { name: ran.plan.ops_of(step).join("+").into(), family: step.kernel.kind.family(), inputs, outputs, flops }
 }

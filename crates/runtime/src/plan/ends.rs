@@ -73,7 +73,9 @@ pub(super) fn find(g: &Graph, d: &mut Decisions, written: &[bool], device: Devic
         let p = x.first;
         let Some(sums) = sums(&x.op).filter(|_| d.needed[p as usize]) else { continue };
         let before = [0, 1].map(|k| prologue(g, d, &readers, written, x.inputs[k], &sums));
-        let behind = terminal(g, d, &readers, written, p).filter(|(m, _)| !ends.stores.contains_key(m)).and_then(|(m, seen)| {
+        let is_forward = !matches!(&sums, Sums::Conv(spec) if spec.role != ConvRole::Forward);
+        let behind = is_forward.then(|| terminal(g, d, &readers, written, p)).flatten();
+        let behind = behind.filter(|(m, _)| !ends.stores.contains_key(m)).and_then(|(m, seen)| {
             let small = if sums == Sums::Matmul { SmallVec::new() } else { of_channels(g, d, &readers, written, m) };
             epilogue(g, d, m, &seen, small)
         });
@@ -107,11 +109,11 @@ pub(super) fn find(g: &Graph, d: &mut Decisions, written: &[bool], device: Devic
     }
     ends
 }
-/// The sums of an op that may have ends.
+/// The sums of an op that may have ends. Behind the gradients of a convolution nothing runs.
 fn sums(op: &Op) -> Option<Sums> {
     match op {
         Op::Matmul => Some(Sums::Matmul),
-        Op::Conv(spec) if spec.role == ConvRole::Forward => Some(Sums::Conv(spec.clone())),
+        Op::Conv(spec) => Some(Sums::Conv(spec.clone())),
         _ => None,
     }
 }
