@@ -1,7 +1,7 @@
 //! `cargo xtask saved`: memory of training steps of ResNet-18 and of char-GPT (`train_resnet18_b32`, `train_chargpt_b8` of the workloads) in f32 and
-//! in 16 bits: bytes that the walk back keeps, as [`saved_bytes`] reports and as memory was held for them; the most of a steady step above
-//! its start; and how often a step casts a weight, with one small batch and with four. It fails where a figure is above its bound, or a
-//! report is more than 1 % off.
+//! in 16 bits: bytes that the walk back keeps, as [`saved_bytes`] reports and as memory becomes free when the loss is let go of; those of the
+//! weights' casts, which stay with the weights until these are written; the most of a steady step above its start; and how often a
+//! step casts a weight, with one small batch and with four. It fails where a figure is above its bound, or a report is more than 1 % off.
 use crate::{
     bench::train::{TASKS, TrainingTask},
     device,
@@ -43,8 +43,10 @@ const ACCUMULATED: usize = 4;
 struct StepMemory {
     /// what the tape keeps and nobody else does
     reported: usize,
-    /// by how much live memory grew over a forward pass
+    /// by how much live memory shrinks when a loss is let go of
     measured: usize,
+    /// by how much more it grew in the forward pass: casts of weights
+    held: usize,
     /// the most of a step above its start
     peak: usize,
     /// weights that a step casts, and its casts of them
@@ -124,9 +126,10 @@ fn memory(device: Device, mut task: TrainingTask, dtype: DType) -> Result<StepMe
         one.materialize()?;
         live() - before
     };
-    let (reported, measured) = (saved_bytes(&loss), live().saturating_sub(start + own));
+    let (reported, most) = (saved_bytes(&loss), live());
     drop(loss);
     device.synchronize()?;
+    let (measured, held) = (most.saturating_sub(live() + own), live().saturating_sub(start));
     let start = live();
     device.pool().reset_peak();
     task.step()?;
@@ -134,7 +137,7 @@ fn memory(device: Device, mut task: TrainingTask, dtype: DType) -> Result<StepMe
     let peak = device.memory().peak_bytes.saturating_sub(start);
     let (cast, casts) = casts(device, &task, dtype, 1)?;
     let (_, casts_accumulated) = self::casts(device, &task, dtype, ACCUMULATED)?;
-    Ok(StepMemory { reported, measured, peak, cast, casts, casts_accumulated })
+    Ok(StepMemory { reported, measured, held, peak, cast, casts, casts_accumulated })
 }
 /// Weights that a step casts to 16 bits, and how often it casts one.
 fn casts(device: Device, task: &TrainingTask, dtype: DType, batches: usize) -> Result<(usize, usize)> {
@@ -157,9 +160,10 @@ fn report(rows: &[MemoryRow], options: &Options) -> Exit {
         println!("{}", row.workload);
         for (dtype, m) in [("f32", &row.f32), (&*options.precision, &row.low)] {
             println!(
-                "    {dtype:<5} kept for the walk back {:>8.2} MiB (reported {:>8.2}), a step's most above its start {:>8.2} MiB, {} weights cast {} times, with {ACCUMULATED} small batches {} times",
+                "    {dtype:<5} kept for the walk back {:>8.2} MiB (reported {:>8.2}), with casts of weights {:>8.2}, a step's most above its start {:>8.2} MiB, {} weights cast {} times, with {ACCUMULATED} small batches {} times",
                 mib(m.measured),
                 mib(m.reported),
+                mib(m.measured + m.held),
                 mib(m.peak),
                 m.cast,
                 m.casts,

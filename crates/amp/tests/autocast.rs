@@ -8,7 +8,7 @@ use adamant_core::{
     composite::{Cotangents, RuleArgs, Saves},
     functional, grad,
     graph::Graph,
-    no_grad,
+    no_grad, step,
 };
 use adamant_nn::{BatchNorm1d, LayerNorm, Linear, Module, Param, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, ClipPolicy, Optimizer, Sgd, UpdateRule};
@@ -125,6 +125,58 @@ fn a_weight_is_cast_once_a_step() {
     let layer = |l: &Linear, x: &Tensor| functional::linear(&low(x), &low(&l.weight.get()), Some(&low(&l.bias.as_ref().unwrap().get())));
     let plain: Vec<Vec<f32>> = batches.iter().flat_map(|x| gradients(layer(&one, &layer(&two, &layer(&one, x))).float().square().sum(..))).collect();
     assert!(sums == plain);
+}
+/// Answers of a model whose weights stay: cast in the first pass, whichever region and thread the next one has, and again when a weight was
+/// written, by whichever way.
+#[test]
+fn casts_stay_with_weights_that_stay() {
+    let model = Linear::new(64, 64).unwrap();
+    let x = Tensor::ones([1, 64]);
+    let device = Device::current().unwrap();
+    let answer = || f16().run(|| no_grad(|| model.forward(&x))).unwrap().float().to_vec::<f32>().unwrap();
+    let plain = || {
+        let low = |p: &Param| p.get().detach().cast(DType::F16);
+        functional::linear(&x.cast(DType::F16), &low(&model.weight), Some(&low(model.bias.as_ref().unwrap()))).float().to_vec::<f32>().unwrap()
+    };
+    let cast_bytes = || {
+        let before = device.memory().live_bytes;
+        model.parameters().iter().for_each(|p| p.cell().forget_casts());
+        before - device.memory().live_bytes
+    };
+    answer();
+    let all = cast_bytes();
+    assert!(all >= 2 * (64 * 64 + 64), "{all}");
+    assert_eq!(cast_bytes(), 0);
+    assert_eq!(answer(), plain());
+    let elsewhere = std::thread::scope(|s| s.spawn(|| device.scoped(answer)).join().unwrap());
+    assert_eq!(elsewhere, plain());
+    let weight = model.weight.cell();
+    // Set; written in a step that fails, and in one that does not; written where it lies by an optimizer.
+    let mut optimizer = Sgd::new(0.5).over(model.parameters());
+    let replayed = std::sync::Mutex::new(Sgd::new(0.5).over(model.parameters()));
+    let captured = compile(|x: &[Tensor]| {
+        let loss = f16().run(|| model.forward(&x[0]))?.float().square().sum(..);
+        replayed.lock().unwrap().step(&loss.backward()?)?;
+        Ok(vec![loss])
+    });
+    let ways: [&mut dyn FnMut(); 6] = [
+        &mut || weight.set(&(Tensor::ones([64, 64]) * 0.1)).unwrap(),
+        &mut || {
+            let fails = || weight.set(&(Tensor::ones([64, 64]) * 0.3)).and_then(|()| Tensor::ones([2]).matmul(Tensor::ones([3, 3])).ok());
+            step(fails).unwrap_err();
+        },
+        &mut || step(|| weight.set(&(Tensor::ones([64, 64]) * 0.7))).unwrap(),
+        &mut || optimizer.step(&f16().run(|| model.forward(&x)).unwrap().float().square().sum(..).backward().unwrap()).unwrap(),
+        // Captured, then replayed.
+        &mut || drop(captured.call(&[&x]).unwrap()[0].item::<f32>().unwrap()),
+        &mut || drop(captured.call(&[&x]).unwrap()[0].item::<f32>().unwrap()),
+    ];
+    for (k, way) in ways.into_iter().enumerate() {
+        way();
+        assert_eq!(answer(), plain(), "way {k}");
+        assert_eq!(cast_bytes(), all, "way {k}: casts of two values, or of none");
+        answer();
+    }
 }
 /// A weight that changes between two uses in one region.
 #[test]

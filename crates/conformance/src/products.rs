@@ -8,14 +8,15 @@ use crate::{
     tolerance,
 };
 use adamant_core::{
-    DType, Device, Error, HostArray, Result, Shape, Tensor,
+    Arg, DType, Device, Error, HostArray, Op, Result, Shape, Tensor,
     backend::Determinism,
     functional::{ConvOptions, conv1d, conv2d},
+    op::{ConvRole, ConvSpec},
     reference::wrap_int,
     schedule::take_stats,
     with_eager,
 };
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// How an operand comes about from what is drawn.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub enum Source {
     Plain,
     /// converted from a narrower dtype
     Cast(DType),
+    /// rounded to a narrower dtype and back
+    Rounded(DType),
     /// `(x - zero) * scale` of bytes, with one scale for all or one for each element of an axis, counted from the end
     Dequantized(DType, Option<usize>),
 }
@@ -41,11 +44,26 @@ pub enum Lay {
     /// one matrix for the whole batch
     Repeated,
 }
+/// Who reads an operand beside the product.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum OtherReader {
+    /// nobody
+    Nobody,
+    /// another product
+    Product,
+    /// an op that is computed element by element
+    Map,
+    /// a sum over an axis
+    Sum,
+    /// whoever gets it as a result
+    Holder,
+}
 /// One operand.
 #[derive(Clone, Debug)]
 pub struct Operand {
     shape: Vec<usize>,
     source: Source,
+    other: OtherReader,
     lay: Lay,
     /// the view is taken before the conversion
     view_first: bool,
@@ -91,6 +109,8 @@ pub struct Case {
     stages: Vec<Stage>,
     /// the product itself is read too
     second_reader: bool,
+    /// the products that are a convolution's gradients too, of a cotangent that comes about so
+    gradients: Option<Source>,
     seed: u64,
 }
 impl fmt::Display for Case {
@@ -135,7 +155,8 @@ pub fn nth(seed: u64, index: usize) -> Case {
             stages.push(stage);
         }
     }
-    Case { dtype, conv, operands, stages, second_reader: r.one_in(6), seed: r.bits() }
+    let gradients = (conv.is_some() && r.one_in(2)).then(|| source(&mut r, dtype));
+    Case { dtype, conv, operands, stages, second_reader: r.one_in(6), gradients, seed: r.bits() }
 }
 fn matrix_shapes(r: &mut Random) -> [Vec<usize>; 2] {
     let batch: Vec<usize> = (0..*r.pick(&[0, 0, 1, 2])).map(|_| r.between(1, 3)).collect();
@@ -157,7 +178,7 @@ fn conv_shapes(r: &mut Random) -> (ConvSizes, [Vec<usize>; 2]) {
     let w = [&[groups * co, ci], &kernel[..]].concat();
     (Some((spatial, stride, padding, groups)), [x, w])
 }
-fn operand(r: &mut Random, shape: Vec<usize>, dtype: DType, is_conv: bool) -> Operand {
+fn source(r: &mut Random, dtype: DType) -> Source {
     let narrower: &[DType] = match dtype {
         DType::F32 => &[DType::BF16, DType::F16, DType::I8, DType::U8, DType::Bool],
         DType::F64 => &[DType::F32, DType::I32, DType::U8],
@@ -167,17 +188,26 @@ fn operand(r: &mut Random, shape: Vec<usize>, dtype: DType, is_conv: bool) -> Op
         DType::I64 => &[DType::I32, DType::I8],
         _ => &[],
     };
-    let source = match r.below(4) {
+    match r.below(5) {
         0 | 1 if !narrower.is_empty() => Source::Cast(*r.pick(narrower)),
         2 if dtype.is_float() => Source::Dequantized(*r.pick(&[DType::I8, DType::U8]), *r.pick(&[None, Some(1), Some(2)])),
+        3 if !narrower.is_empty() => Source::Rounded(*r.pick(&narrower[..2.min(narrower.len())])),
         _ => Source::Plain,
+    }
+}
+fn operand(r: &mut Random, shape: Vec<usize>, dtype: DType, is_conv: bool) -> Operand {
+    let source = source(r, dtype);
+    let other = if r.one_in(2) {
+        OtherReader::Nobody
+    } else {
+        *r.pick(&[OtherReader::Product, OtherReader::Product, OtherReader::Map, OtherReader::Sum, OtherReader::Holder])
     };
     let lays: &[Lay] = if is_conv {
         &[Lay::Dense, Lay::Dense, Lay::Sliced, Lay::Flipped]
     } else {
         &[Lay::Dense, Lay::Dense, Lay::Transposed, Lay::Transposed, Lay::Sliced, Lay::Flipped, Lay::Repeated]
     };
-    Operand { shape, source, lay: *r.pick(lays), view_first: r.one_in(2) }
+    Operand { shape, source, other, lay: *r.pick(lays), view_first: r.one_in(2) }
 }
 fn stage(r: &mut Random, dtype: DType, is_conv: bool) -> Stage {
     use Stage::*;
@@ -224,22 +254,57 @@ fn make(o: &Operand, dtype: DType, drawn: &mut DrawnCase) -> Result<Tensor> {
         Lay::Flipped => x.flip(-1),
         Lay::Repeated => x.expand(&o.shape[..]),
     };
-    let convert = |x: Tensor, drawn: &mut DrawnCase| match &o.source {
-        Source::Plain => Ok(x),
-        Source::Cast(_) => Ok(x.cast(dtype)),
-        Source::Dequantized(_, axis) => {
-            let shape = x.try_meta()?.shape;
-            let scales: Vec<usize> = (0..rank).map(|k| if Some(rank - k) == *axis { shape[k] } else { 1 }).collect();
-            let scale = drawn.tensor(&scales, dtype)?;
-            Ok((x.cast(dtype) - 3.0) * if axis.is_some() { scale } else { scale.reshape([0usize; 0]) })
+    let x = drawn.tensor(&shape, o.source.drawn(dtype))?;
+    if o.view_first { o.source.convert(view(x), dtype, drawn) } else { Ok(view(o.source.convert(x, dtype, drawn)?)) }
+}
+impl Source {
+    /// The dtype that is drawn.
+    fn drawn(&self, dtype: DType) -> DType {
+        match self {
+            Source::Plain | Source::Rounded(_) => dtype,
+            Source::Cast(from) | Source::Dequantized(from, _) => *from,
         }
+    }
+    fn convert(&self, x: Tensor, dtype: DType, drawn: &mut DrawnCase) -> Result<Tensor> {
+        match self {
+            Source::Plain => Ok(x),
+            Source::Cast(_) => Ok(x.cast(dtype)),
+            Source::Rounded(to) => Ok(x.cast(*to).cast(dtype)),
+            Source::Dequantized(_, axis) => {
+                let shape = x.try_meta()?.shape;
+                let scales: Vec<usize> = (0..shape.rank()).map(|k| if Some(shape.rank() - k) == *axis { shape[k] } else { 1 }).collect();
+                let scale = drawn.tensor(&scales, dtype)?;
+                Ok((x.cast(dtype) - 3.0) * if axis.is_some() { scale } else { scale.reshape([0usize; 0]) })
+            }
+        }
+    }
+}
+/// What others make of an operand.
+fn read_by(other: OtherReader, x: &Tensor, is_conv: bool) -> Option<Tensor> {
+    match other {
+        OtherReader::Nobody => None,
+        // A convolution is read by its gradients.
+        OtherReader::Product if is_conv => None,
+        OtherReader::Product => Some(x.matmul(x.mt())),
+        OtherReader::Map => Some(x + 1),
+        OtherReader::Sum => Some(x.sum(-1)),
+        OtherReader::Holder => Some(x.clone()),
+    }
+}
+/// The gradients of a convolution as the products that they are.
+fn gradients(case: &Case, source: &Source, [x, w]: [&Tensor; 2], product: &Tensor, drawn: &mut DrawnCase) -> Result<Vec<Tensor>> {
+    let Some((spatial, stride, padding, groups)) = case.conv else { return Ok(Vec::new()) };
+    let shape = product.try_meta()?.shape;
+    let cotangent = drawn.tensor(&shape, source.drawn(case.dtype))?;
+    let cotangent = source.convert(cotangent, case.dtype, drawn)?;
+    let gradient = |role: ConvRole, of: &Tensor, operands: [&Tensor; 2]| -> Result<Tensor> {
+        let open = of.try_meta()?.shape[2..].iter().copied().collect();
+        let each = |n: usize| std::iter::repeat_n(n, spatial);
+        let padding = each(padding).map(|p| (p, p)).collect();
+        let spec = ConvSpec { role, stride: each(stride).collect(), padding, dilation: each(1).collect(), groups, open };
+        Ok(Tensor::apply(Op::Conv(Arc::new(spec)), Arg::None, &operands))
     };
-    let from = match o.source {
-        Source::Plain => dtype,
-        Source::Cast(from) | Source::Dequantized(from, _) => from,
-    };
-    let x = drawn.tensor(&shape, from)?;
-    if o.view_first { convert(view(x), drawn) } else { Ok(view(convert(x, drawn)?)) }
+    Ok(vec![gradient(ConvRole::WeightGrad, w, [x, &cotangent])?, gradient(ConvRole::InputGrad, x, [&cotangent, w])?])
 }
 fn sums(case: &Case, drawn: &mut DrawnCase) -> Result<(Tensor, [Tensor; 2])> {
     let (a, b) = (make(&case.operands[0], case.dtype, drawn)?, make(&case.operands[1], case.dtype, drawn)?);
@@ -286,6 +351,12 @@ fn compute(case: &Case, device: Device) -> Result<(Vec<Tensor>, [Tensor; 2])> {
         };
     }
     let mut outputs = vec![x];
+    for (operand, x) in case.operands.iter().zip(&operands) {
+        outputs.extend(read_by(operand.other, x, case.conv.is_some()));
+    }
+    if let Some(source) = &case.gradients {
+        outputs.extend(gradients(case, source, operands.each_ref(), &product, &mut drawn)?);
+    }
     if case.second_reader {
         outputs.push(product);
     }
@@ -331,12 +402,12 @@ pub fn run(device: Device, n: usize, seed: u64, failures: usize) -> Report {
 /// Runs a case; false: the device lacks a dtype of it.
 fn judge(case: &Case, device: Device, report: &mut Report) -> std::result::Result<bool, String> {
     let has = |d: DType| device.info().dtypes.contains(&d) || matches!(d, DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::Bool);
-    let from = |o: &Operand| match o.source {
+    let from = |source: &Source| match source {
         Source::Plain => case.dtype,
-        Source::Cast(d) | Source::Dequantized(d, _) => d,
+        Source::Cast(d) | Source::Rounded(d) | Source::Dequantized(d, _) => *d,
     };
     let casts = case.stages.iter().filter_map(|s| if let Stage::Cast(d) = s { Some(*d) } else { None });
-    if !casts.chain(case.operands.iter().map(from)).chain([case.dtype]).all(has) {
+    if !casts.chain(case.operands.iter().map(|o| &o.source).chain(&case.gradients).map(from)).chain([case.dtype]).all(has) {
         return Ok(false);
     }
     let exact = device.info().determinism == Determinism::Bitwise;

@@ -50,10 +50,12 @@ struct Inner {
     leaf: Option<Shared<Tape>>,
     state: Mutex<CellState>,
     version: AtomicU64,
-    /// how often it came to hold another value, committed or not
+    /// How often it came to hold another value, committed or not: counted while the state is locked, so that a number stands for one value.
     moves: AtomicU64,
     /// copies that follow from the value
     derived: Mutex<Vec<derived::Derived>>,
+    /// casts of it, which gradients flow through
+    casts: casts::HeldCasts,
 }
 /// What a cell holds. The lock is held for the time of a copy of a handle, never while anything is computed.
 struct CellState {
@@ -111,6 +113,7 @@ impl Cell {
             version: AtomicU64::new(0),
             moves: AtomicU64::new(0),
             derived: Mutex::default(),
+            casts: casts::HeldCasts::default(),
         })))
     }
     /// A number that tells cells apart.
@@ -159,23 +162,31 @@ impl Cell {
     /// The same, where a cast of it is made once. A value that this thread alone sees, or that an older snapshot has, is not noted: it may go
     /// while the cell stays.
     fn held_and_noted(&self) -> Tensor {
-        let moves = self.moves();
+        let before = self.moves();
         let covered = overlay::read(self);
         let plain = context(|c| c.open.borrow().get(self.0.id).is_none() && !c.section.is_open());
-        let notes = if covered.is_some() { context(RecordingContext::capturing) } else { plain };
+        let is_captured = covered.is_some();
+        let notes = if is_captured { context(RecordingContext::capturing) } else { plain };
         let tensor = covered.unwrap_or_else(|| self.seen().map_or_else(Tensor::failed, Tensor::from_value));
-        if notes && tensor.error().is_none() {
-            casts::note(self, moves, &tensor);
+        // What came to be there meanwhile is another value, of another number.
+        if notes && tensor.error().is_none() && (is_captured || self.number_of(tensor.value()) == Some(before)) {
+            casts::note(self, before, &tensor, is_captured);
         }
         tensor
+    }
+    /// The number of a value that it holds now.
+    fn number_of(&self, value: &Shared<Value>) -> Option<u64> {
+        let state = self.0.state.lock();
+        state.value.is_same(value).then(|| self.moves())
     }
     /// How often it came to hold another value, committed or not.
     pub(crate) fn moves(&self) -> u64 {
         self.0.moves.load(Acquire)
     }
-    /// It holds another value from now on.
+    /// It holds another value from now on: casts of the one before go.
     fn moved(&self) {
         self.0.moves.fetch_add(1, AcqRel);
+        self.0.casts.clear();
     }
     /// What this thread sees where no overlay shows it anything else.
     pub(crate) fn seen(&self) -> Result<Shared<Value>> {
@@ -338,7 +349,6 @@ impl Cell {
         }
     }
     pub(crate) fn committed(&self) {
-        self.moved();
         self.0.version.fetch_add(1, Relaxed);
     }
     /// Undoes a write that was suppressed, if nothing was written since.
@@ -356,10 +366,10 @@ impl Cell {
     }
     /// Where it holds this value, it holds the other, which is what the device left of a write.
     pub(crate) fn holds_instead(&self, written: &Shared<Value>, left: Shared<Value>) {
-        self.moved();
         let mut gone = Vec::new();
         {
             let mut state = self.0.state.lock();
+            self.moved();
             if state.value.is_same(written) {
                 gone.push(std::mem::replace(&mut state.value, left.clone()));
             }

@@ -65,6 +65,7 @@ pub(super) fn replace(cell: &Cell, value: Shared<Value>, own: u64) -> (Shared<Va
     commits.last += 1;
     let mut state = cell.0.state.lock();
     commits.retire(cell, &mut state);
+    cell.moved();
     let since = std::mem::replace(&mut state.since, commits.last);
     (std::mem::replace(&mut state.value, value), since)
 }
@@ -77,6 +78,7 @@ pub(super) fn claim<'c>(cells: impl Iterator<Item = &'c Cell> + Clone, by: u64, 
         let mut state = cell.0.state.lock();
         commits.retire(cell, &mut state);
         state.writer = by;
+        cell.moved();
         let since = std::mem::replace(&mut state.since, commits.last);
         new(k, &mut state.value, since);
     }
@@ -161,7 +163,11 @@ impl<'a> Claim<'a> {
     pub fn commit(mut self, values: impl Iterator<Item = Shared<Value>>) {
         self.since.clear();
         for ((cell, _), value) in self.cells.iter().zip(values) {
-            let _before = std::mem::replace(&mut cell.0.state.lock().value, value);
+            let mut state = cell.0.state.lock();
+            cell.moved();
+            let before = std::mem::replace(&mut state.value, value);
+            drop(state);
+            drop(before);
             cell.committed();
         }
     }
