@@ -221,7 +221,8 @@ impl Tensor {
 }
 
 /// Bytes that the tape behind a tensor keeps in memory and nobody else does: each buffer once, whatever views of it
-/// are saved. What is only a recipe counts as what the recipe reads.
+/// are saved. What is only a recipe counts as what the recipe reads. A buffer counts as the size class that was asked for, so the
+/// number depends on the program alone; where the pool had only a larger block to spare, that lies there.
 pub fn saved_bytes(t: &Tensor) -> usize {
     let mut seen_nodes = std::collections::HashSet::new();
     let mut buffers: HashMap<usize, usize> = HashMap::new();
@@ -237,7 +238,7 @@ pub fn saved_bytes(t: &Tensor) -> usize {
         while let Some(v) = values.pop() {
             if let Some(s) = v.stored() {
                 if crate::value::users(&v) == 0 {
-                    buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.bytes());
+                    buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.asked_bytes());
                 }
             } else if let Other::Deferred(r) = &*v.other() {
                 values.extend(r.inputs.iter().cloned());

@@ -7,7 +7,14 @@ use crate::{
     foreign::guarded,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 mod at_hand;
 mod uses;
@@ -17,6 +24,8 @@ pub use uses::{Events, Uses, also};
 pub struct Buffer {
     memory: RwLock<Option<Box<dyn Memory>>>,
     bytes: usize,
+    /// what the holder of now asked for, as a class of the pool
+    asked: AtomicUsize,
     device: Device,
     pooled: bool,
     /// Which generation of the device its memory is of: that of an earlier one is lost and no use to the pool.
@@ -26,7 +35,15 @@ pub struct Buffer {
 impl Buffer {
     /// A buffer without memory: what the inputs of a capture have.
     pub fn empty(device: Device) -> Buffer {
-        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, generation: device.generation(), uses: Uses::default() }
+        Buffer {
+            memory: RwLock::new(None),
+            bytes: 0,
+            asked: AtomicUsize::new(0),
+            device,
+            pooled: false,
+            generation: device.generation(),
+            uses: Uses::default(),
+        }
     }
     /// Which work of an asynchronous device uses it still.
     #[inline]
@@ -42,6 +59,10 @@ impl Buffer {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+    /// The size that a pool without spare blocks would have given: what it depends on is the program alone, and not what ran before.
+    pub fn asked_bytes(&self) -> usize {
+        self.asked.load(Relaxed)
     }
     /// Is its memory a vector that was adopted, or the device's copy of one, and not the pool's?
     pub fn is_adopted(&self) -> bool {
@@ -121,7 +142,7 @@ impl fmt::Debug for Buffer {
 }
 impl Buffer {
     fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, generation: u32, uses: Uses) -> Buffer {
-        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, generation, uses }
+        Buffer { memory: RwLock::new(Some(memory)), bytes, asked: AtomicUsize::new(bytes), device, pooled: true, generation, uses }
     }
     /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
     #[inline]
@@ -239,6 +260,11 @@ impl Pool {
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
         let want = class(bytes);
+        let buffer = self.take_class(device, bytes, want)?;
+        buffer.asked.store(want, Relaxed);
+        Ok(buffer)
+    }
+    fn take_class(&self, device: Device, bytes: usize, want: usize) -> Result<Arc<Buffer>, ErrorKind> {
         if let Some(buffer) = at_hand::take(device, want) {
             return recycled(buffer);
         }
@@ -324,7 +350,15 @@ impl Pool {
         let memory = device.backend().adopt(data)?;
         let bytes = guarded(|| format!("the {device} backend's `Memory::bytes`"), || memory.bytes())?;
         self.0.lock().add_live(bytes);
-        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, generation, uses: Uses::default() }))
+        Ok(Arc::new(Buffer {
+            memory: RwLock::new(Some(memory)),
+            bytes,
+            asked: AtomicUsize::new(bytes),
+            device,
+            pooled: false,
+            generation,
+            uses: Uses::default(),
+        }))
     }
     /// Memory that holds a copy of `bytes`.
     ///
