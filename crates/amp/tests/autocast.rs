@@ -10,7 +10,10 @@ use adamant_core::{
     graph::Graph,
     no_grad, step,
 };
-use adamant_nn::{BatchNorm1d, LayerNorm, Linear, Module, Param, Relu, Sequential, Walk, manual_seed};
+use adamant_nn::{
+    BatchNorm1d, BatchNorm2d, Conv2d, ConvOptions, LayerNorm, Linear, Module, Param, Relu, Sequential, TransformerEncoderLayer, TransformerOptions, Walk,
+    manual_seed,
+};
 use adamant_optim::{Adam, ClipPolicy, Optimizer, Sgd, UpdateRule};
 use std::sync::Arc;
 
@@ -168,14 +171,45 @@ fn casts_stay_with_weights_that_stay() {
         &mut || step(|| weight.set(&(Tensor::ones([64, 64]) * 0.7))).unwrap(),
         &mut || optimizer.step(&f16().run(|| model.forward(&x)).unwrap().float().square().sum(..).backward().unwrap()).unwrap(),
         // Captured, then replayed.
-        &mut || drop(captured.call(&[&x]).unwrap()[0].item::<f32>().unwrap()),
-        &mut || drop(captured.call(&[&x]).unwrap()[0].item::<f32>().unwrap()),
+        &mut || captured.call(&[&x]).unwrap()[0].materialize().unwrap(),
+        &mut || captured.call(&[&x]).unwrap()[0].materialize().unwrap(),
     ];
     for (k, way) in ways.into_iter().enumerate() {
         way();
         assert_eq!(answer(), plain(), "way {k}");
         assert_eq!(cast_bytes(), all, "way {k}: casts of two values, or of none");
         answer();
+    }
+}
+/// Rows of a batch, alone and together: a transformer's layers, convolutions with their norms, and what lies between.
+#[test]
+fn answers_do_not_depend_on_who_is_beside() {
+    manual_seed(7);
+    let text = TransformerEncoderLayer::with(24, 3, TransformerOptions { dim_feedforward: 56, batch_first: true, ..TransformerOptions::default() }).unwrap();
+    let (wide, strided) = (Conv2d::with(3, 10, 3, ConvOptions { padding: 1.into(), ..Default::default() }).unwrap(), Conv2d::new(10, 4, 2).unwrap());
+    let norm = BatchNorm2d::new(10).unwrap();
+    text.eval();
+    norm.eval();
+    let number = |k: usize| ((k * 37 % 101) as f32 - 50.0) / 29.0;
+    let words = Tensor::from_vec((0..9 * 17 * 24).map(number).collect::<Vec<_>>(), [9, 17, 24]);
+    let images = Tensor::from_vec((0..9 * 3 * 11 * 7).map(number).collect::<Vec<_>>(), [9, 3, 11, 7]);
+    for dtype in [DType::BF16, DType::F16] {
+        let region = Autocast::new(dtype).unwrap();
+        let answer = |first: usize, rows: usize| -> Vec<Vec<f32>> {
+            let (words, images) = (words.narrow(0, first, rows), images.narrow(0, first, rows));
+            let both = || -> Result<[Tensor; 2]> {
+                let seen = strided.forward(&norm.forward(&wide.forward(&images)?)?.relu())?.flatten(1, -1);
+                Ok([text.forward(&words)?.flatten(1, -1), seen])
+            };
+            let [a, b] = region.run(|| no_grad(both)).unwrap().map(|t| t.float());
+            let (a, b) = (a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+            a.chunks(a.len() / rows).zip(b.chunks(b.len() / rows)).map(|(a, b)| [a, b].concat()).collect()
+        };
+        let together = answer(0, 9);
+        assert!(together.iter().flatten().all(|x| x.is_finite()) && together[0] != together[1]);
+        for (first, rows) in [(0, 1), (1, 1), (8, 1), (2, 2), (3, 5), (1, 8)] {
+            assert!(answer(first, rows) == together[first..first + rows], "rows {first} to {} in {dtype}", first + rows);
+        }
     }
 }
 /// A weight that changes between two uses in one region.

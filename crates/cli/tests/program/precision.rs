@@ -103,7 +103,7 @@ mode = "bf16"
 const STEPS: &str = "ADAMANT_PRECISION_STEPS";
 
 #[test]
-fn bf16_whose_bits_depend_on_threads_instructions_capture_or_neighbours() {
+fn bf16_whose_bits_depend_on_threads_instructions_or_capture() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path();
     let steps = std::env::var(STEPS).unwrap_or_else(|_| "5".into());
@@ -128,18 +128,15 @@ fn bf16_whose_bits_depend_on_threads_instructions_capture_or_neighbours() {
     }
     let strangers: Vec<&String> = seen.iter().filter(|(_, files)| *files != seen[0].1).map(|(run, _)| run).collect();
     assert!(strangers.is_empty(), "after {steps} steps of bf16 other bits than those of {}: {strangers:?}", seen[0].0);
-    // The windows of a text, each alone and with others.
-    fs::write(place.join("new.txt"), "No car saw a lemon, or was it a melon? I saw no cat! ".repeat(8)).unwrap();
+    // Without gradients products have other ends.
     let run = format!("{}-1-true", sets[0]);
-    let mut answers: Vec<(String, Vec<u8>)> = Vec::new();
-    for isa in &sets {
-        for (threads, batch) in [("1", "1"), ("1", "3"), ("2", "2"), ("8", "64")] {
-            let output = in_set(isa, &["predict", &run, "new.txt", "--json", "--device", "cpu", "--threads", threads, "--batch", batch]);
-            answers.push((format!("{isa}, {threads} threads, batches of {batch}"), output.stdout));
-        }
+    let judge = |isa: &str, threads: &str| {
+        let said = in_set(isa, &["eval", &run, "--json", "--device", "cpu", "--threads", threads]).stdout;
+        serde_json::from_slice::<Value>(&said).unwrap()["loss"].as_f64().unwrap()
+    };
+    let wanted = judge(&sets[0], "1");
+    assert!(wanted.is_finite());
+    for (isa, threads) in sets.iter().flat_map(|isa| ["1", "2", "8"].map(|threads| (isa, threads))) {
+        assert!(judge(isa, threads) == wanted, "{isa}, {threads} threads");
     }
-    let rows: Value = serde_json::from_slice(&answers[0].1).unwrap();
-    assert!(rows.as_array().unwrap().len() >= 5 * 40, "{}", rows.as_array().unwrap().len());
-    let strangers: Vec<&String> = answers.iter().filter(|(_, said)| *said != answers[0].1).map(|(how, _)| how).collect();
-    assert!(strangers.is_empty(), "other answers than those of {}: {strangers:?}", answers[0].0);
 }
