@@ -56,7 +56,7 @@ struct StepMemory {
     casts_accumulated: usize,
 }
 #[derive(Serialize)]
-struct MemoryRow {
+struct SavedRow {
     workload: &'static str,
     f32: StepMemory,
     low: StepMemory,
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Exit {
         }
     }
 }
-fn row(device: Device, scale: Scale, precision: DType, workload: &'static str, bound: f64) -> Result<MemoryRow> {
+fn row(device: Device, scale: Scale, precision: DType, workload: &'static str, bound: f64) -> Result<SavedRow> {
     let of = |dtype: DType| -> Result<StepMemory> {
         let (_, build) = TASKS.iter().find(|(name, _)| *name == workload).ok_or_else(|| crate::bench::models::missing(workload))?;
         memory(device, build(scale)?.in_precision(dtype)?, dtype)
@@ -104,7 +104,7 @@ fn row(device: Device, scale: Scale, precision: DType, workload: &'static str, b
         );
     }
     unless(low.cast > 0, "no weight is cast".into());
-    Ok(MemoryRow { workload, f32: wide, low, kept, peak, faults })
+    Ok(SavedRow { workload, f32: wide, low, kept, peak, faults })
 }
 fn memory(device: Device, mut task: TrainingTask, dtype: DType) -> Result<StepMemory> {
     // Blocks that another precision left would be handed out for smaller ones.
@@ -149,7 +149,7 @@ fn casts(device: Device, task: &TrainingTask, dtype: DType, batches: usize) -> R
     let of: Vec<u32> = graph.nodes.iter().filter(|n| matches!(n.op, Op::Cast(to) if to == dtype) && read.contains(&n.inputs[0])).map(|n| n.inputs[0]).collect();
     Ok((of.iter().collect::<BTreeSet<_>>().len(), of.len()))
 }
-fn report(rows: &[MemoryRow], options: &Options) -> Exit {
+fn report(rows: &[SavedRow], options: &Options) -> Exit {
     let passed = rows.iter().all(|row| row.faults.is_empty());
     if options.json {
         println!("{}", serde_json::json!({ "precision": options.precision, "rows": rows, "passed": passed }));

@@ -120,7 +120,7 @@ pub(super) fn note(cell: &Cell, moves: u64, given: &Tensor, is_captured: bool) {
     drop(gone);
 }
 impl Cell {
-    /// Lets go of the casts of its value that [`casting_once`](crate::intercept::casting_once) left with it: of a model that has answered in 16
+    /// Lets go of the casts of its value that [`casting_once`] left with it: of a model that has answered in 16
     /// bits and will not do so soon, half as many bytes as its f32 weights have. Whoever wants one again casts again.
     ///
     /// ```

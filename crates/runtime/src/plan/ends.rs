@@ -99,7 +99,7 @@ pub(super) fn find(g: &Graph, d: &mut Decisions, written: &[bool], device: Devic
             d.in_memory[p as usize] = false;
             ends.inside.insert(p);
         }
-        for Inside { value, products, narrow } in inside {
+        for InsideValue { value, products, narrow } in inside {
             let left = unmade.entry(value).or_insert(products);
             *left -= 1;
             d.in_memory[value as usize] &= *left > 0;
@@ -272,22 +272,22 @@ fn operands(i: &Instr) -> SmallVec<[u16; 3]> {
 
 /// A value that a product computes and does not store.
 #[derive(Clone, Copy)]
-struct Inside {
+struct InsideValue {
     value: u32,
     /// how many operands of products are made of it
     products: usize,
     /// what it is cast from, if that has no memory without it
     narrow: Option<u32>,
 }
-impl Inside {
-    fn alone(value: u32) -> Inside {
-        Inside { value, products: 1, narrow: None }
+impl InsideValue {
+    fn alone(value: u32) -> InsideValue {
+        InsideValue { value, products: 1, narrow: None }
     }
 }
 /// What makes an operand.
 #[derive(Clone)]
 struct Before {
-    inside: Inside,
+    inside: InsideValue,
     end: End,
     loads: Vec<u32>,
     args: Vec<ArgFrom>,
@@ -345,7 +345,7 @@ fn prologue(g: &Graph, d: &Decisions, readers: &Readers, written: &[bool], opera
             };
         }
     }
-    let inside = Inside { value: v, products, narrow };
+    let inside = InsideValue { value: v, products, narrow };
     Some(Before { inside, end: End { expr: program.expr, value }, loads: program.loads, args: program.args, ops: program.ops })
 }
 /// The program of a value from what is in memory, its register and the one value of its size that it loads, if that is smaller
@@ -390,7 +390,7 @@ fn assemble(
     before: [Option<Before>; 2],
     behind: Option<Behind>,
     device: Device,
-) -> (Option<WithEnds>, SmallVec<[Inside; 2]>) {
+) -> (Option<WithEnds>, SmallVec<[InsideValue; 2]>) {
     let dtype_of = |v: u32| g.vals[v as usize].meta.dtype;
     let dtype = dtype_of(p);
     let (mut inputs, mut args, mut ops, mut inside) = (Vec::new(), Vec::new(), 1, SmallVec::new());
@@ -415,7 +415,7 @@ fn assemble(
             inputs.extend(b.loads.iter().zip(1..).map(|(&l, k)| if reads_key(&b.end.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }));
             args.extend(b.args);
             ops += b.ops;
-            inside.extend(b.inside.into_iter().map(Inside::alone));
+            inside.extend(b.inside.into_iter().map(InsideValue::alone));
             b.end
         }
         None => End::identity(dtype),
