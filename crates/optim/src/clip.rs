@@ -2,6 +2,10 @@
 use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::wide::wide, is_capturing};
 use adamant_nn::Param;
 
+mod clipper;
+mod history;
+pub use clipper::{Clipped, ClippingOptions, ClippingType, GradientClipper};
+
 /// What is done to gradients before a step. The default, also of the trainer, is nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum ClipPolicy {
@@ -176,6 +180,11 @@ pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, n
     }
     // min(1, r) as -max(-1, -r)
     let scale = (norm + 1e-6).binary_reversed(adamant_core::scalar::Binary::Div, max).neg().maximum(-1.0).neg();
+    scale_gradients(grads, parameters, &scale)
+}
+/// Multiplies gradients by a 0-d tensor.
+#[track_caller]
+fn scale_gradients(grads: &mut Grads, parameters: &[Param], scale: &Tensor) -> Result<()> {
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
             let meta = g.try_meta()?;

@@ -92,6 +92,14 @@ fn optimizers(cases: &mut Vec<Case>) {
     wrong!(cases; clip_grad_norm(&mut grads(), &of(), 0.0).map(drop));
     wrong!(cases; clip_grad_norm(&mut grads(), &other.parameters(), 1.0).map(drop));
     wrong!(cases; clip_grad_value(&mut grads(), &of(), -1.0));
+    wrong!(cases; GradientClipper::new(ClippingOptions { max_norm: 0.0, ..Default::default() }).map(drop));
+    wrong!(cases; GradientClipper::new(ClippingOptions { z_alpha: 1.0, ..ClippingType::ZClip.into() }).map(drop));
+    wrong!(cases; GradientClipper::new(ClippingOptions { percentile_threshold: 101.0, ..Default::default() }).map(drop));
+    wrong!(cases; ClippingType::from_name("percentil").map(drop));
+    wrong!(cases; GradientClipper::new(ClippingType::Agc).and_then(|mut c| c.clip(&mut grads(), &other.parameters())).map(drop));
+    let encoder = ClippingOptions { layer_norm_thresholds: vec![("encoder.*".into(), 1.0)], ..ClippingType::LayerWise.into() };
+    wrong!(cases; GradientClipper::new(encoder.clone()).and_then(|mut c| c.clip(&mut grads(), &of())).map(drop));
+    wrong!(cases; GradientClipper::new(ClippingType::ZClip).and_then(|mut c| c.load_state_dict(&[("momentum".into(), ones(&[]))])));
     wrong!(cases; GradAccumulator::new(of(), 0).map(drop));
     wrong!(cases; GradAccumulator::new(of(), 2).and_then(|mut a| a.add(grads(), 0).map(drop)));
     wrong!(cases; WeightAverage::exponential(&of(), 1.0).map(drop));
