@@ -109,7 +109,7 @@ fn clipped(all: &[Plain], o: &ClippingOptions, past: &mut Past) -> Vec<Vec<f64>>
         ClippingType::Agc => all
             .iter()
             .map(|p| {
-                let row = if p.rows == 0 { 1 } else { (p.values.len() / p.rows).max(1) };
+                let row = p.values.len().checked_div(p.rows).map_or(1, |n| n.max(1));
                 let pairs = p.values.chunks(row).zip(p.weights.chunks(row));
                 let rows = pairs.flat_map(|(g, w)| {
                     let (is, most) = (length(g), length(w).max(o.agc_eps) * o.agc_clipping);
