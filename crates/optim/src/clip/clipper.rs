@@ -237,14 +237,7 @@ impl GradientClipper {
     /// No memory.
     #[track_caller]
     pub fn prepare(&mut self, device: Device) -> Result<()> {
-        if self.history.is_none() {
-            let history = ClipHistory::new(&self.options, device)?;
-            if !self.loaded.is_empty() {
-                history.load(&std::mem::take(&mut self.loaded))?;
-            }
-            self.history = Some(history);
-        }
-        Ok(())
+        begun(&mut self.history, &mut self.loaded, &self.options, device).map(drop)
     }
     /// Limits the gradients of the parameters, which are one group.
     ///
@@ -268,7 +261,7 @@ impl GradientClipper {
         if parameters.is_empty() {
             return Err(Error::new("GradientClipper", ErrorKind::Argument("none of the parameters has a gradient".into())));
         }
-        let options = self.options.clone();
+        let GradientClipper { options, history, loaded } = self;
         let told = norm.0.cast(norm.1).ok()?;
         let threshold = match options.clipping_type {
             ClippingType::Norm => {
@@ -279,14 +272,14 @@ impl GradientClipper {
                 None
             }
             ClippingType::LayerWise => {
-                let layers = layers(&parameters, &options)?;
+                let layers = layers(&parameters, options)?;
                 for (layer, max) in layers {
                     limit(grads, &layer, max)?;
                 }
                 None
             }
             ClippingType::Agc => {
-                parameters.iter().try_for_each(|p| limit_rows(grads, p, &options))?;
+                parameters.iter().try_for_each(|p| limit_rows(grads, p, options))?;
                 None
             }
             ClippingType::Value => Some(cut(grads, &parameters, &norm.0.full_like(options.max_value))?),
@@ -300,9 +293,8 @@ impl GradientClipper {
                 Some(threshold)
             }
             ClippingType::Adaptive | ClippingType::Exponential | ClippingType::ZClip => {
-                self.prepare(device)?;
-                let Some(history) = &self.history else { return Err(Error::new("GradientClipper", ErrorKind::Argument("no history".into()))) };
-                let threshold = history.limit(&norm.0.to(history.device()), &options)?.to(device);
+                let history = begun(history, loaded, options, device)?;
+                let threshold = history.limit(&norm.0.to(history.device()), options)?.to(device);
                 scale_to(grads, &parameters, &norm.0, &threshold)?;
                 Some(threshold)
             }
@@ -331,6 +323,22 @@ impl GradientClipper {
             }
         }
     }
+}
+/// The history, which begins on a device if it has not, with what was loaded.
+#[track_caller]
+fn begun<'h>(history: &'h mut Option<ClipHistory>, loaded: &mut Vec<(String, Tensor)>, options: &ClippingOptions, device: Device) -> Result<&'h ClipHistory> {
+    let known = match history.take() {
+        Some(known) => known,
+        None => {
+            let new = ClipHistory::new(options, device)?;
+            if !loaded.is_empty() {
+                new.load(loaded)?;
+                loaded.clear();
+            }
+            new
+        }
+    };
+    Ok(history.insert(known))
 }
 /// The norm of all their gradients together as it was computed, and the dtype in which it is told.
 #[track_caller]

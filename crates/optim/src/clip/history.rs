@@ -9,14 +9,12 @@ pub(super) struct ClipHistory {
     device: Device,
     cells: Vec<(&'static str, Cell)>,
 }
-/// What a kind begins with.
+/// What a kind begins with, in f64 and u32.
 fn first(options: &ClippingOptions, device: Device) -> Vec<(&'static str, Tensor)> {
-    let number = |x: f64| Tensor::from_vec_on(vec![x], (), device).cast(device.widest_float());
+    let number = |x: f64| Tensor::from_vec_on(vec![x], (), device);
     let none = || Tensor::from_vec_on(vec![0u32], (), device);
     match options.clipping_type {
-        ClippingType::Adaptive => {
-            vec![("count", none()), ("norms", Tensor::from_vec_on(vec![0.0; NORMS], [NORMS], device).cast(device.widest_float()))]
-        }
+        ClippingType::Adaptive => vec![("count", none()), ("norms", Tensor::from_vec_on(vec![0.0; NORMS], [NORMS], device))],
         ClippingType::Exponential => vec![("threshold", number(options.max_norm))],
         ClippingType::ZClip => vec![("count", none()), ("mean", number(0.0)), ("variance", number(0.0))],
         _ => Vec::new(),
@@ -25,9 +23,9 @@ fn first(options: &ClippingOptions, device: Device) -> Vec<(&'static str, Tensor
 impl ClipHistory {
     #[track_caller]
     pub fn new(options: &ClippingOptions, device: Device) -> Result<ClipHistory> {
-        let device_of = if device.widest_float() == DType::F64 { device } else { Device::reference() };
+        let made_on = if device.widest_float() == DType::F64 { device } else { Device::reference() };
         // What is cast from f64 is made where there is f64.
-        let cells = first(options, device_of).into_iter().map(|(name, value)| {
+        let cells = first(options, made_on).into_iter().map(|(name, value)| {
             let dtype = if name == "count" { DType::U32 } else { device.widest_float() };
             Ok((name, Cell::new(&value.cast(dtype).to(device), false)?))
         });
