@@ -10,7 +10,7 @@ use adamant::{
         Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Embedding, Flatten, LayerNorm, Linear, Lstm, MaxPool2d, Module, RecurrentOptions, Relu,
         Sequential, Site, TransformerEncoderLayer, TransformerOptions, Walk, manual_seed,
     },
-    optim::ClipPolicy,
+    optim::{ClippingOptions, ClippingType},
 };
 use adamant_core::planted::Plant;
 use adamant_train::{Document, Failure, Habits, Look, OPTIMIZERS, Precision, SCHEDULES, Session, course, optimizer};
@@ -128,11 +128,16 @@ impl Case<'_> {
     fn schedule(&self) -> &'static str {
         SCHEDULES[self.turn % SCHEDULES.len()]
     }
-    fn clip(&self) -> ClipPolicy {
-        if self.task.name == "MLP" {
-            return if self.turn.is_multiple_of(2) { ClipPolicy::Norm(0.5) } else { ClipPolicy::Value(0.05) };
+    fn clip(&self) -> Option<ClippingOptions> {
+        let kind = |k: usize| {
+            let kind = ClippingType::ALL[k % ClippingType::ALL.len()];
+            // Limits that are met within a few steps.
+            ClippingOptions { max_norm: 0.5, max_value: 0.05, adaptive_factor: 0.8, z_warm_up: 2, z_threshold: 0.5, ..kind.into() }
+        };
+        match self.turn % 3 {
+            0 if self.task.name != "MLP" => None,
+            _ => Some(kind(self.turn)),
         }
-        [ClipPolicy::Off, ClipPolicy::Norm(0.5), ClipPolicy::Value(0.05)][self.turn % 3]
     }
     fn accumulate(&self) -> usize {
         [1, 2, 1, 3][self.turn % 4]
@@ -159,7 +164,7 @@ impl Case<'_> {
         let model = (self.task.net)()?;
         let optimizer = optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         let course = course(&root, self.steps, false)?;
-        let habits = Habits { optimizer, course, clip: self.clip(), accumulate: self.accumulate(), ema: self.ema(), capture, precision: Precision::default() };
+        let habits = Habits { optimizer, course, clip: self.clip(), stability: None, accumulate: self.accumulate(), ema: self.ema(), capture, precision: Precision::default() };
         let (classes, sequence) = (self.task.classes, self.task.sequence);
         let loss = move |m: &Sequential, (x, y): &(Tensor, Tensor)| {
             let out = m.forward(x)?;
@@ -261,7 +266,7 @@ pub fn run(options: &Options) -> Exit {
             // Coprime steps: with the models, each optimizer meets other schedules and habits.
             let case = Case { task, optimizer, turn: o + 5 * t, steps: options.steps };
             cases += 1;
-            let with = format!("{}, clip {}, accumulate {}, ema {:?}", case.schedule(), case.clip(), case.accumulate(), case.ema());
+            let with = format!("{}, clip {}, accumulate {}, ema {:?}", case.schedule(), case.clip().map_or_else(|| "off".into(), |clip| clip.to_string()), case.accumulate(), case.ema());
             match device.scoped(|| case.compare(device)) {
                 Ok(Ok((structures, sizes))) => println!("{} with {optimizer} ({with}): the same bits; {structures} structures, {sizes} sizes", task.name),
                 Ok(Err(what)) => {

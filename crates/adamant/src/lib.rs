@@ -38,6 +38,9 @@ pub use adamant_metrics as metrics;
 #[cfg(feature = "models")]
 pub use adamant_models as models;
 pub use adamant_optim as optim;
+/// Numbers that are not finite: policies, and where they come from.
+#[cfg(feature = "stability")]
+pub use adamant_stability as stability;
 /// The training loop with run folder, checkpoints and resume, for modules of one's own.
 #[cfg(feature = "train")]
 pub use adamant_train as train;

@@ -1,8 +1,8 @@
 //! A model, its optimizer, a region and a scaler: a step of mixed precision as one call.
 use crate::{Autocast, GradScaler};
 use adamant_core::{DType, Result, Tensor};
-use adamant_nn::{Module, Param, Walk};
-use adamant_optim::{ClipPolicy, Optimizer};
+use adamant_nn::{Module, Walk};
+use adamant_optim::{GradientClipper, Optimizer};
 
 /// Trains a model in mixed precision: its forward in a region of f16, its loss scaled, its weights in f32.
 ///
@@ -30,7 +30,7 @@ pub struct MixedPrecisionTrainer<M, O> {
     optimizer: O,
     region: Autocast,
     scaler: GradScaler,
-    clip: ClipPolicy,
+    clipper: Option<GradientClipper>,
 }
 impl<M: Module + Walk, O: Optimizer> MixedPrecisionTrainer<M, O> {
     /// A region of f16, and a scaler with its defaults.
@@ -39,12 +39,12 @@ impl<M: Module + Walk, O: Optimizer> MixedPrecisionTrainer<M, O> {
     }
     /// A region and a scaler of one's own: for bf16 one that is not enabled.
     pub fn with(model: M, optimizer: O, region: Autocast, scaler: GradScaler) -> MixedPrecisionTrainer<M, O> {
-        MixedPrecisionTrainer { model, optimizer, region, scaler, clip: ClipPolicy::Off }
+        MixedPrecisionTrainer { model, optimizer, region, scaler, clipper: None }
     }
-    /// Clips gradients, as they are without the scale.
+    /// Clips gradients, as they are without the scale. What the clipper remembers is left alone by a step that is suppressed.
     #[must_use]
-    pub fn clip(mut self, policy: ClipPolicy) -> MixedPrecisionTrainer<M, O> {
-        self.clip = policy;
+    pub fn clip(mut self, clipper: GradientClipper) -> MixedPrecisionTrainer<M, O> {
+        self.clipper = Some(clipper);
         self
     }
     /// The model's answer, in the region. A layer that counts what it sees (a BatchNorm) counts it whether the step is suppressed or
@@ -74,14 +74,13 @@ impl<M: Module + Walk, O: Optimizer> MixedPrecisionTrainer<M, O> {
     }
     #[track_caller]
     fn attempt(&mut self, loss: impl FnOnce(&M, &Autocast) -> Result<Tensor>) -> Result<Tensor> {
-        let MixedPrecisionTrainer { model, optimizer, region, scaler, clip } = self;
+        let MixedPrecisionTrainer { model, optimizer, region, scaler, clipper } = self;
         scaler.attempt(|scaler| {
             let loss = loss(model, region)?;
             let mut grads = scaler.scale(&loss)?.backward()?;
-            if *clip != ClipPolicy::Off {
+            if let Some(clipper) = clipper {
                 scaler.unscale_(&mut grads, optimizer)?;
-                let parameters: Vec<Param> = optimizer.parameters();
-                clip.apply(&mut grads, &parameters)?;
+                clipper.clip_for(&mut grads, optimizer)?;
             }
             scaler.step(optimizer, &mut grads)?;
             loss.detach().ok()
@@ -94,6 +93,10 @@ impl<M: Module + Walk, O: Optimizer> MixedPrecisionTrainer<M, O> {
     /// The optimizer.
     pub fn optimizer(&mut self) -> &mut O {
         &mut self.optimizer
+    }
+    /// What clips gradients, if anything does: its numbers, its state.
+    pub fn clipper(&mut self) -> Option<&mut GradientClipper> {
+        self.clipper.as_mut()
     }
     /// The scaler: its scale, what it did, its state.
     pub fn scaler(&mut self) -> &mut GradScaler {

@@ -37,7 +37,7 @@ pub(crate) use snapshot::ReadSection;
 pub use snapshot::{Snapshot, consistent};
 pub(crate) use step::Open;
 pub use step::step;
-pub use when::step_when;
+pub use when::{WrittenCell, step_reviewed, step_when};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

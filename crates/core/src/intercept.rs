@@ -2,7 +2,7 @@
 //! inlining. Rules, inlined bodies and passes run below it; a checkpoint that is computed again meets those that stood there. It
 //! acts on metas and may add ops; it never reads data.
 pub use crate::cell::{cast_once, casting_once};
-use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
+use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context, scope};
 use parking_lot::Mutex;
 use std::{
     any::{Any, TypeId},
@@ -217,7 +217,22 @@ pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>
 fn through(stack: Option<&Stack>, op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     match stack {
         None => below(|| Tensor::apply_below(op, arg, inputs, source, origin)),
-        Some(s) => below(|| s.top.intercept(op, arg, inputs, &|op, arg, inputs| through(s.below.as_deref(), op, arg, inputs, source, origin))),
+        Some(s) => below(|| {
+            let _line = OriginOf::new(origin);
+            s.top.intercept(op, arg, inputs, &|op, arg, inputs| through(s.below.as_deref(), op, arg, inputs, source, origin))
+        }),
+    }
+}
+/// What an interceptor applies is of the line and the layer of the op that it sees ([`Origin::here`] tells it them).
+struct OriginOf(Option<Origin>);
+impl OriginOf {
+    fn new(origin: Origin) -> OriginOf {
+        OriginOf(scope::inherit(Some(origin)))
+    }
+}
+impl Drop for OriginOf {
+    fn drop(&mut self) {
+        scope::inherit(self.0);
     }
 }
 /// Runs `f` under all interceptors of this thread, for one that applies what a composite is made of in its place: from the top, so it

@@ -21,7 +21,7 @@ pub use policy::Policy;
 pub use stream::BatchStream;
 
 use crate::{
-    BadRecord, BatchOrder, Collated, Dataset, Order, Sampler,
+    BadRecord, BatchOrder, Collated, Dataset, Order, Place, Sampler,
     order::{Cut, GivenOrder},
     wrong,
 };
@@ -289,6 +289,11 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
             batch: self.batch,
             bad: self.ledger.count(),
         }
+    }
+    /// Where the records of the next batch of a position stand. Nothing is read.
+    pub fn places_at(&self, state: LoaderState) -> Vec<Place> {
+        let records = if state.batch < self.batches() { self.cut.records(state.epoch, state.batch) } else { Vec::new() };
+        records.into_iter().map(|index| self.dataset().locate(index)).collect()
     }
     /// Goes to a position. What was read ahead is dropped; nothing before the position is read.
     ///

@@ -6,40 +6,6 @@ mod clipper;
 mod history;
 pub use clipper::{Clipped, ClippingOptions, ClippingType, GradientClipper};
 
-/// What is done to gradients before a step. The default, also of the trainer, is nothing.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub enum ClipPolicy {
-    /// Gradients are used as they are.
-    #[default]
-    Off,
-    /// If the norm of all gradients together is above this, all are scaled down to it: the direction stays.
-    Norm(f64),
-    /// Every element is cut off at ± this: the direction may change.
-    Value(f64),
-}
-impl ClipPolicy {
-    /// Applies the policy to the gradients of the parameters.
-    ///
-    /// # Errors
-    /// A limit that is not a positive number.
-    #[track_caller]
-    pub fn apply(self, grads: &mut Grads, parameters: &[Param]) -> Result<()> {
-        match self {
-            ClipPolicy::Off => Ok(()),
-            ClipPolicy::Norm(max) => clip_grad_norm(grads, parameters, max).map(|_| ()),
-            ClipPolicy::Value(max) => clip_grad_value(grads, parameters, max),
-        }
-    }
-}
-impl std::fmt::Display for ClipPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ClipPolicy::Off => f.write_str("off"),
-            ClipPolicy::Norm(max) => write!(f, "norm {max}"),
-            ClipPolicy::Value(max) => write!(f, "value {max}"),
-        }
-    }
-}
 #[track_caller]
 fn positive(called: &'static str, limit: f64) -> Result<()> {
     if limit > 0.0 {

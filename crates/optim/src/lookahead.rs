@@ -116,6 +116,9 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
     fn parameters(&self) -> Vec<Param> {
         self.fast.parameters()
     }
+    fn parameter_groups(&self) -> Vec<Vec<Param>> {
+        self.fast.parameter_groups()
+    }
     /// The fast optimizer's slots, and `slow` and `slow_step` of each parameter.
     fn state_dict(&self) -> Vec<(String, Tensor)> {
         let mut all = self.fast.state_dict();

@@ -212,6 +212,10 @@ pub trait Optimizer: Send {
     }
     /// All parameters, in order.
     fn parameters(&self) -> Vec<Param>;
+    /// The parameters of each group, in order.
+    fn parameter_groups(&self) -> Vec<Vec<Param>> {
+        vec![self.parameters()]
+    }
     /// The slots as `<parameter path>.<slot>`; step counts are numbers (f64).
     fn state_dict(&self) -> Vec<(String, Tensor)>;
     /// Takes over slots that [`Optimizer::state_dict`] gave.
@@ -527,6 +531,9 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
     fn parameters(&self) -> Vec<Param> {
         self.groups.iter().flat_map(|g| g.parameters.iter().cloned()).collect()
     }
+    fn parameter_groups(&self) -> Vec<Vec<Param>> {
+        self.groups.iter().map(|g| g.parameters.clone()).collect()
+    }
     fn state_dict(&self) -> Vec<(String, Tensor)> {
         dict(&self.parameters(), &self.state, &self.clocks)
     }
@@ -581,6 +588,9 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
     }
     fn parameters(&self) -> Vec<Param> {
         (**self).parameters()
+    }
+    fn parameter_groups(&self) -> Vec<Vec<Param>> {
+        (**self).parameter_groups()
     }
     fn state_dict(&self) -> Vec<(String, Tensor)> {
         (**self).state_dict()

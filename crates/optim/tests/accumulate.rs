@@ -3,7 +3,7 @@
 
 use adamant_core::{Device, Result, Tensor, functional};
 use adamant_nn::{Linear, Module, Walk, manual_seed};
-use adamant_optim::{Adam, ClipPolicy, GradAccumulator, Optimizer, UpdateRule};
+use adamant_optim::{Adam, GradAccumulator, Optimizer, UpdateRule, clip_grad_norm};
 
 fn rows(from: usize, to: usize) -> (Tensor, Tensor) {
     let x: Vec<f32> = (from * 5..to * 5).map(|k| ((k * 37 % 101) as f32 - 50.0) / 20.0).collect();
@@ -17,7 +17,7 @@ fn weights(mini: usize, every: usize, total: usize) -> Result<Vec<f32>> {
     let mut optimizer = Adam::new(1e-2).over(model.parameters());
     let mut accumulator = GradAccumulator::new(model.parameters(), every)?;
     let mut step = |mut grads: adamant_core::Grads| {
-        ClipPolicy::Norm(0.05).apply(&mut grads, &model.parameters())?;
+        clip_grad_norm(&mut grads, &model.parameters(), 0.05)?;
         optimizer.step(&grads)
     };
     for from in (0..total).step_by(mini) {

@@ -82,6 +82,8 @@ pub struct Listed {
     pub sequence: u64,
     /// what it was saved with, higher is better
     pub score: Option<f64>,
+    /// are all of its numbers finite?
+    pub finite: bool,
     /// bytes of its files, without the manifest
     pub bytes: u64,
     /// where it is

@@ -4,6 +4,7 @@
 //! config.toml        the description as it ran            environment.json   machine, device, versions, command
 //! metrics.jsonl      what the computation determines      timing.jsonl       what the machine determines
 //! events.out.*       the same for TensorBoard             checkpoints/       one folder each, all or nothing
+//! incidents.jsonl    steps whose numbers ended the run: where they came from, in which records
 //! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
 //! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end
 //! ```
@@ -39,6 +40,7 @@ use std::{
 /// The file of what the computation determines.
 const METRICS: &str = "metrics.jsonl";
 const TIMING: &str = "timing.jsonl";
+const INCIDENTS: &str = "incidents.jsonl";
 const EVENTS: &str = "events.out.tfevents";
 
 fn broken(path: &Path, e: &std::io::Error) -> Failure {
@@ -172,6 +174,18 @@ impl RunFolder {
         self.metrics.add(format!("{line}\n").as_bytes())?;
         let done = self.metrics.flush();
         self.sort(METRICS, done.map_err(Failure::from))
+    }
+    /// A line of `incidents.jsonl`.
+    ///
+    /// # Errors
+    /// `Storage`: the policy is to stop.
+    pub fn incident(&mut self, line: &Value) -> Result<(), Failure> {
+        self.check()?;
+        let path = self.path.join(INCIDENTS);
+        let mut all = std::fs::read(&path).unwrap_or_default();
+        all.extend_from_slice(format!("{line}\n").as_bytes());
+        let done = write(&path, &all);
+        self.sort(INCIDENTS, done)
     }
     /// A line of `timing.jsonl`, with the seconds since the run was opened.
     ///

@@ -24,6 +24,7 @@ pub mod evaluate;
 pub mod events;
 mod failure;
 pub mod folder;
+mod incident;
 mod model;
 pub mod monitor;
 mod objective;
@@ -40,6 +41,7 @@ pub mod trained;
 pub mod trainer;
 mod watch;
 
+pub use adamant_stability::{HandlingType, NanOptions};
 pub use adamant_amp::{AmpStats, FallbackOptions, Precision, PrecisionMode, ScalerOptions, ScheduleOn};
 pub use config::Document;
 pub use dry::{DryRun, Sample, Summarised, dry_run, sample, summarise};

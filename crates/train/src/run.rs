@@ -22,7 +22,8 @@ use adamant_amp::AmpStats;
 use adamant_core::{Device, Tensor, time_block};
 use adamant_data::Dataset;
 use adamant_nn::{Module, Sequential, Walk};
-use adamant_optim::schedule::Held;
+use adamant_optim::{ClippingOptions, schedule::Held};
+use adamant_stability::Phase;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -69,7 +70,7 @@ impl Report {
             "steps": plan.steps,
             "parameters": plan.parameters,
             "optimizer": plan.optimizer,
-            "clip": plan.clip.to_string(),
+            "clip": plan.clip,
             "device": plan.device,
             "precision": self.amp.as_ref().map(told_precision),
             "seconds": self.seconds,
@@ -142,9 +143,9 @@ impl<'a> Run<'a> {
         let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
-        let Setup { document, seed, model, objective, optimizer, course, clip, batch, accumulate, log_every, eval_every, .. } = setup;
+        let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, .. } = setup;
         let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, .. } = setup;
-        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture, precision }, device)?;
+        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision }, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());
@@ -248,7 +249,7 @@ impl<'a> Run<'a> {
 pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, device: Device) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
     let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
         let outputs = time_block!("forward", model.forward(x))?;
-        time_block!("loss", objective.loss(&outputs, y))
+        time_block!("loss", Phase::Loss.run(|| objective.loss(&outputs, y)))
     };
     Session::new(model, Arc::new(loss), habits, device)
 }
@@ -278,6 +279,10 @@ fn on_length(document: &Document, (kind, key): (&str, &str), before: u64, now: u
 pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Result<Report, Failure> {
     Run::new(document).data(folder).train(watch)
 }
+/// How gradients are limited, for those who watch.
+pub(crate) fn clip_text(clip: Option<&ClippingOptions>) -> String {
+    clip.map_or_else(|| "off".into(), ClippingOptions::to_string)
+}
 /// The model as boxes and arrows, for the report; none where the data do not tell the shape of an input.
 fn picture(setup: &Setup) -> Option<Vec<u8>> {
     let facts = setup.parts.train.describe().inputs?;
@@ -295,7 +300,7 @@ fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
         steps: setup.steps(),
         seed: setup.seed,
         optimizer: setup.optimizer.name(),
-        clip: setup.clip,
+        clip: clip_text(setup.clip.as_ref()),
         precision: setup.precision.to_string(),
         folder,
     }

@@ -8,6 +8,7 @@
 mod captured;
 mod saved;
 mod scaled;
+mod watched;
 
 use crate::{
     Failure,
@@ -22,13 +23,16 @@ use adamant_core::{
 };
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
-    ClipPolicy, GradAccumulator, Optimizer, WeightAverage, clip_grad_norm,
+    ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
+use adamant_stability::{NanHandler, NanOptions, Phase};
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
+pub(crate) use watched::LookedAt;
+use watched::SteppedWatch;
 pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -60,8 +64,8 @@ impl Losses {
         Losses { sum: 0.0, count: 0, last, unread: Vec::new() }
     }
     /// Reads what was not read, in order: the same sum whenever it is asked for. A step that the scaler suppressed may have a loss that
-    /// is no number, which is not counted.
-    fn settle(&mut self, step: u64, precision: &mut SteppedPrecision) -> Result<(), Failure> {
+    /// is no number, which is not counted; nor is that of a step that is `watched`.
+    fn settle(&mut self, step: u64, precision: &mut SteppedPrecision, watched: bool) -> Result<(), Failure> {
         let _range = record_function("metrics");
         let first = step + 1 - self.unread.len() as u64;
         for (k, UnreadLoss { loss, verdict }) in std::mem::take(&mut self.unread).into_iter().enumerate() {
@@ -71,7 +75,7 @@ impl Losses {
                 self.sum += value;
                 self.count += 1;
                 self.last = value;
-            } else if applied {
+            } else if applied && !watched {
                 return Err(Failure::Diverged(format!("the loss is {value} in step {at}: training has diverged")));
             }
         }
@@ -79,6 +83,8 @@ impl Losses {
     }
 }
 
+/// The tensors of a checkpoint with the norms that clipping remembers.
+const CLIP: &str = "clip";
 /// The norm of all gradients together, not yet computed.
 fn total_norm(grads: &Grads, parameters: &[Param]) -> Option<Tensor> {
     let squares = parameters.iter().filter_map(|p| grads.of(&p.cell())).map(|g| (g * g).sum(..));
@@ -120,8 +126,10 @@ pub struct Habits {
     pub optimizer: Box<dyn Optimizer>,
     /// what decides the learning rate
     pub course: Course,
-    /// what is done to gradients
-    pub clip: ClipPolicy,
+    /// how gradients are limited, if they are
+    pub clip: Option<ClippingOptions>,
+    /// what is done about numbers that are not finite; none: nobody looks, and a loss that is no number ends the run
+    pub stability: Option<NanOptions>,
     /// batches in a step
     pub accumulate: usize,
     /// the decay of a running mean of the weights, which is what is judged and kept in the end
@@ -139,7 +147,7 @@ pub struct Session<M, B> {
     loss: LossOf<M, B>,
     optimizer: Box<dyn Optimizer>,
     pace: BegunCourse,
-    clip: ClipPolicy,
+    clipper: Option<GradientClipper>,
     accumulator: GradAccumulator,
     average: Option<WeightAverage>,
     parameters: Vec<(String, Param)>,
@@ -148,6 +156,7 @@ pub struct Session<M, B> {
     losses: Losses,
     captured: CapturedStep,
     precision: SteppedPrecision,
+    watched: SteppedWatch,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -169,26 +178,33 @@ struct StepParts<'a, M, B> {
     model: &'a M,
     loss: &'a LossOf<M, B>,
     optimizer: &'a mut dyn Optimizer,
-    clip: ClipPolicy,
+    clipper: Option<&'a mut GradientClipper>,
     accumulator: &'a mut GradAccumulator,
     average: Option<&'a mut WeightAverage>,
     parameters: &'a [(String, Param)],
     precision: &'a mut SteppedPrecision,
+    handler: Option<&'a mut NanHandler>,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
     /// for or needed anyway; in the end the norms of each parameter, where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
+        match self.handler.take() {
+            Some(handler) => handler.attempt(|handler| self.scaled(batches, look, Some(handler))),
+            None => self.scaled(batches, look, None),
+        }
+    }
+    fn scaled(&mut self, batches: &[B], look: Look, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
         let mut scaler = std::mem::take(&mut self.precision.scaler);
         let outputs = match scaler.is_enabled() {
-            true => scaler.attempt(|scaler| self.attempt(batches, look, scaler)),
-            false if self.precision.region().is_some() => casting_once(|| self.attempt(batches, look, &mut scaler)),
-            false => self.attempt(batches, look, &mut scaler),
+            true => scaler.attempt(|scaler| self.attempt(batches, look, scaler, handler)),
+            false if self.precision.region().is_some() => casting_once(|| self.attempt(batches, look, &mut scaler, handler)),
+            false => self.attempt(batches, look, &mut scaler, handler),
         };
         self.precision.scaler = scaler;
         outputs
     }
-    fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler) -> Computed<Vec<Tensor>> {
+    fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
         let (mut grads, mut loss, mut flags, mut total) = (None, None::<Tensor>, None, 0);
         self.accumulator.reset();
         for batch in batches {
@@ -220,16 +236,23 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         outputs.extend(scaled::verdict(scaler));
         outputs.extend(flags);
         outputs.extend(underflow);
-        let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
-        match self.clip {
-            ClipPolicy::Norm(max) => outputs.push(clip_grad_norm(&mut grads, &leaves, max)?),
-            other => {
-                outputs.extend(if look.norm { total_norm(&grads, &leaves) } else { None });
-                other.apply(&mut grads, &leaves)?;
-            }
+        if let Some(handler) = handler {
+            handler.handle(&outputs[0], &mut grads, &leaves)?;
+            scaler.finite().map(|applied| handler.excuse(&applied)).transpose()?;
         }
+        let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
+        let clipped = Phase::Clip.run(|| match &mut self.clipper {
+            None => Ok(None),
+            Some(clipper) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
+            Some(clipper) => clipper.clip(&mut grads, &leaves).map(Some),
+        })?;
+        outputs.extend(match clipped {
+            Some(clipped) => Some(clipped.norm),
+            None if look.norm => total_norm(&grads, &leaves),
+            None => None,
+        });
         outputs.extend(norms);
-        scaler.step(&mut *self.optimizer, &mut grads)?;
+        Phase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(average) = &mut self.average {
             average.update()?;
         }
@@ -240,19 +263,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// A session at its first step.
     ///
     /// # Errors
-    /// `accumulate` is 0, or a decay outside [0, 1).
+    /// `accumulate` is 0, a decay outside [0, 1), numbers of clipping that make no sense.
     pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
-        let Habits { mut optimizer, course, clip, accumulate, ema, capture, precision } = habits;
+        let Habits { mut optimizer, course, clip, stability, accumulate, ema, capture, precision } = habits;
         let precision = SteppedPrecision::new(precision, device)?;
         let pace = BegunCourse::of(course, &mut *optimizer);
         let parameters: Vec<_> = model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).collect();
         let leaves = model.trainable_parameters();
         let average = ema.map(|decay| WeightAverage::exponential(&leaves, decay)).transpose()?;
+        let mut clipper = clip.map(GradientClipper::new).transpose()?;
+        clipper.as_mut().map(|clipper| clipper.prepare(device)).transpose()?;
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
         let (position, losses) = (Position::default(), Losses::after(f64::NAN));
-        let captured = CapturedStep::new(capture, device);
-        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses, captured, precision })
+        let (captured, watched) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?);
+        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -313,13 +338,14 @@ impl<M: Walk, B: Batch> Session<M, B> {
         if group.is_empty() {
             return Err(Failure::Run("a step without a batch".into()));
         }
+        self.remember_numbers();
         let device = self.device;
-        let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, precision, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let by_op = precision.is_unmeasured();
         let mut step = |batches: &[B]| {
-            let average = average.as_mut();
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average, parameters, precision };
+            let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
@@ -341,12 +367,19 @@ impl<M: Walk, B: Batch> Session<M, B> {
         flags.map(|flags| self.precision.observe(&flags)).transpose()?;
         underflow.map(|share| self.precision.look(&share)).transpose()?;
         if self.precision.counts_applied() {
-            self.losses.settle(self.position.step, &mut self.precision)?;
+            self.settle()?;
         }
         if let (BegunCourse::Schedule(scheduler), true) = (&mut self.pace, self.precision.counts_last()) {
             scheduler.step(&mut *self.optimizer);
         }
         Ok(Stepped { grad_norm: outputs.next(), norms })
+    }
+    /// Reads the losses of the steps so far.
+    fn settle(&mut self) -> Result<(), Failure> {
+        if let LookedAt::Latched { step } = self.look()? {
+            return Err(Failure::Diverged(format!("numbers of step {step} are not finite: nothing of it was kept, and training has ended")));
+        }
+        self.losses.settle(self.position.step, &mut self.precision, self.watched.handler.is_some())
     }
     /// What was measured at the end of an epoch or at a validation, for a rate that falls when it stops getting better.
     ///
@@ -388,7 +421,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn loss(&mut self) -> Result<f64, Failure> {
-        self.losses.settle(self.position.step, &mut self.precision)?;
+        self.settle()?;
         Ok(self.losses.last)
     }
     /// The mean loss of the epoch so far, of the steps that had one: NaN where the scaler has suppressed all, for losses that are no
@@ -397,7 +430,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn mean_loss(&mut self) -> Result<f64, Failure> {
-        self.losses.settle(self.position.step, &mut self.precision)?;
+        self.settle()?;
         Ok(self.losses.sum / self.losses.count as f64)
     }
     /// Goes to the start of the next epoch.
@@ -405,7 +438,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged` names the first step whose loss is no number.
     pub fn end_epoch(&mut self) -> Result<(), Failure> {
-        self.losses.settle(self.position.step, &mut self.precision)?;
+        self.settle()?;
         self.position.epoch += 1;
         self.losses = Losses::after(self.losses.last);
         Ok(())
@@ -435,7 +468,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Diverged`: a state that has diverged is not saved. Otherwise a device that fails.
     pub fn snapshot(&mut self, run: serde_json::Value) -> Result<Snapshot, Failure> {
-        self.losses.settle(self.position.step, &mut self.precision)?;
+        self.settle()?;
         let saved = Saved {
             position: self.position,
             loss_sum: self.losses.sum.to_bits(),
@@ -456,6 +489,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let mut tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
         tensors.extend(self.precision.state()?);
+        tensors.extend(self.watched.state().map(|state| (watched::STABILITY.to_string(), state)));
+        tensors.extend(self.clipper.as_ref().map(|c| (CLIP.to_string(), c.state_dict())).filter(|(_, state)| !state.is_empty()));
         tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
@@ -499,6 +534,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
             (None, None) => {}
             (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
             _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
+        }
+        self.watched.restore(from.tensors.get(watched::STABILITY).map_or(&[][..], Vec::as_slice), saved.position.step).map_err(said)?;
+        if let Some(clipper) = &mut self.clipper {
+            let remembered = if clipper.state_dict().is_empty() { &[][..] } else { part(CLIP)? };
+            clipper.load_state_dict(remembered).map_err(said)?;
         }
         self.precision.restore(saved.precision, &from.tensors).map_err(said)?;
         set_rng_state(self.device, RngState(saved.generator))?;

@@ -21,7 +21,8 @@ use adamant_amp::Precision;
 use adamant_core::{DType, Device};
 use adamant_data::{Columns, Dataset, Facts, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
-use adamant_optim::{ClipPolicy, Optimizer};
+use adamant_optim::{ClippingOptions, Optimizer};
+use adamant_stability::NanOptions;
 use std::path::{Path, PathBuf};
 
 /// How long a run is.
@@ -80,8 +81,10 @@ pub struct Setup {
     pub log_every: u64,
     /// steps between two validations; none: at the end of each epoch
     pub eval_every: Option<u64>,
-    /// what is done to gradients
-    pub clip: ClipPolicy,
+    /// how gradients are limited, if they are
+    pub clip: Option<ClippingOptions>,
+    /// what is done about numbers that are not finite; none: nobody looks
+    pub stability: Option<NanOptions>,
     /// what is learned
     pub objective: Objective,
     /// training, validation and test
@@ -125,7 +128,7 @@ impl Setup {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, precision, looked_at } = prepared;
-        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
+        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, stability, weights } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
         manual_seed(seed);
@@ -138,6 +141,7 @@ impl Setup {
             None => Vec::new(),
         };
         let mut optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
+        recipe::clipped_layers(&root, clip.as_ref(), &optimizer.parameters())?;
         weights::tell(&root, &mut *optimizer, &precision, &low)?;
         let course = recipe::course(&root, total, parts.valid.is_some())?;
         let stopping = recipe::early_stopping(&root, parts.valid.is_some())?;
@@ -154,6 +158,7 @@ impl Setup {
             log_every,
             eval_every,
             clip,
+            stability,
             objective,
             parts,
             model,
@@ -310,7 +315,8 @@ struct RootNumbers {
     capture: bool,
     log_every: u64,
     eval_every: Option<u64>,
-    clip: ClipPolicy,
+    clip: Option<ClippingOptions>,
+    stability: Option<NanOptions>,
     weights: Option<PathBuf>,
 }
 impl RootNumbers {
@@ -337,10 +343,10 @@ impl RootNumbers {
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
-        let clip = clip(root)?;
+        let (clip, stability) = (recipe::clip(root)?, recipe::stability(root)?);
         // Who starts the run opens it, before anything is read.
         root.text("device")?;
-        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights })
+        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, stability, weights })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.
@@ -364,21 +370,6 @@ fn image_of(root: &Section<'_>) -> Result<Option<[usize; 3]>, Failure> {
         .and_then(|v| v.into_iter().map(|v| usize::try_from(v).ok()).collect::<Option<Vec<_>>>())
         .and_then(|sizes| sizes.try_into().ok())
         .filter(|size: &[usize; 3]| size[0] == 1 || size[0] == 3))
-}
-fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
-    let Some(s) = root.section("clip")? else { return Ok(ClipPolicy::Off) };
-    let kind = s.kind(&["off", "norm", "value"])?;
-    let max = s.number("max")?;
-    if kind != "off" && max.is_some_and(|max| max <= 0.0) {
-        return Err(s.wrong_key("max", "gradients can be clipped only at a positive number"));
-    }
-    let policy = match kind {
-        "norm" => ClipPolicy::Norm(s.need("max", max)?),
-        "value" => ClipPolicy::Value(s.need("max", max)?),
-        _ => ClipPolicy::Off,
-    };
-    s.finish()?;
-    Ok(policy)
 }
 fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure> {
     // No more than a twentieth of the run is lost, the steps among it that are made while a checkpoint is written.

@@ -33,6 +33,7 @@ use crate::{
     evaluate::evaluating,
     folder::{Mark, RunFolder, number, text_of},
     report,
+    run::clip_text,
     session::{Course, Habits, LossOf, Session},
     setup::CheckpointPlan,
     storage,
@@ -42,7 +43,8 @@ use adamant_amp::{AmpStats, Autocast, Precision};
 use adamant_core::{Device, Result as Computed, Tensor, time_block};
 use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
-use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
+use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
+use adamant_stability::NanOptions;
 use learn::{Learning, RunKept};
 use safe::Safe;
 use serde_json::{Value, json};
@@ -148,6 +150,7 @@ where
         score: None,
         valid: None,
         watch,
+        places: Vec::new(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
@@ -279,7 +282,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             habits: Habits {
                 optimizer: Box::new(optimizer),
                 course: Course::Constant,
-                clip: ClipPolicy::Off,
+                clip: None,
+                stability: Some(NanOptions::default()),
                 accumulate: 1,
                 ema: None,
                 capture: true,
@@ -323,8 +327,35 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     }
     /// What is done to gradients before each step.
     #[must_use]
-    pub fn clip(mut self, clip: ClipPolicy) -> Self {
-        self.habits.clip = clip;
+    pub fn clip(mut self, clip: impl Into<ClippingOptions>) -> Self {
+        self.habits.clip = Some(clip.into());
+        self
+    }
+    /// What is done about numbers that are NaN, infinite or too large. Unless it is set, a step with one that is not finite changes nothing
+    /// and ends the run, with a checkpoint of the step before it.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module, Walk};
+    /// # use adamant_optim::{Sgd, UpdateRule};
+    /// # use adamant_train::{HandlingType, Trainer};
+    /// # adamant_core::Device::reference().make_current();
+    /// # let model = Linear::new(2, 1)?;
+    /// # let optimizer = Sgd::new(0.1).over(model.parameters());
+    /// # let loss = |model: &Linear, (x, y): &(Tensor, Tensor)| (model.forward(x)? - y).square().mean(..).ok();
+    /// let trainer = Trainer::new(model, optimizer, loss).stability(HandlingType::Skip);
+    /// # let _ = trainer;
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stability(mut self, options: impl Into<NanOptions>) -> Self {
+        self.habits.stability = Some(options.into());
+        self
+    }
+    /// Nobody looks at gradients and weights: a loss that is no number ends the run when it is read.
+    #[must_use]
+    pub fn unwatched(mut self) -> Self {
+        self.habits.stability = None;
         self
     }
     /// Batches in a step.
@@ -456,7 +487,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             steps,
             seed: 0,
             optimizer: self.habits.optimizer.name(),
-            clip: self.habits.clip,
+            clip: clip_text(self.habits.clip.as_ref()),
             precision: self.habits.precision.to_string(),
             folder: self.folder.clone(),
         };
@@ -519,7 +550,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         facts.push(format!("log_every={}", self.log_every));
         facts.extend(self.eval_every.map(|n| format!("eval_every={n}")));
         facts.push(format!("order={}", text(&format!("{:?}", state.order))));
-        facts.push(format!("clip={}", text(&self.habits.clip.to_string())));
+        facts.push(format!("clip={}", text(&clip_text(self.habits.clip.as_ref()))));
         if self.habits.precision != Precision::default() {
             facts.push(format!("precision={}", text(&self.habits.precision.to_string())));
         }
@@ -577,7 +608,7 @@ impl<M: Walk> Fitted<M> {
                     "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
                 },
                 "epochs": plan.epochs, "batch": plan.batch, "accumulate": plan.accumulate, "steps": plan.steps, "parameters": plan.parameters,
-                "optimizer": plan.optimizer, "clip": plan.clip.to_string(), "precision": self.amp.as_ref().map(told_precision), "device": plan.device, "seconds": self.seconds,
+                "optimizer": plan.optimizer, "clip": plan.clip, "precision": self.amp.as_ref().map(told_precision), "device": plan.device, "seconds": self.seconds,
                 "resumed": self.resumed, "stopped": self.stopped, "run": text_of(folder.path()), "weights": self.weights.as_deref().map(text_of),
             }),
         )?;

@@ -1,5 +1,4 @@
 //! What those who watch a run get to see.
-use adamant_optim::ClipPolicy;
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -29,8 +28,8 @@ pub struct Plan {
     pub seed: u64,
     /// the optimizer's name
     pub optimizer: &'static str,
-    /// what is done to gradients
-    pub clip: ClipPolicy,
+    /// how gradients are limited: `off`, or the kind with its numbers
+    pub clip: String,
     /// what steps compute in
     pub precision: String,
     /// where the run is kept

@@ -7,7 +7,7 @@ use adamant_backend_cpu as _;
 use adamant_core::{Device, Result, Tensor};
 use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
-use adamant_optim::{AdamW, ClipPolicy, UpdateRule};
+use adamant_optim::{AdamW, ClippingType, UpdateRule};
 use adamant_train::{Document, Habits, Interrupt, Look, OPTIMIZERS, Precision, Run, SCHEDULES, Session, Trainer, Watch, course, optimizer};
 use std::{
     fs,
@@ -40,7 +40,16 @@ fn schedule(kind: &str) -> String {
 fn description(k: usize) -> String {
     let pick = |n: usize, step: usize| (k * step + k / n) % n;
     let (optimizer, kind) = (OPTIMIZERS[k % OPTIMIZERS.len()], SCHEDULES[pick(SCHEDULES.len(), 5)]);
-    let clip = ["", "clip = { kind = \"norm\", max = 0.5 }", "clip = { kind = \"value\", max = 0.02 }"][pick(3, 1)];
+    // Every kind of clipping, with numbers that limit something in so few steps.
+    let clip = match ClippingType::ALL.get(pick(ClippingType::ALL.len() + 1, 1)) {
+        None => String::new(),
+        Some(ClippingType::Value) => "clip = { kind = \"value\", max = 0.02 }".into(),
+        Some(kind @ (ClippingType::Norm | ClippingType::GlobalNorm)) => format!("clip = {{ kind = \"{kind}\", max_norm = 0.5 }}"),
+        Some(ClippingType::Adaptive) => "clip = { kind = \"adaptive\", adaptive_factor = 0.8 }".into(),
+        Some(ClippingType::LayerWise) => "clip = { kind = \"layer_wise\", layer_norm_thresholds = [{ layers = \"head\", max_norm = 0.1 }] }".into(),
+        Some(ClippingType::ZClip) => "clip = { kind = \"zclip\", z_warm_up = 3, z_threshold = 0.5 }".into(),
+        Some(kind) => format!("clip = {{ kind = \"{kind}\" }}"),
+    };
     let (ema, accumulate) = (["", "[ema]\ndecay = 0.9\n"][pick(2, 1)], [1, 2, 3][pick(3, 2)]);
     let mut layers = vec!["{ kind = \"Embedding\", num_embeddings = 12, embedding_dim = 8 }"];
     layers.extend(["", "{ kind = \"BatchNorm1d\", num_features = 8 }"].get(pick(2, 3)).filter(|l| !l.is_empty()));
@@ -97,7 +106,8 @@ fn session(kind: &str, capture: bool) -> Pairs {
     let habits = Habits {
         optimizer,
         course: course(&root, 20, false).unwrap(),
-        clip: ClipPolicy::Off,
+        clip: None,
+        stability: None,
         accumulate: 1,
         ema: None,
         capture,

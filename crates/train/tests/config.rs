@@ -71,7 +71,33 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
             4,
             "run.toml:7: `data.path`: gone.csv: No such file or directory (os error 2)",
         ),
-        ("batch = 4", "batch = 4\nclip = { kind = \"norm\" }", 4, "run.toml:4: `clip.max` is missing"),
+        ("batch = 4", "batch = 4\nclip = { kind = \"norm\", max = 0 }", 4, "run.toml:4: `clip.max`: gradients can be clipped only at a positive number"),
+        ("batch = 4", "batch = 4\nclip = { kind = \"percentil\" }", 4, "run.toml:4: `clip.kind`: there is no `percentil`; did you mean `percentile`?"),
+        (
+            "batch = 4",
+            "batch = 4\nclip = { kind = \"exponential\", exponential_alpha = 1.5 }",
+            4,
+            "run.toml:4: `clip.exponential_alpha`: exponential_alpha is 1.5, it must lie between 0 and 1",
+        ),
+        (
+            "batch = 4",
+            "batch = 4\nclip = { kind = \"percentile\", percentile_threshold = 101 }",
+            4,
+            "run.toml:4: `clip.percentile_threshold`: percentile_threshold is 101, it must be above 0 and at most 100",
+        ),
+        ("batch = 4", "batch = 4\nclip = { kind = \"agc\", max_norm = 1.0 }", 4, "run.toml:4: unknown key `clip.max_norm`; there are agc_clipping, agc_eps, kind"),
+        (
+            "batch = 4",
+            "batch = 4\nclip = { kind = \"norm\", max = 1.0, max_norm = 1.0 }",
+            4,
+            "run.toml:4: `clip.max`: it is short for `max_norm`, which is there too; say one of them",
+        ),
+        (
+            "batch = 4",
+            "batch = 4\n[clip]\nkind = \"layer_wise\"\nlayer_norm_thresholds = [{ layers = \"hea\", max_norm = 0.1 }]",
+            4,
+            "run.toml:6: `clip.layer_norm_thresholds.0.layers`: no layer that is trained is met by `hea`",
+        ),
     ];
     for (from, to, code, says) in cases {
         assert!(GOOD.contains(from), "{from}");
@@ -89,7 +115,7 @@ fn a_value_of_the_command_line_that_is_not_taken() {
     )
     .unwrap();
     assert_eq!((report.plan.seed, report.plan.epochs, report.losses.len(), report.plan.parameters), (7, Some(2), 2, 5 * 4 + 4 * 5 + 5));
-    assert_eq!(report.plan.clip.to_string(), "norm 1");
+    assert_eq!(report.plan.clip, "norm (max_norm 1)");
     for (assignment, says) in [
         ("seeed=1", "--set: unknown key `seeed`; did you mean `seed`?"),
         ("seed", "--set seed: write key=value"),

@@ -7,7 +7,7 @@ use adamant_backend_cpu as _;
 use adamant_core::{Device, Tensor, profile::Profiler};
 use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
-use adamant_optim::{AdamW, ClipPolicy, UpdateRule};
+use adamant_optim::{AdamW, ClippingOptions, UpdateRule};
 use adamant_train::{
     CheckpointPlan, Document, Failure, Run,
     trainer::{Callback, Control, EarlyStopping, Monitor, Trainer},
@@ -80,7 +80,7 @@ fn own(net: Sequential, folder: &Path, capture: bool) {
         .ema(0.9)
         .accumulate(2)
         .capture(capture)
-        .clip(ClipPolicy::Norm(1.0))
+        .clip(ClippingOptions::global_norm(1.0))
         .log_every(2)
         .valid(loader(13))
         .metric("mae", |net: &Sequential, b| (net.forward(&b[0])? - &b[1]).abs().mean(..).ok())

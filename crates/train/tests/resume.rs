@@ -5,7 +5,6 @@ mod schedules;
 
 use adamant_core::{Device, Tensor};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
-use adamant_optim::ClipPolicy;
 use adamant_train::{
     Document, Failure, Habits, Interrupt, Look, OPTIMIZERS, Precision, Report, Run, SCHEDULES, Session, Watch, checkpoint::Snapshot, course, optimizer,
 };
@@ -27,7 +26,8 @@ fn session(text: &str, seed: u64) -> Pairs {
     let habits = Habits {
         optimizer,
         course: course(&root, 2 * STEPS, false).unwrap(),
-        clip: ClipPolicy::Off,
+        clip: None,
+        stability: None,
         accumulate: 1,
         ema: Some(0.8),
         capture: true,
@@ -254,6 +254,7 @@ fn a_key_that_is_changed_for_a_run_that_goes_on_and_would_have_changed_what_was_
         "log_every=1",
         "clip.max=0.1",
         "clip.kind=value",
+        "clip={ kind = \"zclip\" }",
         "checkpoint.every=3",
         "checkpoint.last=1",
         "checkpoint.best=2",

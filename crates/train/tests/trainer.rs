@@ -5,7 +5,7 @@ use adamant_core::{Device, Result, Tensor};
 use adamant_data::{BadRecord, DataLoader, Dataset};
 use adamant_nn::{Dropout, Linear, Module, Walk, manual_seed};
 use adamant_optim::{
-    Adam, ClipPolicy, UpdateRule,
+    Adam, ClippingOptions, UpdateRule,
     schedule::{Goal, OneCycleLr, ReduceLrOnPlateau},
 };
 use adamant_train::{
@@ -124,7 +124,7 @@ fn fit(folder: &Path, pace: Pace, seed: u64, stop: Option<u64>, patience: u64, c
         }
         let trainer = Trainer::new(net, optimizer, |net: &Net, batch: &Batch| (net.answer(batch)? - &batch.2).square().mean(..).ok())
             .epochs(8)
-            .clip(ClipPolicy::Norm(1.0))
+            .clip(ClippingOptions::global_norm(1.0))
             .accumulate(2)
             .ema(0.7)
             .log_every(1)

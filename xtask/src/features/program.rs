@@ -8,7 +8,7 @@ use adamant::{
     functional,
     nn::{Linear, Module, Relu, Sequential, Walk, manual_seed},
     no_grad,
-    optim::{ClipPolicy, GradAccumulator, Optimizer, Sgd, UpdateRule},
+    optim::{GradAccumulator, Optimizer, Sgd, UpdateRule, clip_grad_norm},
 };
 use adamant_train::{EvaluateOptions, Objective, evaluate};
 use parking_lot::Mutex;
@@ -257,7 +257,7 @@ fn accumulated(mini: usize, every: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     let mut optimizer = Sgd::new(0.1).over(net.parameters());
     let mut accumulator = GradAccumulator::new(net.parameters(), every)?;
     let mut step = |mut grads: adamant::Grads| {
-        ClipPolicy::Norm(0.1).apply(&mut grads, &net.parameters())?;
+        clip_grad_norm(&mut grads, &net.parameters(), 0.1)?;
         optimizer.step(&grads)
     };
     for from in (0..300).step_by(mini) {

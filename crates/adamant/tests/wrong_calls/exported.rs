@@ -8,7 +8,7 @@ const ELSE: &str = "Module Walk Walker Visit Site Role Param ParameterDict Modul
     Threshold RRelu \
     Boxed Copies Hooked LoadReport PackedSequence PaddingSide ParameterStats ShapeDifference SiteCall Submodule FractionalMaxPool LpPool MaxUnpool \
     AdjustLr LineSearch SwappedState ClipNorm \
-    Hyperparameters Optimizer UpdateRule Updater Group Rates Slots Scalars ClipPolicy Clipped \
+    Hyperparameters Optimizer UpdateRule Updater Group Rates Slots Scalars Clipped \
     Classification Averaging Metric MetricState ConfusionShares KappaWeights OutputAveraging \
     Distribution Family PointFunction Statistic Constraint Parameters";
 

@@ -1,37 +1,46 @@
 //! Steps under a predicate that a device may know alone: where it is false, everything that was written keeps its bits. Each
 //! write is a selection between the new value and the old one, recorded like any op: it fuses with what computes the new value,
-//! and works on every device, in a capture and under transforms.
+//! and works on every device, in a capture and under transforms. Beneath it lies the review: what a step has written is shown to a
+//! function before it commits.
 use super::{Cell, step};
 use crate::{DType, Error, ErrorKind, Result, Tensor};
 use std::cell::RefCell;
 
-/// What was written under a predicate: each cell with what it held before.
-type Written = Vec<(Cell, Tensor)>;
+/// A cell that was written in a step which has not committed yet.
+#[derive(Clone)]
+pub struct WrittenCell {
+    /// the cell, which holds the new value for who is in the step
+    pub cell: Cell,
+    /// what it held before
+    pub before: Tensor,
+}
+/// What was written since a review began.
+type Written = Vec<WrittenCell>;
 thread_local! {
     static FRAMES: RefCell<Vec<Written>> = const { RefCell::new(Vec::new()) };
 }
-/// A cell is about to be written: for each predicate around it, this may be the first time.
+/// A cell is about to be written: for each review around it, this may be the first time.
 pub(super) fn note(cell: &Cell) {
-    let is_new = |written: &Written| written.iter().all(|(c, _)| c.id() != cell.id());
+    let is_new = |written: &Written| written.iter().all(|w| w.cell.id() != cell.id());
     if matches!(FRAMES.try_with(|f| f.borrow().iter().any(is_new)), Ok(true)) {
         // Read while nothing is borrowed.
         let before = cell.detached();
-        let _ = FRAMES.try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push((cell.clone(), before.clone()))));
+        let _ = FRAMES.try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push(WrittenCell { cell: cell.clone(), before: before.clone() })));
     }
 }
-/// A predicate's frame, until it is taken off: also by a panic.
-struct PredicateFrame(bool);
-impl PredicateFrame {
-    fn open() -> PredicateFrame {
+/// A review's frame, until it is taken off: also by a panic.
+struct ReviewFrame(bool);
+impl ReviewFrame {
+    fn open() -> ReviewFrame {
         let _ = FRAMES.try_with(|f| f.borrow_mut().push(Vec::new()));
-        PredicateFrame(true)
+        ReviewFrame(true)
     }
     fn close(mut self) -> Written {
         self.0 = false;
         FRAMES.try_with(|f| f.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 }
-impl Drop for PredicateFrame {
+impl Drop for ReviewFrame {
     fn drop(&mut self) {
         if self.0 {
             let _gone = FRAMES.try_with(|f| f.borrow_mut().pop());
@@ -69,10 +78,7 @@ impl Drop for PredicateFrame {
 #[track_caller]
 pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
     let here = crate::Origin::here();
-    step(|| {
-        let frame = PredicateFrame::open();
-        let (when, result) = f()?;
-        let written = frame.close();
+    let keep = |(when, _): &(Tensor, R), written: &[WrittenCell]| {
         let ty = when.try_meta()?;
         if ty.dtype != DType::Bool || ty.shape.rank() != 0 {
             let text = format!("the predicate is {}{}, it must be a bool without axes", ty.dtype, ty.shape);
@@ -80,12 +86,43 @@ pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
         }
         let when = when.detach();
         crate::grad::with_grad(false, || {
-            written.into_iter().try_for_each(|(cell, before)| {
+            written.iter().try_for_each(|WrittenCell { cell, before }| {
                 let device = cell.meta().device;
                 let new = cell.detached();
                 if device == ty.device { cell.set(&when.where_(new, before)) } else { cell.set(&when.to(device).where_(new, before)) }
             })
-        })?;
+        })
+    };
+    step_reviewed(f, keep).map(|(_, result)| result)
+}
+/// As [`step()`], whose writes are shown to `review` before they commit, each cell once, with what it held before `f`. It may write other
+/// values in their place; an error of it is one of the step.
+///
+/// ```
+/// # use adamant_core::{Cell, Device, Tensor, step_reviewed};
+/// # Device::reference().make_current();
+/// let mean = Cell::new(&Tensor::full([2], 1.0, adamant_core::DType::F32), false)?;
+/// // What is not finite is not taken over, element by element.
+/// step_reviewed(
+///     || mean.set(&(mean.detached() * Tensor::from_vec(vec![2.0f32, f32::NAN], [2]))),
+///     |_, written| written.iter().try_for_each(|w| {
+///         let new = w.cell.detached();
+///         w.cell.set(&new.isfinite().where_(&new, &w.before))
+///     }),
+/// )?;
+/// assert_eq!(mean.detached().to_vec::<f32>()?, [2.0, 1.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`step()`] and of `review`.
+#[track_caller]
+pub fn step_reviewed<R>(f: impl FnOnce() -> Result<R>, review: impl FnOnce(&R, &[WrittenCell]) -> Result<()>) -> Result<R> {
+    step(|| {
+        let frame = ReviewFrame::open();
+        let result = f()?;
+        let written = frame.close();
+        review(&result, &written)?;
         Ok(result)
     })
 }

@@ -5,6 +5,7 @@
 //! follows from it and the factor are 0-d tensors there, so that the host reads nothing, a step that is held back leaves the history alone, and
 //! the whole may be captured.
 use super::{history::ClipHistory, scale_gradients, total_norm};
+use crate::Optimizer;
 use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::wide::wide};
 use adamant_nn::{Param, glob_matches};
 
@@ -144,8 +145,47 @@ impl From<ClippingType> for ClippingOptions {
     }
 }
 impl ClippingOptions {
+    /// All gradients together, at a norm of at most this.
+    pub fn global_norm(max: f64) -> ClippingOptions {
+        ClippingOptions { max_norm: max, ..ClippingType::GlobalNorm.into() }
+    }
+    /// Every element, at ± this.
+    pub fn value(max: f64) -> ClippingOptions {
+        ClippingOptions { max_value: max, ..ClippingType::Value.into() }
+    }
+    /// The numbers that its kind reads, by name. (The thresholds of layers are [`ClippingOptions::layer_norm_thresholds`].)
+    ///
+    /// ```
+    /// use adamant_optim::{ClippingOptions, ClippingType};
+    /// let mut options = ClippingOptions::from(ClippingType::Exponential);
+    /// for (name, number) in options.numbers() {
+    ///     if name == "exponential_alpha" {
+    ///         *number = 0.8;
+    ///     }
+    /// }
+    /// assert_eq!(options.to_string(), "exponential (max_norm 1, exponential_alpha 0.8, exponential_min_threshold 0.1)");
+    /// ```
+    pub fn numbers(&mut self) -> Vec<(&'static str, &mut f64)> {
+        match self.clipping_type {
+            ClippingType::Norm | ClippingType::GlobalNorm | ClippingType::LayerWise => vec![("max_norm", &mut self.max_norm)],
+            ClippingType::Value => vec![("max_value", &mut self.max_value)],
+            ClippingType::Adaptive => vec![("adaptive_factor", &mut self.adaptive_factor)],
+            ClippingType::Percentile => vec![("percentile_threshold", &mut self.percentile_threshold)],
+            ClippingType::Exponential => vec![
+                ("max_norm", &mut self.max_norm),
+                ("exponential_alpha", &mut self.exponential_alpha),
+                ("exponential_min_threshold", &mut self.exponential_min_threshold),
+            ],
+            ClippingType::Agc => vec![("agc_clipping", &mut self.agc_clipping), ("agc_eps", &mut self.agc_eps)],
+            ClippingType::ZClip => vec![("z_alpha", &mut self.z_alpha), ("z_threshold", &mut self.z_threshold)],
+        }
+    }
+    /// Does it make sense?
+    ///
+    /// # Errors
+    /// The first number that does not, by its name.
     #[track_caller]
-    fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let positive = [
             ("max_norm", self.max_norm),
             ("max_value", self.max_value),
@@ -170,6 +210,19 @@ impl ClippingOptions {
             return Ok(());
         };
         Err(Error::new("GradientClipper", ErrorKind::Argument(refused)))
+    }
+}
+/// The kind and what it reads.
+impl std::fmt::Display for ClippingOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut own = self.clone();
+        let mut told: Vec<String> = own.numbers().into_iter().map(|(name, number)| format!("{name} {number}")).collect();
+        match self.clipping_type {
+            ClippingType::ZClip => told.push(format!("z_warm_up {}", self.z_warm_up)),
+            ClippingType::LayerWise => told.extend(self.layer_norm_thresholds.iter().map(|(glob, max)| format!("{glob} {max}"))),
+            _ => {}
+        }
+        write!(f, "{} ({})", self.clipping_type, told.join(", "))
     }
 }
 
@@ -246,6 +299,20 @@ impl GradientClipper {
     #[track_caller]
     pub fn clip(&mut self, grads: &mut Grads, parameters: &[Param]) -> Result<Clipped> {
         self.clip_groups(grads, &[parameters])
+    }
+    /// Limits the gradients of an optimizer's groups.
+    ///
+    /// # Errors
+    /// Those of [`GradientClipper::clip_groups`].
+    #[track_caller]
+    pub fn clip_for(&mut self, grads: &mut Grads, optimizer: &dyn Optimizer) -> Result<Clipped> {
+        match self.options.clipping_type {
+            ClippingType::Norm => {
+                let groups = optimizer.parameter_groups();
+                self.clip_groups(grads, &groups.iter().map(Vec::as_slice).collect::<Vec<_>>())
+            }
+            _ => self.clip(grads, &optimizer.parameters()),
+        }
     }
     /// Limits the gradients of several groups of parameters: each by its own norm with [`ClippingType::Norm`], all together with the other
     /// kinds.

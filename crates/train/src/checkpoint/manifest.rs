@@ -24,6 +24,9 @@ pub struct Manifest {
     pub step: u64,
     pub sequence: u64,
     pub score: Option<f64>,
+    /// Are all numbers in it finite? Where it does not say, they are.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub finite: bool,
     pub files: BTreeMap<String, FileRecord>,
 }
 /// One file.
@@ -43,6 +46,12 @@ pub struct Part {
     pub start: u64,
     pub end: u64,
     pub blake3: String,
+}
+fn yes() -> bool {
+    true
+}
+fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 #[derive(Deserialize)]
 struct Versioned {

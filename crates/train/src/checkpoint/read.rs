@@ -15,7 +15,7 @@ pub fn list(storage: &dyn Storage, folder: &Path) -> Result<(Vec<Listed>, Vec<Wa
         let Some(step) = step_of(&entry.name) else { continue };
         let folder = folder.join(&entry.name);
         match manifest_in(storage, &folder) {
-            Ok(m) if m.step == step => listed.push(Listed { step, sequence: m.sequence, score: m.score, bytes: m.bytes(), folder }),
+            Ok(m) if m.step == step => listed.push(Listed { step, sequence: m.sequence, score: m.score, finite: m.finite, bytes: m.bytes(), folder }),
             Ok(m) => {
                 let error = CheckpointError::damaged(&folder.join(MANIFEST), None, 0, format!("it is of step {}: the folder was renamed", m.step));
                 warnings.push(Warning { folder, error });

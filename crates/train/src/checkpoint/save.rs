@@ -62,7 +62,8 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
     let (temporary, place) = (folder.join(format!("{TEMPORARY}{name}")), folder.join(&name));
     let files = plan(&place, snapshot)?;
     let state = serde_json::to_vec_pretty(&snapshot.state).map_err(|e| CheckpointError::damaged(&place.join(STATE), None, 0, e.to_string()))?;
-    let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, files: BTreeMap::new() };
+    let finite = is_finite(snapshot)?;
+    let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, finite, files: BTreeMap::new() };
     manifest.files.extend(files.iter().map(|f| (f.name.clone(), f.record())));
     let end = state.len() as u64;
     let of_state = Part { tensor: None, start: 0, end, blake3: NO_HASH.into() };
@@ -80,7 +81,7 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
         write_bytes(storage, &path, &manifest.encode(&path)?)?;
         storage.sync_dir(&temporary)?;
         put(storage, folder, &temporary, &place)?;
-        Ok(Listed { step: snapshot.step, sequence, score, bytes: manifest.bytes(), folder: place.clone() })
+        Ok(Listed { step: snapshot.step, sequence, score, finite, bytes: manifest.bytes(), folder: place.clone() })
     };
     attempt().map_err(|error| {
         // Best effort: what matters to the caller is the first error, and the next start cleans again.
@@ -98,6 +99,15 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
             other => other,
         }
     })
+}
+/// Are all numbers of its tensors finite?
+fn is_finite(snapshot: &Snapshot) -> adamant_core::Result<bool> {
+    for (_, tensor) in snapshot.tensors.values().flatten() {
+        if !tensor.is_finite_all()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 /// Gives the finished folder its name. One of that name steps aside first, and comes back if the new one does not come.
 fn put(storage: &dyn Storage, folder: &Path, temporary: &Path, place: &Path) -> storage::Result<()> {

@@ -24,7 +24,7 @@ use adamant_nn::{Walk, nearest};
 use adamant_optim::WeightUpdate;
 
 /// One of several words.
-fn word<T: Copy>(s: &Section<'_>, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, Failure> {
+pub(super) fn word<T: Copy>(s: &Section<'_>, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, Failure> {
     let Some(given) = s.text(key)? else { return Ok(None) };
     match words.iter().find(|(word, _)| *word == given) {
         Some((_, value)) => Ok(Some(*value)),

@@ -72,6 +72,10 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
         let parameters = model.as_ref().map_or_else(Vec::new, |m| m.trainable_parameters());
         check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
+        if model.is_some() {
+            let clip = numbers.as_ref().and_then(|n| n.clip.as_ref());
+            check.keys(|root| recipe::clipped_layers(root, clip, &parameters));
+        }
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
         let validates = resolved.root()?.section("data").ok().flatten().is_some_and(|s| s.has("valid"));
         let least = numbers.as_ref().map_or(1, |n| steps(n.length, 1));

@@ -3,7 +3,8 @@ use super::{Batch, Callback, Control, EarlyStopping, Safe, Score, stopping::Seen
 use crate::{
     Failure, checkpoint,
     folder::{RunFolder, number},
-    session::{Look, OpByOp, Session, Stepped},
+    incident::Incident,
+    session::{Look, LookedAt, OpByOp, Position, Session, Stepped},
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
@@ -12,6 +13,7 @@ use adamant_core::{Device, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
 use adamant_optim::schedule::Goal;
+use adamant_stability::HandlingType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Instant};
@@ -92,6 +94,8 @@ where
     /// what the last validation gave
     pub valid: Option<Score>,
     pub watch: &'a mut dyn Watch,
+    /// where the loader was before each step since somebody looked at the session's numbers
+    pub places: Vec<LoaderState>,
 }
 impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
@@ -128,6 +132,7 @@ where
         let mut since = Since::now();
         while self.session.position().step < self.pattern.steps && self.kept.stopped.is_none() {
             let waiting = Instant::now();
+            let place = self.loader.state();
             let group = time_block!("data_loading", self.group())?;
             since.waited += waiting.elapsed().as_secs_f64();
             let is_over = self.loader.state().batch >= self.loader.batches() || group.is_empty();
@@ -135,7 +140,8 @@ where
                 for batch in &group {
                     since.rows += batch.rows()?;
                 }
-                self.step(&group, is_over, &mut since, &elapsed)?;
+                self.places.push(place);
+                self.step(&group, (is_over, interrupt.asked().is_some()), &mut since, &elapsed)?;
             } else if self.loader.state().batch == 0 {
                 // Nothing is left of the last batches: the epoch ended with the step before.
                 self.epoch(&[], (true, false), &elapsed)?;
@@ -197,7 +203,7 @@ where
             self.watch.warn(&warning);
         }
     }
-    fn step(&mut self, group: &[D::Batch], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
+    fn step(&mut self, group: &[D::Batch], (is_over, ends): (bool, bool), since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
         let step = self.session.position().step + 1;
         let is_last = step == self.pattern.steps;
         let logs = step % self.pattern.log_every == 0 || is_last;
@@ -212,6 +218,10 @@ where
             }
         }
         self.fell_back(step)?;
+        let saves = self.safe.as_ref().is_some_and(|s| s.plan.is_due(step));
+        if self.session.is_watched() && (logs || judges || saves || ends || !self.callbacks.is_empty() || self.session.decides_by_steps()) {
+            self.look(step)?;
+        }
         self.watch.step(step);
         if logs {
             self.log(&stepped, since)?;
@@ -222,6 +232,62 @@ where
             *since = Since::now();
         }
         Ok(())
+    }
+    /// Looks at the session's numbers: bad steps are told, and one that ends the run ends it.
+    fn look(&mut self, step: u64) -> Result<(), Failure> {
+        match self.session.look()? {
+            LookedAt::Latched { step: bad } => return Err(self.incident(bad)?),
+            LookedAt::Went(seen) if seen.bad > 0 => {
+                let handling = self.session.handling().map_or("", HandlingType::name);
+                let steps = if seen.bad == 1 { "a step" } else { "steps" };
+                self.watch.warn(&format!("{} {steps} up to step {step} had numbers that are not finite or too large (handled by `{handling}`)", seen.bad));
+                if let Some(folder) = &mut self.folder {
+                    folder.metric(&json!({
+                        "kind": "bad_steps", "step": step, "epoch": self.session.position().epoch + 1, "handling": handling,
+                        "bad": seen.bad, "nan": seen.nan, "inf": seen.inf, "overflow": seen.overflow,
+                    }))?;
+                }
+            }
+            LookedAt::Went(_) => {}
+        }
+        self.places.clear();
+        Ok(())
+    }
+    /// A step that ends the run: goes back to before it, finds where its numbers come from, and leaves a checkpoint of the step before.
+    fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
+        let behind = self.session.position().step.saturating_sub(bad) as usize;
+        let Some(place) = self.places.len().checked_sub(behind + 1).and_then(|at| self.places.get(at)).copied() else {
+            return Err(Failure::Run(format!("the batches of step {bad} cannot be found again")));
+        };
+        self.session.rewind(bad - 1)?;
+        self.loader.restore(place)?;
+        let mut records = Vec::new();
+        let mut group = Vec::new();
+        while group.len() < self.pattern.accumulate && (group.is_empty() || self.loader.state().batch < self.loader.batches()) {
+            let at = self.loader.state();
+            let Some(batch) = self.loader.next_batch() else { break };
+            records.push(self.loader.places_at(at));
+            group.push(batch?);
+        }
+        self.loader.take_bad_records();
+        let traced = self.session.trace(&group)?;
+        let handling = self.session.handling().map_or("", HandlingType::name);
+        let incident = Incident::of(Position { step: bad, ..self.session.position() }, handling, traced, &group, &records)?;
+        self.loader.restore(place)?;
+        self.kept.loader = Some(place);
+        if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
+            self.save()?;
+        }
+        let mut checkpoint = None;
+        if let Some(safe) = &mut self.safe {
+            safe.flush(self.watch)?;
+            checkpoint = safe.newest.clone();
+        }
+        if let Some(folder) = &mut self.folder {
+            folder.incident(&incident.to_json())?;
+        }
+        self.tell();
+        Ok(Failure::Diverged(incident.text(checkpoint.as_deref())))
     }
     /// Tells which layers run in f32 from the next step on.
     fn fell_back(&mut self, step: u64) -> Result<(), Failure> {

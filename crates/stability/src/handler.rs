@@ -1,0 +1,458 @@
+//! The policy at work: a step with bad numbers changes nothing, or is mended, without a word that the host waits for.
+use crate::{
+    NanOptions,
+    kinds::{BadKinds, is_good, mended, replaced},
+};
+use adamant_core::{
+    Cell, DType, Device, Error, ErrorKind, Grads, Op, Outputs, Result, Tensor, WrittenCell,
+    composite::wide::wide,
+    grad::{grad_enabled, with_grad},
+    intercept::{self, Interceptor},
+    step, step_reviewed,
+};
+use adamant_nn::Param;
+use std::{cell::RefCell, sync::Arc};
+
+/// In the state: no step commits any more.
+const LATCH: u32 = 1 << 31;
+/// What is counted, in the order of the counts' elements.
+const COUNTS: [&str; 5] = ["consecutive", "bad", "nan", "inf", "overflow"];
+
+/// What a handler has counted since it was made, or since its state was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NanStats {
+    /// steps up to the one that latched, or all
+    pub steps: u32,
+    /// Does no step commit any more? Then step `steps` + 1 was the bad one.
+    pub latched: bool,
+    /// bad steps in a row up to now
+    pub consecutive: u32,
+    /// bad steps
+    pub bad: u32,
+    /// steps with NaN in loss, gradients or activations, where kinds are told apart
+    pub nan: u32,
+    /// steps with infinities there
+    pub inf: u32,
+    /// steps with overflows there
+    pub overflow: u32,
+}
+/// The cells of a handler.
+struct NanCells {
+    device: Device,
+    /// steps, and [`LATCH`]
+    state: Cell,
+    /// [`COUNTS`]
+    counts: Cell,
+}
+/// What was found in the attempt under way.
+#[derive(Default)]
+struct Findings {
+    good: Option<Tensor>,
+    kinds: BadKinds,
+    handled: bool,
+}
+impl Findings {
+    fn and(&mut self, good: Tensor) {
+        self.good = Some(match self.good.take() {
+            Some(before) => before.logical_and(&good),
+            None => good,
+        });
+    }
+}
+
+/// Looks at the numbers of training steps, and handles bad ones by a policy.
+///
+/// ```
+/// # use adamant_core::Tensor;
+/// # use adamant_nn::{Linear, Module, Walk};
+/// # use adamant_optim::{Optimizer, Sgd, UpdateRule};
+/// # use adamant_stability::{HandlingType, NanHandler};
+/// # adamant_core::Device::reference().make_current();
+/// let model = Linear::new(2, 1)?;
+/// let mut sgd = Sgd::new(0.1).over(model.parameters());
+/// let mut handler = NanHandler::new(HandlingType::Skip)?;
+/// for value in [1.0f32, f32::NAN, 2.0] {
+///     handler.attempt(|handler| {
+///         let loss = model.forward(&Tensor::from_vec(vec![value, 1.0], [1, 2]))?.square().mean(..);
+///         let mut grads = loss.backward()?;
+///         handler.handle(&loss, &mut grads, &model.parameters())?;
+///         sgd.step(&grads)
+///     })?;
+/// }
+/// assert!(model.parameters().iter().all(|p| p.detached().is_finite_all().unwrap()));
+/// assert_eq!(handler.look()?.bad, 1);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// Under a policy that withholds a step ([`Skip`](crate::HandlingType::Skip), [`Restore`](crate::HandlingType::Restore),
+/// [`Stop`](crate::HandlingType::Stop)) everything that the step wrote keeps its bits: weights, slots, counts of steps, running statistics,
+/// the generator. Under one that mends, elements that would not be finite keep what they were.
+pub struct NanHandler {
+    options: NanOptions,
+    tells_kinds: bool,
+    cells: Option<NanCells>,
+    /// loaded before there was a step
+    loaded: Vec<(String, Tensor)>,
+    found: Option<Findings>,
+}
+#[track_caller]
+fn refused<T>(text: &str, hint: &'static str) -> Result<T> {
+    Err(Error::new("NanHandler", ErrorKind::Argument(text.into())).hint(hint))
+}
+impl NanHandler {
+    /// A handler that has seen no step.
+    ///
+    /// # Errors
+    /// Numbers that make no sense: the error names the one.
+    #[track_caller]
+    pub fn new(options: impl Into<NanOptions>) -> Result<NanHandler> {
+        let options = options.into();
+        options.check()?;
+        let tells_kinds = options.handling_type.mends() || options.handling_type == crate::HandlingType::Detect;
+        Ok(NanHandler { options, tells_kinds, cells: None, loaded: Vec::new(), found: None })
+    }
+    /// Counts NaN, infinities and overflows apart under every policy: a look more at each gradient. Policies that mend do so anyway.
+    #[must_use]
+    pub fn tell_kinds(mut self, tell: bool) -> NanHandler {
+        self.tells_kinds |= tell;
+        self
+    }
+    /// Its numbers.
+    pub fn options(&self) -> &NanOptions {
+        &self.options
+    }
+    /// Makes its cells on a device now instead of where the first loss is: before a step is captured.
+    ///
+    /// # Errors
+    /// No memory.
+    #[track_caller]
+    pub fn prepare(&mut self, device: Device) -> Result<()> {
+        if self.cells.is_none() {
+            let cells = NanCells::new(device)?;
+            if !self.loaded.is_empty() {
+                cells.load(&self.loaded)?;
+                self.loaded.clear();
+            }
+            self.cells = Some(cells);
+        }
+        Ok(())
+    }
+    /// Looks at a loss and at the parameters' gradients, which a policy that mends changes: to be called between the walk back and
+    /// clipping.
+    ///
+    /// # Errors
+    /// Outside of [`NanHandler::attempt`], or twice in it; a tensor that carries an error.
+    #[track_caller]
+    pub fn handle(&mut self, loss: &Tensor, grads: &mut Grads, parameters: &[Param]) -> Result<()> {
+        match &self.found {
+            None => return refused("no step is under way", "call it inside of `attempt`"),
+            Some(found) if found.handled => return refused("the gradients of this step were handled already", "call it once for each `attempt`"),
+            Some(_) => {}
+        }
+        let meta = loss.try_meta()?;
+        self.prepare(meta.device)?;
+        let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return refused("no step is under way", "call it inside of `attempt`") };
+        let (options, device) = (&self.options, cells.device);
+        found.handled = true;
+        with_grad(false, || {
+            let mut looked: Vec<&Tensor> = Vec::new();
+            looked.extend(options.loss_checking.then_some(loss));
+            let known: Vec<&Param> = parameters.iter().filter(|p| grads.of(&p.cell()).is_some()).collect();
+            if options.gradient_checking {
+                looked.extend(known.iter().filter_map(|p| grads.of(&p.cell())));
+            }
+            for x in looked.into_iter().filter(|x| x.dtype().is_ok_and(DType::is_float)) {
+                if self.tells_kinds {
+                    found.kinds = std::mem::take(&mut found.kinds).or(BadKinds::of(x, options, device));
+                } else {
+                    found.and(is_good(x, options, device));
+                }
+            }
+            if !options.handling_type.mends() {
+                return Ok(());
+            }
+            for p in known {
+                let Some(g) = grads.of(&p.cell()) else { continue };
+                let mended = mended_gradient(g, &found.kinds, options)?;
+                grads.set(&p.cell(), mended);
+            }
+            Ok(())
+        })
+    }
+    /// A step that somebody else holds back, a loss scaler, is not bad: to be called behind [`NanHandler::handle`] with a bool of no axes,
+    /// whether the step is applied.
+    ///
+    /// # Errors
+    /// Outside of [`NanHandler::attempt`].
+    #[track_caller]
+    pub fn excuse(&mut self, applied: &Tensor) -> Result<()> {
+        let Some(found) = &mut self.found else { return refused("no step is under way", "call it inside of `attempt`") };
+        let applied = applied.detach();
+        let only = |kind: &mut Option<Tensor>| *kind = kind.take().map(|bad| bad.logical_and(&applied));
+        only(&mut found.kinds.nan);
+        only(&mut found.kinds.inf);
+        only(&mut found.kinds.overflow);
+        found.good = found.good.take().map(|good| good.logical_or(applied.logical_not()));
+        Ok(())
+    }
+    /// Runs one attempt of a whole step: forward, walk back, [`NanHandler::handle`], clipping, the optimizer's step. What it wrote commits
+    /// as the policy says.
+    ///
+    /// # Errors
+    /// Those of `f`, and no call of [`NanHandler::handle`] in it: then nothing has changed.
+    #[track_caller]
+    pub fn attempt<R>(&mut self, f: impl FnOnce(&mut NanHandler) -> Result<R>) -> Result<R> {
+        if self.found.is_some() {
+            return refused("another step is under way", "an attempt has no other one in it");
+        }
+        let watches = self.options.activation_checking;
+        self.found = Some(Findings::default());
+        let tried = step(|| {
+            let this = RefCell::new(&mut *self);
+            let run = || {
+                let mut this = this.borrow_mut();
+                let (result, seen) = if watches { this.watched(f)? } else { (f(&mut **this)?, Vec::new()) };
+                this.join(seen);
+                Ok(result)
+            };
+            step_reviewed(run, |_, written| with_grad(false, || this.borrow_mut().review(written))).and_then(|result| {
+                with_grad(false, || this.borrow().count())?;
+                Ok(result)
+            })
+        });
+        self.found = None;
+        tried
+    }
+    /// Runs `f`, and gives the results of all ops of its forward pass that are floats.
+    #[track_caller]
+    fn watched<R>(&mut self, f: impl FnOnce(&mut NanHandler) -> Result<R>) -> Result<(R, Vec<Tensor>)> {
+        let outer = ACTIVATIONS.replace(Some(Vec::new()));
+        let result = intercept::with(Arc::new(ActivationWatch), || f(self));
+        let seen = ACTIVATIONS.replace(outer).unwrap_or_default();
+        Ok((result?, seen))
+    }
+    fn join(&mut self, seen: Vec<Tensor>) {
+        let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return };
+        for x in seen {
+            if self.tells_kinds {
+                found.kinds = std::mem::take(&mut found.kinds).or(BadKinds::of(&x, &self.options, cells.device));
+            } else {
+                found.and(is_good(&x, &self.options, cells.device));
+            }
+        }
+    }
+    /// What was written commits, or not, or is mended.
+    #[track_caller]
+    fn review(&mut self, written: &[WrittenCell]) -> Result<()> {
+        let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return unhandled() };
+        if !found.handled {
+            return unhandled();
+        }
+        let options = &self.options;
+        let is_float = |w: &&WrittenCell| matches!(w.cell.meta().dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        let device = cells.device;
+        if options.parameter_checking {
+            let finite = NanOptions { detect_nan: true, detect_inf: true, detect_overflow: false, ..options.clone() };
+            for w in written.iter().filter(is_float) {
+                found.and(is_good(&w.cell.detached(), &finite, device));
+            }
+        }
+        if let Some(bad) = found.kinds.any() {
+            found.and(bad.logical_not());
+        }
+        let good = match &found.good {
+            Some(good) => good.clone(),
+            None => cells.state.detached().ge(0u32),
+        };
+        found.good = Some(good.clone());
+        let policy = options.handling_type;
+        if policy == crate::HandlingType::Detect {
+            return Ok(());
+        }
+        let open = cells.latches(&good, options).logical_not();
+        let commits = if policy.mends() { open } else { open.logical_and(&good) };
+        for w in written {
+            let to = w.cell.meta().device;
+            let commits = if to == device { commits.clone() } else { commits.to(to) };
+            let mut new = w.cell.detached();
+            if policy.mends() && options.parameter_checking && is_float(&w) {
+                new = mended(&new, &w.before, options);
+            }
+            w.cell.set(&commits.where_(&new, &w.before))?;
+        }
+        Ok(())
+    }
+    /// Counts the step.
+    #[track_caller]
+    fn count(&self) -> Result<()> {
+        let (Some(cells), Some(found)) = (&self.cells, &self.found) else { return unhandled() };
+        let Some(good) = &found.good else { return unhandled() };
+        cells.count(good, &found.kinds, &self.options)
+    }
+    /// What was counted so far, which waits for the device.
+    ///
+    /// # Errors
+    /// A device that failed; inside of a function that is being captured, where nothing can be read.
+    #[track_caller]
+    pub fn look(&self) -> Result<NanStats> {
+        self.cells.as_ref().map_or_else(|| Ok(NanStats::default()), NanCells::look)
+    }
+    /// Steps commit again, and are counted from 0: after an earlier state was put back. How many bad ones there were in a row, and how many in
+    /// all, is kept.
+    ///
+    /// # Errors
+    /// No memory.
+    #[track_caller]
+    pub fn reopen(&mut self) -> Result<()> {
+        match &self.cells {
+            Some(cells) => step(|| cells.state.set(&cells.state.detached().zeros_like())),
+            None => Ok(()),
+        }
+    }
+    /// What it counts, by name: nothing before the first step.
+    pub fn state_dict(&self) -> Vec<(String, Tensor)> {
+        self.cells.as_ref().map_or_else(|| self.loaded.clone(), |cells| vec![("counts".into(), cells.counts.detached())])
+    }
+    /// Takes over what [`NanHandler::state_dict`] gave; an empty state is that of a handler that has seen no step. Steps commit again.
+    ///
+    /// # Errors
+    /// A name that is missing or unknown, a tensor of another shape. Then nothing has changed.
+    #[track_caller]
+    pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        match &self.cells {
+            Some(cells) => cells.load(state),
+            None => {
+                if !state.is_empty() {
+                    NanCells::new(Device::reference())?.load(state)?;
+                }
+                self.loaded = state.to_vec();
+                Ok(())
+            }
+        }
+    }
+}
+#[track_caller]
+fn unhandled<T>() -> Result<T> {
+    refused("the step did not hand over its gradients", "call `handle` of the handler that `attempt` gives, between `backward` and the optimizer's step")
+}
+/// A gradient under a policy that mends, by the kinds that the whole step has.
+#[track_caller]
+fn mended_gradient(g: &Tensor, kinds: &BadKinds, options: &NanOptions) -> Result<Tensor> {
+    use crate::HandlingType::{Adaptive, GradientScaling, GradientZeroing};
+    let meta = g.try_meta()?;
+    let dtype = wide(meta.dtype);
+    let there = |kind: &Option<Tensor>| kind.as_ref().map(|k| k.to(meta.device));
+    let replaced = replaced(g, options);
+    let scaled = |factor: Tensor| (replaced.cast(dtype) * factor).cast(meta.dtype);
+    let zero = g.zeros_like();
+    match options.handling_type {
+        GradientZeroing => match there(&kinds.any()) {
+            Some(bad) => bad.where_(zero, g).ok(),
+            None => Ok(g.clone()),
+        },
+        Adaptive => {
+            let weights = [(&kinds.nan, 1.0), (&kinds.inf, 0.7), (&kinds.overflow, 0.3)];
+            let known = weights.into_iter().filter_map(|(kind, weight)| Some(there(kind)?.cast(dtype) * weight));
+            let Some(severity) = known.reduce(|sum, of| sum + of) else { return Ok(g.clone()) };
+            let half = scaled(severity.gt(0.0).where_(severity.full_like(0.5), 1.0));
+            let mended = severity.ge(0.8).where_(&replaced, half);
+            severity.ge(1.5).where_(zero, mended).ok()
+        }
+        GradientScaling => {
+            let weights = [(&kinds.overflow, 0.7), (&kinds.inf, 0.3), (&kinds.nan, 0.1)];
+            let mut factor: Option<Tensor> = None;
+            for (kind, weight) in weights {
+                let Some(kind) = there(kind) else { continue };
+                let before = factor.take().unwrap_or_else(|| kind.cast(dtype).full_like(1.0));
+                factor = Some(kind.where_(before.full_like(weight), before));
+            }
+            factor.map_or_else(|| Ok(g.clone()), |factor| scaled(factor).ok())
+        }
+        _ => replaced.ok(),
+    }
+}
+impl NanCells {
+    #[track_caller]
+    fn new(device: Device) -> Result<NanCells> {
+        Ok(NanCells {
+            device,
+            state: Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?,
+            counts: Cell::new(&Tensor::from_vec_on(vec![0u32; COUNTS.len()], [COUNTS.len()], device), false)?,
+        })
+    }
+    /// Is it over, with this step?
+    fn latches(&self, good: &Tensor, options: &NanOptions) -> Tensor {
+        let latched = self.state.detached().ge(LATCH);
+        let now = if options.handling_type.latches() {
+            good.logical_not()
+        } else {
+            // This bad step is one too many.
+            self.counts.detached().narrow(0, 0, 1).reshape(()).ge(options.max_consecutive).logical_and(good.logical_not())
+        };
+        latched.logical_or(&now)
+    }
+    #[track_caller]
+    fn count(&self, good: &Tensor, kinds: &BadKinds, options: &NanOptions) -> Result<()> {
+        let state = self.state.detached();
+        let latched = state.ge(LATCH);
+        let detects = options.handling_type == crate::HandlingType::Detect;
+        let now = if detects { latched.clone() } else { self.latches(good, options) };
+        // The step that latches is not counted: the number tells which it was.
+        let next = latched.where_(&state, now.where_(&state + LATCH, &state + 1u32));
+        if options.handling_type.latches() {
+            return self.state.set(&next);
+        }
+        let counts = self.counts.detached();
+        let bad = good.logical_not().cast(DType::U32);
+        let kind = |kind: &Option<Tensor>| kind.as_ref().map_or_else(|| bad.zeros_like(), |k| k.cast(DType::U32));
+        let consecutive = (counts.narrow(0, 0, 1).reshape(()) + 1u32) * &bad;
+        let rest = Tensor::stack(&[bad.clone(), kind(&kinds.nan), kind(&kinds.inf), kind(&kinds.overflow)], 0);
+        let next_counts = Tensor::cat(&[consecutive.reshape([1]), counts.narrow(0, 1, COUNTS.len() - 1) + rest], 0);
+        self.state.set(&next)?;
+        self.counts.set(&latched.where_(counts, next_counts))
+    }
+    #[track_caller]
+    fn look(&self) -> Result<NanStats> {
+        let state = self.state.detached().item::<u32>()?;
+        let counts = self.counts.detached().to_vec::<u32>()?;
+        let at = |k: usize| counts.get(k).copied().unwrap_or_default();
+        let latched = state >= LATCH;
+        Ok(NanStats { steps: state & !LATCH, latched, consecutive: at(0), bad: at(1), nan: at(2), inf: at(3), overflow: at(4) })
+    }
+    #[track_caller]
+    fn load(&self, state: &[(String, Tensor)]) -> Result<()> {
+        let refused = |text: String| Err(Error::new("load_state_dict", ErrorKind::Argument(text)));
+        if let Some((name, _)) = state.iter().find(|(name, _)| name != "counts") {
+            return refused(format!("a handler of bad numbers has no `{name}`"));
+        }
+        let counts = match state.first() {
+            None => self.counts.detached().zeros_like(),
+            Some((_, counts)) if counts.try_meta()?.shape == self.counts.meta().shape => counts.cast(DType::U32).to(self.device),
+            Some((_, counts)) => return refused(format!("`counts` is of shape {}, not [{}]", counts.shape()?, COUNTS.len())),
+        };
+        step(|| {
+            self.counts.set(&counts)?;
+            self.state.set(&self.state.detached().zeros_like())
+        })
+    }
+}
+thread_local! {
+    static ACTIVATIONS: RefCell<Option<Vec<Tensor>>> = const { RefCell::new(None) };
+}
+/// Notes the results of ops whose gradients are recorded.
+struct ActivationWatch;
+impl Interceptor for ActivationWatch {
+    fn intercept(&self, op: Op, arg: adamant_core::Arg, inputs: &[&Tensor], next: &dyn Fn(Op, adamant_core::Arg, &[&Tensor]) -> Outputs) -> Outputs {
+        let moves = matches!(op, Op::View(_) | Op::Const(_) | Op::StopGrad | Op::Transfer(_) | Op::Concat { .. });
+        let outputs = next(op, arg, inputs);
+        if !moves && grad_enabled() {
+            let floats = outputs.iter().filter(|t| t.dtype().is_ok_and(DType::is_float));
+            let _ = ACTIVATIONS.try_with(|seen| {
+                if let Some(seen) = &mut *seen.borrow_mut() {
+                    seen.extend(floats.map(Tensor::detach));
+                }
+            });
+        }
+        outputs
+    }
+}

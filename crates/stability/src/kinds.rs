@@ -1,0 +1,80 @@
+//! Which kinds of bad numbers tensors hold, and what stands in their places, as ops.
+use crate::NanOptions;
+use adamant_core::{DType, Device, Tensor, composite::finite::AllFinite, composite::wide::wide};
+
+/// Is there NaN, an infinity, an overflow? Bools of no axes; a kind that is not looked for is none.
+#[derive(Clone, Default)]
+pub(crate) struct BadKinds {
+    pub nan: Option<Tensor>,
+    pub inf: Option<Tensor>,
+    pub overflow: Option<Tensor>,
+}
+/// Either of two that may be missing.
+fn either(a: Option<Tensor>, b: Option<Tensor>) -> Option<Tensor> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.logical_or(&b)),
+        (one, None) | (None, one) => one,
+    }
+}
+impl BadKinds {
+    pub fn or(self, other: BadKinds) -> BadKinds {
+        BadKinds { nan: either(self.nan, other.nan), inf: either(self.inf, other.inf), overflow: either(self.overflow, other.overflow) }
+    }
+    /// Is there any of them?
+    pub fn any(&self) -> Option<Tensor> {
+        either(self.nan.clone(), either(self.inf.clone(), self.overflow.clone()))
+    }
+    /// What a tensor holds, told on a device.
+    pub fn of(x: &Tensor, options: &NanOptions, device: Device) -> BadKinds {
+        let x = x.detach();
+        let there = |is: bool, bad: &dyn Fn() -> Tensor| is.then(|| bad().any(..).to(device));
+        BadKinds {
+            nan: there(options.detect_nan, &|| x.isnan()),
+            inf: there(options.detect_inf, &|| x.isinf()),
+            overflow: there(options.detect_overflow, &|| overflows(&x, options)),
+        }
+    }
+}
+/// Is a tensor free of what is bad? Where NaN and infinities are, and nothing else, one look at its exponents tells.
+pub(crate) fn is_good(x: &Tensor, options: &NanOptions, device: Device) -> Tensor {
+    let x = x.detach();
+    let finite = || Tensor::composite1(AllFinite, &[&x]);
+    let good = match (options.detect_nan, options.detect_inf, options.detect_overflow) {
+        (true, true, false) => finite(),
+        _ => BadKinds::of(&x, options, device).any().map_or_else(|| finite().logical_or(true), |bad| bad.logical_not()),
+    };
+    good.to(device)
+}
+/// Finite, and beyond the threshold.
+fn overflows(x: &Tensor, options: &NanOptions) -> Tensor {
+    let size = x.cast(wide(x.dtype().unwrap_or(DType::F32))).abs();
+    size.gt(options.overflow_threshold).logical_and(size.isfinite())
+}
+/// The tensor with each bad element replaced.
+pub(crate) fn replaced(x: &Tensor, options: &NanOptions) -> Tensor {
+    let Ok(dtype) = x.dtype() else { return x.clone() };
+    let wide = wide(dtype);
+    let largest = dtype.largest().unwrap_or(f64::MAX);
+    let own = x.cast(wide);
+    let sign = |size: f64| {
+        let size = size.min(largest);
+        own.gt(0.0).where_(own.full_like(size), own.full_like(-size))
+    };
+    let mut new = own.clone();
+    if options.detect_overflow {
+        new = overflows(x, options).where_(sign(options.overflow_replacement), &new);
+    }
+    if options.detect_inf {
+        new = own.isinf().where_(sign(options.inf_replacement), &new);
+    }
+    if options.detect_nan {
+        new = own.isnan().where_(own.full_like(options.nan_replacement), &new);
+    }
+    new.cast(dtype)
+}
+/// What a cell is to hold: the new number where it is finite, else the one before where that is, else a replacement.
+pub(crate) fn mended(new: &Tensor, before: &Tensor, options: &NanOptions) -> Tensor {
+    let all = NanOptions { detect_nan: true, detect_inf: true, detect_overflow: false, ..options.clone() };
+    let old = before.isfinite().where_(before, replaced(new, &all));
+    new.isfinite().where_(new, old)
+}

@@ -1,0 +1,158 @@
+//! What counts as bad, and what is done about it.
+use adamant_core::{Error, ErrorKind, Result};
+use std::fmt;
+
+/// What a [`NanHandler`](crate::NanHandler) does about a step with bad numbers. All but [`Detect`](HandlingType::Detect) keep numbers that are not finite out
+/// of weights, slots and buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum HandlingType {
+    /// Bad steps are counted, and go on.
+    Detect,
+    /// In gradients NaN becomes `nan_replacement`, an infinity ± `inf_replacement`, what is beyond ± `overflow_threshold` ±
+    /// `overflow_replacement`.
+    Replace,
+    /// The step changes nothing.
+    Skip,
+    /// The step changes nothing and none after it does, until somebody has put an earlier state back.
+    Restore,
+    /// All gradients of the step are 0.
+    GradientZeroing,
+    /// By the severity of the step, NaN 1.0 + infinity 0.7 + overflow 0.3: from 1.5 gradients are 0, from 0.8 replaced, else replaced and halved.
+    Adaptive,
+    /// Bad elements are replaced, then all gradients scaled by the worst that there was: NaN 0.1, infinity 0.3, overflow 0.7.
+    GradientScaling,
+    /// The step changes nothing and none after it does: the run is to end.
+    #[default]
+    Stop,
+}
+impl HandlingType {
+    /// All of them.
+    pub const ALL: [HandlingType; 8] = [
+        HandlingType::Detect,
+        HandlingType::Replace,
+        HandlingType::Skip,
+        HandlingType::Restore,
+        HandlingType::GradientZeroing,
+        HandlingType::Adaptive,
+        HandlingType::GradientScaling,
+        HandlingType::Stop,
+    ];
+    /// The name in descriptions.
+    pub fn name(self) -> &'static str {
+        match self {
+            HandlingType::Detect => "detect",
+            HandlingType::Replace => "replace",
+            HandlingType::Skip => "skip",
+            HandlingType::Restore => "restore",
+            HandlingType::GradientZeroing => "gradient_zeroing",
+            HandlingType::Adaptive => "adaptive",
+            HandlingType::GradientScaling => "gradient_scaling",
+            HandlingType::Stop => "stop",
+        }
+    }
+    /// The policy of a name.
+    ///
+    /// # Errors
+    /// There is no such policy.
+    #[track_caller]
+    pub fn from_name(name: &str) -> Result<HandlingType> {
+        match HandlingType::ALL.into_iter().find(|policy| policy.name() == name) {
+            Some(policy) => Ok(policy),
+            None => Err(Error::new("HandlingType", ErrorKind::Argument(format!("bad numbers are not handled by `{name}`")))
+                .hint("there are detect, replace, skip, restore, gradient_zeroing, adaptive, gradient_scaling, stop")),
+        }
+    }
+    /// Does it change gradients, and let the step commit?
+    pub(crate) fn mends(self) -> bool {
+        matches!(self, HandlingType::Replace | HandlingType::GradientZeroing | HandlingType::Adaptive | HandlingType::GradientScaling)
+    }
+    /// Does nothing commit from the first bad step on?
+    pub fn latches(self) -> bool {
+        matches!(self, HandlingType::Stop | HandlingType::Restore)
+    }
+}
+impl fmt::Display for HandlingType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+/// What is looked at, and what is done about what is found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NanOptions {
+    /// the policy (stop)
+    pub handling_type: HandlingType,
+    /// Is NaN bad (yes)?
+    pub detect_nan: bool,
+    /// Are infinities bad (yes)?
+    pub detect_inf: bool,
+    /// Are finite numbers beyond ± `overflow_threshold` bad (no: losses of large targets are large)?
+    pub detect_overflow: bool,
+    /// what stands for NaN (0)
+    pub nan_replacement: f64,
+    /// what stands for an infinity, with its sign (1e6; in 16 bits the largest number that there is, if that is less)
+    pub inf_replacement: f64,
+    /// above which a number has overflowed (1e6)
+    pub overflow_threshold: f64,
+    /// what stands for it, with its sign (1e6)
+    pub overflow_replacement: f64,
+    /// Is the loss looked at (yes)?
+    pub loss_checking: bool,
+    /// Are gradients looked at (yes)?
+    pub gradient_checking: bool,
+    /// Is what a step writes looked at, weights, slots and buffers (yes)? There NaN and infinities alone are bad.
+    pub parameter_checking: bool,
+    /// Are the results of all ops of the forward pass looked at (no)? Infinities that a mask fills in are bad then too.
+    pub activation_checking: bool,
+    /// how many bad steps in a row are borne (3); one more, and no step commits any more
+    pub max_consecutive: u32,
+}
+impl Default for NanOptions {
+    fn default() -> NanOptions {
+        NanOptions {
+            handling_type: HandlingType::Stop,
+            detect_nan: true,
+            detect_inf: true,
+            detect_overflow: false,
+            nan_replacement: 0.0,
+            inf_replacement: 1e6,
+            overflow_threshold: 1e6,
+            overflow_replacement: 1e6,
+            loss_checking: true,
+            gradient_checking: true,
+            parameter_checking: true,
+            activation_checking: false,
+            max_consecutive: 3,
+        }
+    }
+}
+impl From<HandlingType> for NanOptions {
+    fn from(handling_type: HandlingType) -> NanOptions {
+        NanOptions { handling_type, ..NanOptions::default() }
+    }
+}
+impl NanOptions {
+    /// Does it make sense?
+    ///
+    /// # Errors
+    /// The first number that does not, by its name.
+    #[track_caller]
+    pub fn check(&self) -> Result<()> {
+        let positive = [
+            ("inf_replacement", self.inf_replacement),
+            ("overflow_threshold", self.overflow_threshold),
+            ("overflow_replacement", self.overflow_replacement),
+        ];
+        let refused = if !self.nan_replacement.is_finite() {
+            format!("nan_replacement is {}, it must be finite", self.nan_replacement)
+        } else if let Some((name, x)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
+            format!("{name} is {x}, it must be a positive number")
+        } else if !(self.detect_nan || self.detect_inf || self.detect_overflow) {
+            "detect_nan, detect_inf and detect_overflow are all off: nothing is bad then".into()
+        } else if !(self.loss_checking || self.gradient_checking || self.parameter_checking || self.activation_checking) {
+            "nothing is looked at: loss_checking, gradient_checking, parameter_checking and activation_checking are all off".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::new("NanHandler", ErrorKind::Argument(refused)))
+    }
+}

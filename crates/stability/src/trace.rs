@@ -1,0 +1,407 @@
+//! Where a bad number came from: a step is run once more, op by op, and looked at after each ([`trace`]).
+//!
+//! Data flow: an interceptor sees each op that the step applies, has its results computed and looks at them ([`TracedStep::ops`]); on each of its
+//! inputs it puts a tap, which sees in the walk back what the op's rule made of a gradient. The *symptom* is the first of what the
+//! step is judged by: its loss, a gradient, what it wrote. From there the search goes back over inputs that are bad to the op whose
+//! inputs were good ([`TracedStep::root`]). Infinities that are filled in on purpose (a mask) are bad only where they make NaN, and then it
+//! is the op that makes it.
+use adamant_core::{
+    Arg, Error, ErrorKind, Op, Origin, Outputs, Result, Scalar, Tensor, WrittenCell,
+    grad::{grad_enabled, tap},
+    intercept::{self, Interceptor},
+    scope, step_reviewed,
+};
+use parking_lot::Mutex;
+use std::{cell::Cell, collections::HashMap, fmt, panic::Location, sync::Arc};
+
+/// A part of a training step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    /// the batch, as the loader gave it
+    Data,
+    /// the model
+    Forward,
+    /// from the model's outputs to the loss
+    Loss,
+    /// the walk back
+    Backward,
+    /// what is done to gradients
+    Clip,
+    /// the new weights
+    Optimizer,
+}
+impl Phase {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Data => "data",
+            Phase::Forward => "forward",
+            Phase::Loss => "loss",
+            Phase::Backward => "backward",
+            Phase::Clip => "clip",
+            Phase::Optimizer => "optimizer",
+        }
+    }
+}
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+thread_local! {
+    static PHASE: Cell<Phase> = const { Cell::new(Phase::Forward) };
+}
+impl Phase {
+    /// Runs `f` as this part of a step, which a [`trace`] around it tells of. Without one nothing changes.
+    pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        struct Restore(Phase);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                PHASE.set(self.0);
+            }
+        }
+        let _restore = Restore(PHASE.replace(self));
+        f()
+    }
+}
+/// What the numbers of a tensor are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberStats {
+    /// elements
+    pub elements: usize,
+    /// elements that are NaN or infinite
+    pub non_finite: usize,
+    /// the least finite one; none where there is none
+    pub least: Option<f64>,
+    /// the largest finite one
+    pub most: Option<f64>,
+}
+impl NumberStats {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// No memory; a device that failed.
+    #[track_caller]
+    pub fn of(x: &Tensor) -> Result<NumberStats> {
+        let all = x.detach().to_vec_as::<f64>()?;
+        let finite = || all.iter().copied().filter(|v| v.is_finite());
+        Ok(NumberStats {
+            elements: all.len(),
+            non_finite: all.len() - finite().count(),
+            least: finite().reduce(f64::min),
+            most: finite().reduce(f64::max),
+        })
+    }
+}
+/// An op of a traced step.
+#[derive(Clone, Debug)]
+pub struct TracedOp {
+    /// its name; of a composite, the composite's
+    pub op: &'static str,
+    /// the function that applied it, where it is one of several ops
+    pub called: Option<&'static str>,
+    /// the path of the layer, empty outside of all
+    pub layer: String,
+    /// the user's line
+    pub line: &'static Location<'static>,
+    /// the part of the step
+    pub phase: Phase,
+}
+impl fmt::Display for TracedOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.op)?;
+        if let Some(called) = self.called.filter(|called| *called != self.op) {
+            write!(f, " of {called}")?;
+        }
+        if !self.layer.is_empty() {
+            write!(f, " in {}", self.layer)?;
+        }
+        Ok(())
+    }
+}
+/// The origin of a bad number.
+#[derive(Clone, Debug)]
+pub struct BadNumber {
+    /// the part of the step that made it
+    pub phase: Phase,
+    /// the op that made it of good numbers; none where it was there before: in the data, or in a weight
+    pub op: Option<TracedOp>,
+    /// what it stands in, where no op made it: `input 0`, or a weight's path
+    pub place: Option<String>,
+    /// the first bad element, in row-major order
+    pub at: Vec<usize>,
+    /// that element
+    pub value: f64,
+    /// what the op was given
+    pub inputs: Vec<NumberStats>,
+    /// from the op to the symptom: those that handed it on
+    pub chain: Vec<TracedOp>,
+}
+impl BadNumber {
+    /// NaN, or an infinity with its sign.
+    pub fn kind(&self) -> &'static str {
+        match self.value {
+            v if v.is_nan() => "NaN",
+            v if v > 0.0 => "+Inf",
+            _ => "-Inf",
+        }
+    }
+}
+impl fmt::Display for BadNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:?}", self.kind(), self.at)?;
+        match (&self.op, &self.place) {
+            (Some(op), _) => write!(f, ", made by {op} ({}, {}:{})", self.phase, op.line.file(), op.line.line()),
+            (None, Some(place)) => write!(f, " of {place} ({})", self.phase),
+            (None, None) => write!(f, " ({})", self.phase),
+        }
+    }
+}
+/// What a trace came to.
+pub struct Traced {
+    /// where the bad number came from; none where there is none
+    pub bad: Option<BadNumber>,
+    /// ops that were looked at
+    pub ops: usize,
+}
+
+/// What is wrong with a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Wrong {
+    nan: bool,
+    inf: bool,
+}
+impl Wrong {
+    fn of(x: &Tensor) -> Result<Wrong> {
+        if !x.dtype()?.is_float() || x.is_finite_all()? {
+            return Ok(Wrong::default());
+        }
+        let x = x.detach();
+        Ok(Wrong { nan: x.isnan().any(..).item::<bool>()?, inf: x.isinf().any(..).item::<bool>()? })
+    }
+    fn any(self) -> bool {
+        self.nan || self.inf
+    }
+}
+/// An op that was applied.
+struct Applied {
+    op: TracedOp,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    wrong: Vec<Wrong>,
+    /// infinities that were asked for
+    fills: bool,
+}
+/// What the walk back made of a good gradient.
+struct Pulled {
+    by: usize,
+    gradient: Tensor,
+}
+/// All that was seen of a step.
+#[derive(Default)]
+struct TracedStep {
+    ops: Vec<Applied>,
+    /// by a value's address, the op that made it and which of its results it is
+    made: HashMap<u64, (usize, usize)>,
+    pulled: Option<Pulled>,
+    failed: Option<Error>,
+}
+struct Tracer(Arc<Mutex<TracedStep>>);
+impl Interceptor for Tracer {
+    fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs {
+        let origin = Origin::here();
+        let (name, fills) = (op.name(), fills(&op, &arg));
+        let number = self.0.lock().ops.len();
+        let step = self.0.clone();
+        // What the rule of this op makes of gradients, and of nothing else, passes here.
+        let tapped = match grad_enabled() {
+            true => tap(inputs, move |gradients| {
+                let bad = gradients.iter().flatten().find(|g| g.is_finite_all().is_ok_and(|finite| !finite));
+                let mut step = step.lock();
+                if let (Some(gradient), None) = (bad, &step.pulled) {
+                    step.pulled = Some(Pulled { by: number, gradient: gradient.clone() });
+                }
+                Ok(None)
+            }),
+            false => Ok(inputs.iter().map(|t| (*t).clone()).collect()),
+        };
+        let tapped = match tapped {
+            Ok(tapped) => tapped,
+            Err(_) => inputs.iter().map(|t| (*t).clone()).collect(),
+        };
+        let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
+        let looked: Result<Vec<Wrong>> = outputs.iter().map(Wrong::of).collect();
+        let mut step = self.0.lock();
+        match looked {
+            Err(e) => {
+                step.failed.get_or_insert(e);
+            }
+            Ok(wrong) => {
+                let op = TracedOp { op: name, called: scope::called_name(origin.called), layer: scope::path(origin.scope), line: origin.at, phase: PHASE.get() };
+                let at = step.ops.len();
+                for (k, output) in outputs.iter().enumerate() {
+                    step.made.insert(output.value_address(), (at, k));
+                }
+                let inputs = inputs.iter().map(|t| t.detach()).collect();
+                step.ops.push(Applied { op, inputs, outputs: outputs.iter().map(Tensor::detach).collect(), wrong, fills });
+            }
+        }
+        outputs
+    }
+}
+/// Does the op put an infinity where its caller wanted one?
+fn fills(op: &Op, arg: &Arg) -> bool {
+    let infinite = matches!(arg, Arg::Scalar(s) if scalar(s).is_infinite());
+    match op {
+        Op::Const(_) | Op::Pad(_) => infinite,
+        Op::BinaryScalar(..) => infinite,
+        _ => false,
+    }
+}
+fn scalar(s: &Scalar) -> f64 {
+    s.to_f64()
+}
+/// Where a search ended.
+enum Root {
+    Op(usize),
+    /// a value that no op made
+    Leaf(Tensor),
+    /// infinities that were asked for
+    Meant,
+}
+impl TracedStep {
+    fn wrong(&self, x: &Tensor) -> Wrong {
+        match self.made.get(&x.value_address()) {
+            Some((at, k)) => self.ops[*at].wrong.get(*k).copied().unwrap_or_default(),
+            None => Wrong::of(x).unwrap_or_default(),
+        }
+    }
+    /// The op that made what is wrong in a tensor, and the ops between, nearest to the root first.
+    fn root(&self, x: &Tensor) -> (Root, Vec<usize>) {
+        let Some((at, k)) = self.made.get(&x.value_address()).copied() else { return (Root::Leaf(x.clone()), Vec::new()) };
+        let applied = &self.ops[at];
+        let wrong = applied.wrong.get(k).copied().unwrap_or_default();
+        // NaN comes from NaN rather than from an infinity beside it.
+        let mut candidates: Vec<(&Tensor, Wrong)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
+        candidates.sort_by_key(|(_, w)| !(w.nan && wrong.nan));
+        for (input, _) in candidates {
+            match self.root(input) {
+                (Root::Meant, _) => {}
+                (root, mut chain) => {
+                    chain.push(at);
+                    return (root, chain);
+                }
+            }
+        }
+        let only_infinite = !wrong.nan;
+        let was_meant = applied.fills || (only_infinite && applied.inputs.iter().any(|i| self.wrong(i).inf));
+        match only_infinite && was_meant {
+            true => (Root::Meant, Vec::new()),
+            false => (Root::Op(at), Vec::new()),
+        }
+    }
+    fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(Phase, String)>) -> Result<Option<BadNumber>> {
+        let chain: Vec<TracedOp> = chain.iter().map(|k| self.ops[*k].op.clone()).collect();
+        let first = |x: &Tensor| x.find_non_finite().map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
+        match root {
+            Root::Meant => Ok(None),
+            Root::Op(at) => {
+                let applied = &self.ops[at];
+                let output = applied.outputs.iter().zip(&applied.wrong).find(|(_, w)| w.any()).map_or(symptom, |(output, _)| output);
+                let (at, value) = first(output)?;
+                let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
+                let phase = match applied.op.phase {
+                    Phase::Forward if applied.op.layer.is_empty() => Phase::Loss,
+                    phase => phase,
+                };
+                Ok(Some(BadNumber { phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain }))
+            }
+            Root::Leaf(x) => {
+                let (at, value) = first(&x)?;
+                let (phase, place) = names(&x).map_or((Phase::Forward, None), |(phase, name)| (phase, Some(name)));
+                Ok(Some(BadNumber { phase, op: None, place, at, value, inputs: Vec::new(), chain }))
+            }
+        }
+    }
+}
+/// Runs a step op by op and takes back all that it wrote; tells where the first bad number came from. `f` is given the place for the loss.
+/// `named` are values that are there before the step: the batch and the weights, with what to call them.
+///
+/// ```
+/// # use adamant_core::{Cell, DType, Tensor};
+/// # use adamant_stability::{Phase, trace};
+/// # adamant_core::Device::reference().make_current();
+/// let weight = Cell::new(&Tensor::full([2], -1.0, DType::F32), true)?;
+/// let traced = trace(&[], |saw_loss| {
+///     let loss = weight.get().sqrt().sum(..);
+///     saw_loss(&loss);
+///     let grads = loss.backward()?;
+///     weight.set(&(weight.detached() - grads.of(&weight).unwrap()))
+/// })?;
+/// let bad = traced.bad.unwrap();
+/// assert_eq!((bad.kind(), bad.op.unwrap().op, bad.at), ("NaN", "sqrt", vec![0]));
+/// assert_eq!(weight.detached().to_vec::<f32>()?, [-1.0, -1.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of `f`, unless a bad number was found before; a device that failed; inside of a function that is being captured, where nothing can be read.
+#[track_caller]
+pub fn trace(named: &[(Phase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<Traced> {
+    let step = Arc::new(Mutex::new(TracedStep::default()));
+    let (mut loss, mut written) = (None, Vec::new());
+    let over = || Error::new("trace", ErrorKind::Argument("the step is taken back".into()));
+    let mut review = |cells: &[WrittenCell]| -> Result<()> {
+        written = cells.iter().map(|w| (w.cell.clone(), w.cell.detached())).collect();
+        Err(over())
+    };
+    let ran = intercept::with(Arc::new(Tracer(step.clone())), || {
+        Phase::Forward.run(|| step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
+    });
+    let mut step = std::mem::take(&mut *step.lock());
+    if let Some(e) = step.failed.take() {
+        return Err(e);
+    }
+    let names = |x: &Tensor| named.iter().find(|(_, _, t)| t.value_address() == x.value_address()).map(|(phase, name, _)| (*phase, name.clone()));
+    let ops = step.ops.len();
+    let mut symptoms: Vec<Tensor> = loss.into_iter().collect();
+    let of_loss = symptoms.len();
+    symptoms.extend(written.into_iter().map(|(_, value)| value));
+    let mut bad = None;
+    for (k, symptom) in symptoms.iter().enumerate() {
+        if bad.is_some() {
+            break;
+        }
+        // What the walk back made is looked at after the loss, and before what follows from it.
+        if let (true, Some(pulled)) = (k >= of_loss, &step.pulled) {
+            bad = Some(of_gradient(&step, pulled, &names)?);
+            break;
+        }
+        if step.wrong(symptom).any() {
+            let (root, chain) = step.root(symptom);
+            bad = step.told(root, &chain, symptom, &names)?;
+        }
+    }
+    if let (None, Some(pulled)) = (&bad, &step.pulled) {
+        bad = Some(of_gradient(&step, pulled, &names)?);
+    }
+    match ran {
+        Err(e) if bad.is_none() && e.kind().to_string() != over().kind().to_string() => Err(e),
+        _ => Ok(Traced { bad, ops }),
+    }
+}
+/// A bad number that the rule of an op made in the walk back: of a value that was bad on the way there, if there is one.
+fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Option<(Phase, String)>) -> Result<BadNumber> {
+    let applied = &step.ops[pulled.by];
+    for value in applied.outputs.iter().chain(&applied.inputs).filter(|v| step.wrong(v).any()) {
+        let (root, mut chain) = step.root(value);
+        chain.push(pulled.by);
+        if let Some(bad) = step.told(root, &chain, value, names)? {
+            return Ok(bad);
+        }
+    }
+    let (at, value) = pulled.gradient.find_non_finite()?.unwrap_or_default();
+    let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
+    let op = TracedOp { phase: Phase::Backward, ..applied.op.clone() };
+    Ok(BadNumber { phase: Phase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new() })
+}

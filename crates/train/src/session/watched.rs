@@ -1,0 +1,141 @@
+//! The watch over a session's numbers: steps with bad ones are handled on the device, and found by the host when it looks.
+//!
+//! Data flow: the handler's cells tell up to which step all was well. Where a step has latched, none after it has changed anything on the
+//! device, but the host has counted them: [`Session::rewind`] takes that back, from what the host's state was when it looked last.
+use super::{BegunCourse, Look, Session, StepParts};
+use crate::{Failure, trainer::Batch};
+use adamant_core::{Device, Result as Computed, Tensor};
+use adamant_nn::Walk;
+use adamant_optim::{Hyperparameters, schedule::SchedulerState};
+use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, Phase, Traced, trace};
+
+/// The tensors of a checkpoint with what is counted of bad steps.
+pub(super) const STABILITY: &str = "stability";
+
+/// What the host finds when it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookedAt {
+    /// so many bad steps since it looked last, which were handled
+    Went(NanStats),
+    /// a step that ends all: no step from it on has changed anything
+    Latched {
+        step: u64,
+    },
+}
+/// What the host had of the optimizer's numbers when it looked last.
+struct HostNumbers {
+    step: u64,
+    schedule: Option<SchedulerState>,
+    hyperparameters: Vec<Hyperparameters>,
+}
+pub(super) struct SteppedWatch {
+    pub handler: Option<NanHandler>,
+    /// steps that were done when the handler began to count
+    base: u64,
+    seen: NanStats,
+    numbers: Option<HostNumbers>,
+}
+impl SteppedWatch {
+    pub fn new(options: Option<NanOptions>, device: Device) -> Computed<SteppedWatch> {
+        let mut handler = options.map(NanHandler::new).transpose()?;
+        handler.as_mut().map(|handler| handler.prepare(device)).transpose()?;
+        Ok(SteppedWatch { handler, base: 0, seen: NanStats::default(), numbers: None })
+    }
+    /// What is kept of it; nothing where a bad step ends the run.
+    pub fn state(&self) -> Option<Vec<(String, Tensor)>> {
+        self.handler.as_ref().filter(|handler| !handler.options().handling_type.latches()).map(NanHandler::state_dict)
+    }
+    /// Goes on from a checkpoint.
+    pub fn restore(&mut self, state: &[(String, Tensor)], step: u64) -> Computed<()> {
+        let Some(handler) = &mut self.handler else { return Ok(()) };
+        handler.load_state_dict(state)?;
+        (self.base, self.numbers) = (step, None);
+        self.seen = handler.look()?;
+        Ok(())
+    }
+}
+impl<M: Walk, B: Batch> Session<M, B> {
+    /// Is it watched? Then steps of which nobody has [looked](Session::look) may have to be taken back.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.handler.is_some()
+    }
+    /// How bad numbers are handled.
+    pub(crate) fn handling(&self) -> Option<HandlingType> {
+        self.watched.handler.as_ref().map(|handler| handler.options().handling_type)
+    }
+    /// Must somebody look after each step? What the host decides by steps is not taken back.
+    pub(crate) fn decides_by_steps(&self) -> bool {
+        self.precision.counts_applied() || self.precision.fallback.is_some()
+    }
+    /// Looks whether all was well up to now: waits for the device.
+    pub(crate) fn look(&mut self) -> Result<LookedAt, Failure> {
+        let SteppedWatch { handler: Some(handler), base, seen, numbers } = &mut self.watched else { return Ok(LookedAt::Went(NanStats::default())) };
+        let now = handler.look()?;
+        if now.latched {
+            return Ok(LookedAt::Latched { step: *base + u64::from(now.steps) + 1 });
+        }
+        let before = std::mem::replace(seen, now);
+        let since = |now: u32, before: u32| now.saturating_sub(before);
+        *numbers = None;
+        Ok(LookedAt::Went(NanStats {
+            bad: since(now.bad, before.bad),
+            nan: since(now.nan, before.nan),
+            inf: since(now.inf, before.inf),
+            overflow: since(now.overflow, before.overflow),
+            ..now
+        }))
+    }
+    /// Remembers the optimizer's numbers as they are, unless that was done since somebody looked: before a step.
+    pub(super) fn remember_numbers(&mut self) {
+        let latches_ever = self.handling().is_some_and(|policy| policy != HandlingType::Detect);
+        if latches_ever && self.watched.numbers.is_none() {
+            let schedule = if let BegunCourse::Schedule(scheduler) = &self.pace { Some(scheduler.state()) } else { None };
+            self.watched.numbers = Some(HostNumbers { step: self.position.step, schedule, hyperparameters: self.optimizer.hyperparameters() });
+        }
+    }
+    /// Takes back on the host the steps behind `to`, which have changed nothing on the device.
+    pub(crate) fn rewind(&mut self, to: u64) -> Result<(), Failure> {
+        let read = self.position.step - self.losses.unread.len() as u64;
+        self.losses.unread.truncate(to.saturating_sub(read) as usize);
+        self.position.step = to;
+        if let Some(HostNumbers { step, schedule, hyperparameters }) = self.watched.numbers.take() {
+            if let (BegunCourse::Schedule(scheduler), Some(state)) = (&mut self.pace, &schedule) {
+                scheduler.restore(state, &mut *self.optimizer)?;
+            }
+            self.optimizer.set_hyperparameters(&hyperparameters)?;
+            if let BegunCourse::Schedule(scheduler) = &mut self.pace {
+                (step..to).for_each(|_| scheduler.step(&mut *self.optimizer));
+            }
+        }
+        if let Some(handler) = &mut self.watched.handler {
+            handler.reopen()?;
+            self.watched.base = to;
+            self.watched.seen = handler.look()?;
+        }
+        Ok(())
+    }
+    /// Runs a step op by op and takes it back: where does its first bad number come from?
+    pub(crate) fn trace(&mut self, group: &[B]) -> Result<Traced, Failure> {
+        let device = self.device;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, .. } = self;
+        let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
+        let mut named = Vec::new();
+        for (k, batch) in batches.iter().enumerate() {
+            for (part, tensor) in batch.tensors().into_iter().enumerate() {
+                named.push((Phase::Data, format!("batch {k}, tensor {part}"), tensor.clone()));
+            }
+        }
+        named.extend(model.named_parameters().into_iter().map(|(name, p)| (Phase::Forward, name, p.detached())));
+        named.extend(model.named_buffers().into_iter().map(|(name, p)| (Phase::Forward, name, p.detached())));
+        let traced = trace(&named, |saw_loss| {
+            let (average, clipper) = (average.as_mut(), clipper.as_mut());
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None };
+            let outputs = parts.step(&batches, Look::default())?;
+            if let Some(loss) = outputs.first() {
+                saw_loss(loss);
+            }
+            Ok(())
+        })?;
+        Ok(traced)
+    }
+}
