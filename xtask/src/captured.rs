@@ -164,7 +164,16 @@ impl Case<'_> {
         let model = (self.task.net)()?;
         let optimizer = optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         let course = course(&root, self.steps, false)?;
-        let habits = Habits { optimizer, course, clip: self.clip(), stability: None, accumulate: self.accumulate(), ema: self.ema(), capture, precision: Precision::default() };
+        let habits = Habits {
+            optimizer,
+            course,
+            clip: self.clip(),
+            stability: None,
+            accumulate: self.accumulate(),
+            ema: self.ema(),
+            capture,
+            precision: Precision::default(),
+        };
         let (classes, sequence) = (self.task.classes, self.task.sequence);
         let loss = move |m: &Sequential, (x, y): &(Tensor, Tensor)| {
             let out = m.forward(x)?;
@@ -266,7 +275,13 @@ pub fn run(options: &Options) -> Exit {
             // Coprime steps: with the models, each optimizer meets other schedules and habits.
             let case = Case { task, optimizer, turn: o + 5 * t, steps: options.steps };
             cases += 1;
-            let with = format!("{}, clip {}, accumulate {}, ema {:?}", case.schedule(), case.clip().map_or_else(|| "off".into(), |clip| clip.to_string()), case.accumulate(), case.ema());
+            let with = format!(
+                "{}, clip {}, accumulate {}, ema {:?}",
+                case.schedule(),
+                case.clip().map_or_else(|| "off".into(), |clip| clip.to_string()),
+                case.accumulate(),
+                case.ema()
+            );
             match device.scoped(|| case.compare(device)) {
                 Ok(Ok((structures, sizes))) => println!("{} with {optimizer} ({with}): the same bits; {structures} structures, {sizes} sizes", task.name),
                 Ok(Err(what)) => {

@@ -26,9 +26,7 @@ mod weights;
 pub use accumulate::GradAccumulator;
 pub use average::{AveragedModel, WeightAverage, update_bn, update_bn_by};
 pub use central::{Centralized, centralize_gradients};
-pub use clip::{
-    ClipNorm, Clipped, ClippingOptions, ClippingType, GradientClipper, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm,
-};
+pub use clip::{ClipNorm, Clipped, ClippingOptions, ClippingType, GradientClipper, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
 pub use ewc::Ewc;
 pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use lookahead::Lookahead;

@@ -8,6 +8,7 @@ use adamant_core::{
     composite::wide::wide,
     grad::{grad_enabled, with_grad},
     intercept::{self, Interceptor},
+    profile::record_function,
     step, step_reviewed,
 };
 use adamant_nn::Param;
@@ -50,6 +51,8 @@ struct Findings {
     good: Option<Tensor>,
     kinds: BadKinds,
     handled: bool,
+    /// results of the forward pass's ops
+    activations: Vec<Tensor>,
 }
 impl Findings {
     fn and(&mut self, good: Tensor) {
@@ -153,7 +156,10 @@ impl NanHandler {
         self.prepare(meta.device)?;
         let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return refused("no step is under way", "call it inside of `attempt`") };
         let (options, device) = (&self.options, cells.device);
+        let _range = record_function("stability");
         found.handled = true;
+        // The forward pass is over.
+        found.activations = ACTIVATIONS.take().unwrap_or_default();
         with_grad(false, || {
             let mut looked: Vec<&Tensor> = Vec::new();
             looked.extend(options.loss_checking.then_some(loss));
@@ -211,29 +217,37 @@ impl NanHandler {
             let this = RefCell::new(&mut *self);
             let run = || {
                 let mut this = this.borrow_mut();
-                let (result, seen) = if watches { this.watched(f)? } else { (f(&mut **this)?, Vec::new()) };
-                this.join(seen);
+                let result = if watches { this.watched(f)? } else { f(&mut **this)? };
+                this.join();
                 Ok(result)
             };
-            step_reviewed(run, |_, written| with_grad(false, || this.borrow_mut().review(written))).and_then(|result| {
-                with_grad(false, || this.borrow().count())?;
-                Ok(result)
-            })
+            let result = step_reviewed(run, |_, written| {
+                let _range = record_function("stability");
+                with_grad(false, || this.borrow_mut().review(written))
+            })?;
+            let _range = record_function("stability");
+            with_grad(false, || this.borrow().count())?;
+            Ok(result)
         });
         self.found = None;
         tried
     }
-    /// Runs `f`, and gives the results of all ops of its forward pass that are floats.
+    /// Runs `f`, and notes the results of all ops of its forward pass that are floats.
     #[track_caller]
-    fn watched<R>(&mut self, f: impl FnOnce(&mut NanHandler) -> Result<R>) -> Result<(R, Vec<Tensor>)> {
-        let outer = ACTIVATIONS.replace(Some(Vec::new()));
-        let result = intercept::with(Arc::new(ActivationWatch), || f(self));
-        let seen = ACTIVATIONS.replace(outer).unwrap_or_default();
-        Ok((result?, seen))
+    fn watched<R>(&mut self, f: impl FnOnce(&mut NanHandler) -> Result<R>) -> Result<R> {
+        struct Restore(Option<Vec<Tensor>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                ACTIVATIONS.set(self.0.take());
+            }
+        }
+        let _restore = Restore(ACTIVATIONS.replace(Some(Vec::new())));
+        intercept::with(Arc::new(ActivationWatch), || f(self))
     }
-    fn join(&mut self, seen: Vec<Tensor>) {
+    fn join(&mut self) {
         let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return };
-        for x in seen {
+        let _range = record_function("stability");
+        for x in std::mem::take(&mut found.activations) {
             if self.tells_kinds {
                 found.kinds = std::mem::take(&mut found.kinds).or(BadKinds::of(&x, &self.options, cells.device));
             } else {

@@ -137,11 +137,8 @@ impl NanOptions {
     /// The first number that does not, by its name.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
-        let positive = [
-            ("inf_replacement", self.inf_replacement),
-            ("overflow_threshold", self.overflow_threshold),
-            ("overflow_replacement", self.overflow_replacement),
-        ];
+        let positive =
+            [("inf_replacement", self.inf_replacement), ("overflow_threshold", self.overflow_threshold), ("overflow_replacement", self.overflow_replacement)];
         let refused = if !self.nan_replacement.is_finite() {
             format!("nan_replacement is {}, it must be finite", self.nan_replacement)
         } else if let Some((name, x)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {

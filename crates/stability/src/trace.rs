@@ -85,12 +85,7 @@ impl NumberStats {
     pub fn of(x: &Tensor) -> Result<NumberStats> {
         let all = x.detach().to_vec_as::<f64>()?;
         let finite = || all.iter().copied().filter(|v| v.is_finite());
-        Ok(NumberStats {
-            elements: all.len(),
-            non_finite: all.len() - finite().count(),
-            least: finite().reduce(f64::min),
-            most: finite().reduce(f64::max),
-        })
+        Ok(NumberStats { elements: all.len(), non_finite: all.len() - finite().count(), least: finite().reduce(f64::min), most: finite().reduce(f64::max) })
     }
 }
 /// An op of a traced step.
@@ -107,10 +102,16 @@ pub struct TracedOp {
     /// the part of the step
     pub phase: Phase,
 }
+impl TracedOp {
+    /// The op as its users know it: without the family of a composite.
+    pub fn name(&self) -> &'static str {
+        self.op.rsplit('.').next().unwrap_or(self.op)
+    }
+}
 impl fmt::Display for TracedOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.op)?;
-        if let Some(called) = self.called.filter(|called| *called != self.op) {
+        f.write_str(self.name())?;
+        if let Some(called) = self.called.filter(|called| *called != self.name()) {
             write!(f, " of {called}")?;
         }
         if !self.layer.is_empty() {
@@ -237,7 +238,8 @@ impl Interceptor for Tracer {
                 step.failed.get_or_insert(e);
             }
             Ok(wrong) => {
-                let op = TracedOp { op: name, called: scope::called_name(origin.called), layer: scope::path(origin.scope), line: origin.at, phase: PHASE.get() };
+                let op =
+                    TracedOp { op: name, called: scope::called_name(origin.called), layer: scope::path(origin.scope), line: origin.at, phase: PHASE.get() };
                 let at = step.ops.len();
                 for (k, output) in outputs.iter().enumerate() {
                     step.made.insert(output.value_address(), (at, k));

@@ -130,7 +130,8 @@ fn a_planted_number_whose_origin_is_not_found() {
             all += 1;
             let said = bad.to_string();
             let made = bad.op.as_ref().unwrap();
-            let is = (made.op == op || made.called == Some(op)) && made.layer == at.to_string() && bad.phase == phase && made.line.file().ends_with("origin.rs");
+            let is =
+                (made.op == op || made.called == Some(op)) && made.layer == at.to_string() && bad.phase == phase && made.line.file().ends_with("origin.rs");
             // A gradient of an infinity may be NaN or infinite.
             let is = is && (bad.kind() == kind || phase == Phase::Backward);
             if is {

@@ -176,7 +176,8 @@ impl Machine {
     }
 }
 fn near(a: &[f64], b: &[f64], tolerance: f64) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * b.abs().max(1e-3))
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * b.abs().max(1e-3))
 }
 fn drawn(random: &mut Random) -> NanOptions {
     let mut on = |odds: usize| random.below(odds) != 0;
@@ -247,7 +248,8 @@ impl Case {
                     _ => {}
                 }
             }
-            let tensors = [tensor(&[given.loss], dtype).reshape(()), tensor(&given.gradient, dtype), tensor(&given.activation, dtype), tensor(&given.statistic, dtype)];
+            let tensors =
+                [tensor(&[given.loss], dtype).reshape(()), tensor(&given.gradient, dtype), tensor(&given.activation, dtype), tensor(&given.statistic, dtype)];
             machine.step(&mut handler, &tensors.iter().collect::<Vec<_>>(), dtype).unwrap();
             // The sine of an infinity is NaN.
             given.activation = given.activation.iter().flat_map(|x| [*x, x.sin()]).collect();
@@ -302,7 +304,9 @@ fn a_policy_that_does_not_do_what_its_formula_says() {
     Device::cpu().unwrap().scoped(|| {
         let mut noticed = 0;
         for case in cases(4) {
-            let of = |said: String| format!("{} of {} in the {}, {}, seed {}: {said}\n{:?}", case.policy, case.fault.0, case.place, case.dtype, case.seed, case.options);
+            let of = |said: String| {
+                format!("{} of {} in the {}, {}, seed {}: {said}\n{:?}", case.policy, case.fault.0, case.place, case.dtype, case.seed, case.options)
+            };
             case.agrees(1.0).map_err(of).unwrap();
             // An infinity replaced by a number that is off by 1 %.
             noticed += usize::from(case.agrees(1.01).is_err());

@@ -54,7 +54,8 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let (steps, batch) = (setup.steps(), setup.batch);
     let Setup { seed, model, objective, optimizer, course, clip, stability, accumulate, capture, ema, precision, parts, .. } = setup;
     let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
-    let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision: precision.clone() }, device)?;
+    let mut session =
+        session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision: precision.clone() }, device)?;
     let mut loader = parts.loader(seed, batch)?;
     let mut seconds = f64::INFINITY;
     let mut loss = f64::NAN;

@@ -65,7 +65,9 @@ impl Failure {
     /// What a person could do about it, where that is known.
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Failure::Diverged(_) => Some("try a lower learning rate, a warm-up, or `clip = { kind = \"norm\", max = 1.0 }`"),
+            Failure::Diverged(_) => Some(
+                "try a lower learning rate, a warm-up, or `clip = { kind = \"global_norm\" }`; `stability.handling_type = \"skip\"` passes over such steps",
+            ),
             Failure::Memory(text) if text.contains("of memory are needed for") => Some("make that layer smaller, or train where there is more memory"),
             Failure::Memory(_) => Some("try a smaller `batch`, and `accumulate` to keep its effect"),
             Failure::Storage(e) if !e.is_full() => None,

@@ -22,6 +22,11 @@ pub(crate) struct Incident {
     /// the records of the step, and whether numbers in them are not finite
     records: Vec<(Place, bool)>,
 }
+/// Was it applied by this crate, for a description?
+fn is_own(op: &TracedOp) -> bool {
+    let here = Path::new(file!()).parent();
+    here.is_some_and(|here| Path::new(op.line.file()).starts_with(here))
+}
 /// Which rows of a batch have numbers that are not finite?
 fn bad_rows<B: Batch>(batch: &B, rows: usize) -> Computed<Vec<bool>> {
     let mut bad = vec![false; rows];
@@ -54,6 +59,10 @@ impl Incident {
     pub fn text(&self, checkpoint: Option<&Path>) -> String {
         let step = self.position.step;
         let mut text = match &self.bad {
+            // The line of a description's layer is one of this crate, which tells nobody anything.
+            Some(BadNumber { op: Some(op), phase, at, .. }) if is_own(op) => {
+                format!("step {step}: {} at {at:?}, made by {op} ({phase})", self.bad.as_ref().map_or("NaN", BadNumber::kind))
+            }
             Some(bad) => format!("step {step}: {bad}"),
             None => format!("step {step} has numbers that are not finite, but run op by op it has none"),
         };

@@ -41,8 +41,8 @@ pub mod trained;
 pub mod trainer;
 mod watch;
 
-pub use adamant_stability::{HandlingType, NanOptions};
 pub use adamant_amp::{AmpStats, FallbackOptions, Precision, PrecisionMode, ScalerOptions, ScheduleOn};
+pub use adamant_stability::{HandlingType, NanOptions};
 pub use config::Document;
 pub use dry::{DryRun, Sample, Summarised, dry_run, sample, summarise};
 pub use evaluate::{EvaluateOptions, Evaluation, evaluate};

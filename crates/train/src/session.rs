@@ -31,11 +31,11 @@ use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
-pub(crate) use watched::LookedAt;
-use watched::SteppedWatch;
 pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
+pub(crate) use watched::LookedAt;
+use watched::SteppedWatch;
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,7 +221,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             total += n;
         }
         let waiting = match grads {
-            None => self.accumulator.finish()?,
+            None => time_block!("backward", self.accumulator.finish())?,
             some => some,
         };
         let (Some(mut grads), Some(loss)) = (waiting, loss) else {

@@ -25,7 +25,8 @@ pub(super) fn note(cell: &Cell) {
     if matches!(FRAMES.try_with(|f| f.borrow().iter().any(is_new)), Ok(true)) {
         // Read while nothing is borrowed.
         let before = cell.detached();
-        let _ = FRAMES.try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push(WrittenCell { cell: cell.clone(), before: before.clone() })));
+        let _ = FRAMES
+            .try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push(WrittenCell { cell: cell.clone(), before: before.clone() })));
     }
 }
 /// A review's frame, until it is taken off: also by a panic.

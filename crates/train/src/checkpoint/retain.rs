@@ -17,7 +17,8 @@ impl Retention {
         let mut best: Vec<(f64, &Listed)> = all.iter().filter_map(|l| Some((l.score?, l))).collect();
         best.sort_by(|(a, x), (b, y)| b.total_cmp(a).then(x.sequence.cmp(&y.sequence)));
         let finite = newest.iter().find(|l| l.finite);
-        let kept: Vec<u64> = newest.iter().take(self.last.max(1)).chain(best.iter().take(self.best).map(|(_, l)| l)).chain(finite).map(|l| l.sequence).collect();
+        let kept: Vec<u64> =
+            newest.iter().take(self.last.max(1)).chain(best.iter().take(self.best).map(|(_, l)| l)).chain(finite).map(|l| l.sequence).collect();
         newest.into_iter().rev().filter(|l| !kept.contains(&l.sequence)).collect()
     }
 }

@@ -4,7 +4,7 @@ use super::{
     manifest::{FileRecord, Part, VERSION},
 };
 use crate::storage::{self, NewFile, Storage, StorageErrorKind};
-use adamant_core::Tensor;
+use adamant_core::{Tensor, profile::record_function};
 use adamant_formats::safetensors::Layout;
 use std::{collections::BTreeMap, path::Path};
 
@@ -102,6 +102,7 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
 }
 /// Are all numbers of its tensors finite?
 fn is_finite(snapshot: &Snapshot) -> adamant_core::Result<bool> {
+    let _range = record_function("checkpoint");
     for (_, tensor) in snapshot.tensors.values().flatten() {
         if !tensor.is_finite_all()? {
             return Ok(false);

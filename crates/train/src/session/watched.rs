@@ -18,9 +18,7 @@ pub(crate) enum LookedAt {
     /// so many bad steps since it looked last, which were handled
     Went(NanStats),
     /// a step that ends all: no step from it on has changed anything
-    Latched {
-        step: u64,
-    },
+    Latched { step: u64 },
 }
 /// What the host had of the optimizer's numbers when it looked last.
 struct HostNumbers {

@@ -1,0 +1,199 @@
+//! Numbers that are not finite in a run: what it leaves behind, and how it goes on.
+#![allow(clippy::unwrap_used)]
+
+use adamant_backend_cpu as _;
+use adamant_core::{Device, Tensor};
+use adamant_data::{DataLoader, TensorDataset};
+use adamant_nn::{BatchNorm1d, Dropout, Linear, Module, Relu, Sequential, Walk, manual_seed};
+use adamant_optim::{Adam, UpdateRule, schedule::StepLr};
+use adamant_train::{
+    CheckpointPlan, Document, Failure, Run, Trainer,
+    checkpoint::{Checkpoints, Retention},
+    storage::Disk,
+};
+use serde_json::Value;
+use std::{fs, path::Path, sync::Arc};
+
+const ROWS: usize = 60;
+/// A table of two classes, with NaN at a row.
+fn table(folder: &Path, bad: Option<usize>) {
+    let row = |k: usize| {
+        let x = if Some(k) == bad { "nan".to_string() } else { format!("{}", (k * 7 % 11) as f64 / 11.0) };
+        format!("{x},{},{}\n", (k * 5 % 13) as f64 / 13.0, k % 2)
+    };
+    fs::write(folder.join("table.csv"), (0..ROWS).map(row).collect::<String>()).unwrap();
+}
+const RUN: &str = r#"
+seed = 5
+epochs = 6
+batch = 5
+log_every = 4
+clip = { kind = "adaptive", adaptive_factor = 1.5 }
+checkpoint = { every = 7, last = 1, best = 0, background = false }
+[data]
+kind = "csv"
+path = "table.csv"
+label = 2
+classes = 2
+test = { modulo = 6, equals = 0 }
+allow_nonfinite = true
+[model]
+layers = [
+    { kind = "Linear", in_features = 2, out_features = 8 },
+    { kind = "BatchNorm1d", num_features = 8 },
+    { kind = "Dropout", p = 0.2 },
+    { kind = "ReLU" },
+    { name = "head", kind = "Linear", in_features = 8, out_features = 2 },
+]
+[optimizer]
+kind = "AdamW"
+lr = 0.01
+[schedule]
+kind = "CosineAnnealingLR"
+"#;
+fn run(place: &Path, folder: &str, set: &[&str]) -> Result<adamant_train::Report, Failure> {
+    let mut document = Document::parse("run.toml", RUN).unwrap();
+    set.iter().for_each(|s| document.set(s).unwrap());
+    Device::cpu().unwrap().scoped(|| Run::new(&document).data(place).folder(place.join(folder)).resume(true).train(&mut ()))
+}
+fn incidents(folder: &Path) -> Vec<Value> {
+    fs::read_to_string(folder.join("incidents.jsonl")).unwrap_or_default().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+/// The tensors of the checkpoints that are left, the oldest first.
+fn checkpoints(run: &Path) -> Vec<(u64, bool, Vec<(String, Vec<u8>)>)> {
+    Device::cpu().unwrap().scoped(|| {
+        let all = Checkpoints::open(Arc::new(Disk), &run.join("checkpoints"), Retention { last: 9, best: 9 }).unwrap();
+        let (listed, _) = all.list().unwrap();
+        let read = |step: u64| {
+            let snapshot = all.load(step).unwrap().snapshot;
+            snapshot.tensors.iter().flat_map(|(part, all)| all.iter().map(move |(name, t)| (format!("{part}/{name}"), t.to_bytes().unwrap()))).collect()
+        };
+        listed.iter().map(|l| (l.step, l.finite, read(l.step))).collect()
+    })
+}
+#[test]
+fn a_bad_number_that_reaches_a_weight_or_is_not_named() {
+    for (log_every, capture, bad) in [(1, true, 17), (4, true, 17), (50, true, 31), (4, false, 8)] {
+        let place = tempfile::tempdir().unwrap();
+        let keys = [format!("log_every={log_every}"), format!("capture={capture}")];
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        table(place.path(), Some(bad));
+        let failure = run(place.path(), "run", &keys).unwrap_err();
+        let said = failure.to_string();
+        assert_eq!(failure.exit_code(), 3, "{said}");
+        let folder = place.path().join("run");
+        let told = incidents(&folder);
+        assert_eq!(told.len(), 1);
+        let step = told[0]["step"].as_u64().unwrap();
+        assert!(said.starts_with(&format!("step {step}: NaN at [")) && said.contains("(data)") && said.contains("table.csv"), "{said}");
+        assert_eq!((&told[0]["origin"]["phase"], &told[0]["origin"]["kind"]), (&"data".into(), &"NaN".into()), "{told:?}");
+        let named: Vec<u64> = told[0]["records"].as_array().unwrap().iter().filter(|r| r["finite"] == false).map(|r| r["index"].as_u64().unwrap()).collect();
+        // Test rows are those that 6 divides.
+        assert_eq!(named, [bad as u64], "{said}");
+        // What is left is the state of the step before: that of a run of good data that was stopped there.
+        let left = checkpoints(&folder);
+        assert_eq!((left.last().unwrap().0, left.iter().all(|l| l.1)), (step - 1, true));
+        table(place.path(), Some(bad));
+        let good = tempfile::tempdir().unwrap();
+        table(good.path(), Some(bad));
+        if step > 1 {
+            let stopped = [keys.clone(), vec!["schedule.T_max=60", "checkpoint.every=1", "checkpoint.last=100", "stability.handling_type=skip"]].concat();
+            let _ = run(good.path(), "run", &stopped).unwrap();
+            let before = checkpoints(&good.path().join("run"));
+            let same = before.iter().find(|(at, ..)| *at == step - 1).unwrap();
+            let of =
+                |all: &[(String, Vec<u8>)], parts: &[&str]| all.iter().filter(|(n, _)| parts.iter().any(|p| n.starts_with(p))).cloned().collect::<Vec<_>>();
+            assert_eq!(
+                of(&same.2, &["model/", "optimizer/", "clip/"]),
+                of(&left.last().unwrap().2, &["model/", "optimizer/", "clip/"]),
+                "log_every {log_every}"
+            );
+        }
+        // It goes on under another policy, and ends as a run that had it all along.
+        let skipped = [keys.clone(), vec!["stability.handling_type=skip"]].concat();
+        let resumed = run(place.path(), "run", &skipped).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        table(other.path(), Some(bad));
+        let whole = run(other.path(), "run", &skipped).unwrap();
+        assert_eq!(resumed.test.loss.to_bits(), whole.test.loss.to_bits(), "log_every {log_every}");
+        assert!(whole.test.loss.is_finite());
+        let lines = |f: &Path| fs::read_to_string(f.join("run/metrics.jsonl")).unwrap();
+        assert_eq!(lines(place.path()), lines(other.path()));
+        assert!(lines(other.path()).contains("\"bad_steps\""));
+    }
+}
+#[test]
+fn a_watch_that_changes_a_bit_of_a_healthy_run() {
+    let ends = |keys: &[&str]| {
+        let place = tempfile::tempdir().unwrap();
+        table(place.path(), None);
+        run(place.path(), "run", keys).unwrap();
+        let lines = fs::read_to_string(place.path().join("run/metrics.jsonl")).unwrap();
+        let model: Vec<_> = checkpoints(&place.path().join("run")).pop().unwrap().2.into_iter().filter(|(n, _)| !n.starts_with("stability/")).collect();
+        (lines, model)
+    };
+    let off = ends(&["stability.watch=false"]);
+    for policy in ["stop", "skip", "detect", "replace", "gradient_zeroing", "adaptive", "gradient_scaling"] {
+        let on = ends(&[&format!("stability.handling_type={policy}"), "stability.detect_overflow=true", "stability.activation_checking=true"]);
+        assert!(on == off, "{policy}");
+    }
+}
+#[test]
+fn a_finite_checkpoint_that_is_pushed_out() {
+    let place = tempfile::tempdir().unwrap();
+    table(place.path(), Some(49));
+    let done = run(place.path(), "run", &["stability.handling_type=detect", "checkpoint.every=2"]).unwrap();
+    assert!(!done.test.loss.is_finite());
+    let left = checkpoints(&place.path().join("run"));
+    let finite: Vec<bool> = left.iter().map(|l| l.1).collect();
+    assert_eq!(finite, [true, false], "the last finite one, and the last one");
+}
+#[test]
+fn bad_steps_in_a_row_that_are_borne_forever() {
+    Device::cpu().unwrap().scoped(|| {
+        for (most, ends) in [(2u32, true), (3, false)] {
+            manual_seed(2);
+            let net = Sequential::new()
+                .add(Linear::new(3, 6).unwrap())
+                .add(BatchNorm1d::new(6).unwrap())
+                .add(Relu::new())
+                .add(Dropout::new(0.1).unwrap())
+                .add(Linear::new(6, 1).unwrap());
+            let x: Vec<f32> = (0..40 * 3).map(|k| if (16 * 3..22 * 3).contains(&k) { f32::INFINITY } else { (k * 7 % 13) as f32 / 13.0 }).collect();
+            let y: Vec<f32> = (0..40).map(|k| (k % 5) as f32).collect();
+            let data = Arc::new(TensorDataset::new(&[&Tensor::from_vec(x, [40, 3]), &Tensor::from_vec(y, [40, 1])]).unwrap());
+            let place = tempfile::tempdir().unwrap();
+            let optimizer = Adam::new(0.01).over(net.parameters());
+            let fitted = Trainer::new(net, optimizer, |net: &Sequential, b: &Vec<Tensor>| (net.forward(&b[0])? - &b[1]).square().mean(..).ok())
+                .stability(adamant_train::NanOptions { max_consecutive: most, ..adamant_train::HandlingType::Replace.into() })
+                .schedule(StepLr { step_size: 9, gamma: 0.9 })
+                .epochs(2)
+                .log_every(7)
+                .checkpoints(CheckpointPlan { every: 50, last: 3, best: 0, background: false, warn: false })
+                .folder(place.path().join("run"))
+                .fit(DataLoader::new(data).batch_size(2).build().unwrap(), &mut ());
+            match fitted {
+                Err(failure) => {
+                    assert!(ends && failure.to_string().starts_with("step 11: +Inf at ["), "{failure}");
+                    assert_eq!(checkpoints(&place.path().join("run")).pop().map(|l| (l.0, l.1)), Some((10, true)));
+                }
+                Ok(fitted) => assert!(!ends && fitted.model.state_dict().iter().all(|(_, t)| t.is_finite_all().unwrap()), "{most}"),
+            }
+        }
+    });
+}
+#[test]
+fn a_wrong_key_of_the_section() {
+    let place = tempfile::tempdir().unwrap();
+    table(place.path(), None);
+    for (set, says) in [
+        ("stability.handling_type=skipp", "there is no `skipp`; did you mean `skip`?"),
+        ("stability.handling_type=restore", "does not go back to an earlier state by itself"),
+        ("stability.inf_replacement=0", "inf_replacement is 0, it must be a positive number"),
+        ("stability.wach=true", "unknown key `stability.wach`; did you mean `watch`?"),
+        ("stability.max_consecutive=-1", "takes an integer from 0"),
+    ] {
+        let failure = run(place.path(), "run", &[set]).unwrap_err();
+        assert!(failure.exit_code() == 2 && failure.to_string().contains(says), "{failure}");
+    }
+}
