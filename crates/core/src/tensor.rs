@@ -203,11 +203,6 @@ impl Tensor {
     pub fn is_tracked(&self) -> bool {
         self.tape.is_some()
     }
-    /// Where the value stands: a number that no other value has while this one is alive. Copies and what is [detached](Tensor::detach) have it
-    /// too; for tools that follow values from op to op.
-    pub fn value_address(&self) -> u64 {
-        self.value.address()
-    }
     /// The same value as a new leaf: `Grads::get` finds its gradient.
     #[track_caller]
     #[must_use]

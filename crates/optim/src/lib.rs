@@ -10,6 +10,7 @@
 
 mod accumulate;
 mod average;
+mod boxed;
 mod central;
 mod clip;
 mod ewc;

@@ -87,7 +87,7 @@ impl Findings {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///
-/// Under a policy that withholds a step ([`Skip`](crate::HandlingType::Skip), [`Restore`](crate::HandlingType::Restore),
+/// Under a policy that suppresses a step ([`Skip`](crate::HandlingType::Skip), [`Restore`](crate::HandlingType::Restore),
 /// [`Stop`](crate::HandlingType::Stop)) everything that the step wrote keeps its bits: weights, slots, counts of steps, running statistics,
 /// the generator. Under one that mends, elements that would not be finite keep what they were.
 pub struct NanHandler {
@@ -217,7 +217,7 @@ impl NanHandler {
             let this = RefCell::new(&mut *self);
             let run = || {
                 let mut this = this.borrow_mut();
-                let result = if watches { this.watched(f)? } else { f(&mut **this)? };
+                let result = if watches { this.watched(f)? } else { f(&mut this)? };
                 this.join();
                 Ok(result)
             };

@@ -16,7 +16,7 @@ use std::{cell::Cell, collections::HashMap, fmt, panic::Location, sync::Arc};
 
 /// A part of a training step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Phase {
+pub enum StepPhase {
     /// the batch, as the loader gave it
     Data,
     /// the model
@@ -30,31 +30,31 @@ pub enum Phase {
     /// the new weights
     Optimizer,
 }
-impl Phase {
+impl StepPhase {
     /// One word.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Data => "data",
-            Phase::Forward => "forward",
-            Phase::Loss => "loss",
-            Phase::Backward => "backward",
-            Phase::Clip => "clip",
-            Phase::Optimizer => "optimizer",
+            StepPhase::Data => "data",
+            StepPhase::Forward => "forward",
+            StepPhase::Loss => "loss",
+            StepPhase::Backward => "backward",
+            StepPhase::Clip => "clip",
+            StepPhase::Optimizer => "optimizer",
         }
     }
 }
-impl fmt::Display for Phase {
+impl fmt::Display for StepPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 thread_local! {
-    static PHASE: Cell<Phase> = const { Cell::new(Phase::Forward) };
+    static PHASE: Cell<StepPhase> = const { Cell::new(StepPhase::Forward) };
 }
-impl Phase {
+impl StepPhase {
     /// Runs `f` as this part of a step, which a [`trace`] around it tells of. Without one nothing changes.
     pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Restore(Phase);
+        struct Restore(StepPhase);
         impl Drop for Restore {
             fn drop(&mut self) {
                 PHASE.set(self.0);
@@ -100,7 +100,7 @@ pub struct TracedOp {
     /// the user's line
     pub line: &'static Location<'static>,
     /// the part of the step
-    pub phase: Phase,
+    pub phase: StepPhase,
 }
 impl TracedOp {
     /// The op as its users know it: without the family of a composite.
@@ -124,7 +124,7 @@ impl fmt::Display for TracedOp {
 #[derive(Clone, Debug)]
 pub struct BadNumber {
     /// the part of the step that made it
-    pub phase: Phase,
+    pub phase: StepPhase,
     /// the op that made it of good numbers; none where it was there before: in the data, or in a weight
     pub op: Option<TracedOp>,
     /// what it stands in, where no op made it: `input 0`, or a weight's path
@@ -159,7 +159,7 @@ impl fmt::Display for BadNumber {
     }
 }
 /// What a trace came to.
-pub struct Traced {
+pub struct StepTrace {
     /// where the bad number came from; none where there is none
     pub bad: Option<BadNumber>,
     /// ops that were looked at
@@ -168,17 +168,17 @@ pub struct Traced {
 
 /// What is wrong with a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Wrong {
+struct NonFinite {
     nan: bool,
     inf: bool,
 }
-impl Wrong {
-    fn of(x: &Tensor) -> Result<Wrong> {
+impl NonFinite {
+    fn of(x: &Tensor) -> Result<NonFinite> {
         if !x.dtype()?.is_float() || x.is_finite_all()? {
-            return Ok(Wrong::default());
+            return Ok(NonFinite::default());
         }
         let x = x.detach();
-        Ok(Wrong { nan: x.isnan().any(..).item::<bool>()?, inf: x.isinf().any(..).item::<bool>()? })
+        Ok(NonFinite { nan: x.isnan().any(..).item::<bool>()?, inf: x.isinf().any(..).item::<bool>()? })
     }
     fn any(self) -> bool {
         self.nan || self.inf
@@ -189,7 +189,7 @@ struct Applied {
     op: TracedOp,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    wrong: Vec<Wrong>,
+    wrong: Vec<NonFinite>,
     /// infinities that were asked for
     fills: bool,
 }
@@ -231,7 +231,7 @@ impl Interceptor for Tracer {
             Err(_) => inputs.iter().map(|t| (*t).clone()).collect(),
         };
         let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
-        let looked: Result<Vec<Wrong>> = outputs.iter().map(Wrong::of).collect();
+        let looked: Result<Vec<NonFinite>> = outputs.iter().map(NonFinite::of).collect();
         let mut step = self.0.lock();
         match looked {
             Err(e) => {
@@ -272,10 +272,10 @@ enum Root {
     Meant,
 }
 impl TracedStep {
-    fn wrong(&self, x: &Tensor) -> Wrong {
+    fn wrong(&self, x: &Tensor) -> NonFinite {
         match self.made.get(&x.value_address()) {
             Some((at, k)) => self.ops[*at].wrong.get(*k).copied().unwrap_or_default(),
-            None => Wrong::of(x).unwrap_or_default(),
+            None => NonFinite::of(x).unwrap_or_default(),
         }
     }
     /// The op that made what is wrong in a tensor, and the ops between, nearest to the root first.
@@ -284,7 +284,7 @@ impl TracedStep {
         let applied = &self.ops[at];
         let wrong = applied.wrong.get(k).copied().unwrap_or_default();
         // NaN comes from NaN rather than from an infinity beside it.
-        let mut candidates: Vec<(&Tensor, Wrong)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
+        let mut candidates: Vec<(&Tensor, NonFinite)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
         candidates.sort_by_key(|(_, w)| !(w.nan && wrong.nan));
         for (input, _) in candidates {
             match self.root(input) {
@@ -302,7 +302,7 @@ impl TracedStep {
             false => (Root::Op(at), Vec::new()),
         }
     }
-    fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(Phase, String)>) -> Result<Option<BadNumber>> {
+    fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<Option<BadNumber>> {
         let chain: Vec<TracedOp> = chain.iter().map(|k| self.ops[*k].op.clone()).collect();
         let first = |x: &Tensor| x.find_non_finite().map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
         match root {
@@ -313,14 +313,14 @@ impl TracedStep {
                 let (at, value) = first(output)?;
                 let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
                 let phase = match applied.op.phase {
-                    Phase::Forward if applied.op.layer.is_empty() => Phase::Loss,
+                    StepPhase::Forward if applied.op.layer.is_empty() => StepPhase::Loss,
                     phase => phase,
                 };
                 Ok(Some(BadNumber { phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain }))
             }
             Root::Leaf(x) => {
                 let (at, value) = first(&x)?;
-                let (phase, place) = names(&x).map_or((Phase::Forward, None), |(phase, name)| (phase, Some(name)));
+                let (phase, place) = names(&x).map_or((StepPhase::Forward, None), |(phase, name)| (phase, Some(name)));
                 Ok(Some(BadNumber { phase, op: None, place, at, value, inputs: Vec::new(), chain }))
             }
         }
@@ -331,7 +331,7 @@ impl TracedStep {
 ///
 /// ```
 /// # use adamant_core::{Cell, DType, Tensor};
-/// # use adamant_stability::{Phase, trace};
+/// # use adamant_stability::{StepPhase, trace};
 /// # adamant_core::Device::reference().make_current();
 /// let weight = Cell::new(&Tensor::full([2], -1.0, DType::F32), true)?;
 /// let traced = trace(&[], |saw_loss| {
@@ -349,7 +349,7 @@ impl TracedStep {
 /// # Errors
 /// Those of `f`, unless a bad number was found before; a device that failed; inside of a function that is being captured, where nothing can be read.
 #[track_caller]
-pub fn trace(named: &[(Phase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<Traced> {
+pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
     let step = Arc::new(Mutex::new(TracedStep::default()));
     let (mut loss, mut written) = (None, Vec::new());
     let over = || Error::new("trace", ErrorKind::Argument("the step is taken back".into()));
@@ -358,7 +358,7 @@ pub fn trace(named: &[(Phase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&T
         Err(over())
     };
     let ran = intercept::with(Arc::new(Tracer(step.clone())), || {
-        Phase::Forward.run(|| step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
+        StepPhase::Forward.run(|| step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
     });
     let mut step = std::mem::take(&mut *step.lock());
     if let Some(e) = step.failed.take() {
@@ -389,11 +389,11 @@ pub fn trace(named: &[(Phase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&T
     }
     match ran {
         Err(e) if bad.is_none() && e.kind().to_string() != over().kind().to_string() => Err(e),
-        _ => Ok(Traced { bad, ops }),
+        _ => Ok(StepTrace { bad, ops }),
     }
 }
 /// A bad number that the rule of an op made in the walk back: of a value that was bad on the way there, if there is one.
-fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Option<(Phase, String)>) -> Result<BadNumber> {
+fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<BadNumber> {
     let applied = &step.ops[pulled.by];
     for value in applied.outputs.iter().chain(&applied.inputs).filter(|v| step.wrong(v).any()) {
         let (root, mut chain) = step.root(value);
@@ -404,6 +404,6 @@ fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Op
     }
     let (at, value) = pulled.gradient.find_non_finite()?.unwrap_or_default();
     let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
-    let op = TracedOp { phase: Phase::Backward, ..applied.op.clone() };
-    Ok(BadNumber { phase: Phase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new() })
+    let op = TracedOp { phase: StepPhase::Backward, ..applied.op.clone() };
+    Ok(BadNumber { phase: StepPhase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new() })
 }

@@ -7,7 +7,7 @@ use adamant_conformance::random::Random;
 use adamant_core::{Device, Result, Tensor, functional};
 use adamant_nn::{BatchNorm1d, Gelu, LayerNorm, Linear, Module, Relu, Sequential, Site, Tanh, Walk, manual_seed};
 use adamant_optim::{Adam, GradientClipper, Optimizer, Sgd, UpdateRule};
-use adamant_stability::{BadNumber, Phase, trace};
+use adamant_stability::{BadNumber, StepPhase, trace};
 
 const WIDTH: usize = 5;
 /// What a planted layer does.
@@ -34,13 +34,13 @@ struct Planted {
 }
 impl Planted {
     /// The op to be named, and its line.
-    fn expected(plant: Plant) -> (&'static str, Phase, &'static str) {
+    fn expected(plant: Plant) -> (&'static str, StepPhase, &'static str) {
         match plant {
-            Plant::Division => ("div", Phase::Forward, "NaN"),
-            Plant::Logarithm => ("log", Phase::Forward, "-Inf"),
-            Plant::Exponential => ("exp", Phase::Forward, "+Inf"),
-            Plant::RootAtZero => ("sqrt", Phase::Backward, "NaN"),
-            Plant::MaskedRow | Plant::Mask => ("softmax", Phase::Forward, "NaN"),
+            Plant::Division => ("div", StepPhase::Forward, "NaN"),
+            Plant::Logarithm => ("log", StepPhase::Forward, "-Inf"),
+            Plant::Exponential => ("exp", StepPhase::Forward, "+Inf"),
+            Plant::RootAtZero => ("sqrt", StepPhase::Backward, "NaN"),
+            Plant::MaskedRow | Plant::Mask => ("softmax", StepPhase::Forward, "NaN"),
         }
     }
 }
@@ -83,16 +83,16 @@ fn net(random: &mut Random, plant: Option<Plant>) -> (Sequential, usize) {
 }
 fn found(net: &Sequential, x: &Tensor, optimizer: &mut dyn Optimizer) -> Option<BadNumber> {
     let target = Tensor::from_vec((0..x.shape().unwrap()[0]).map(|k| (k % 3) as i64).collect::<Vec<_>>(), [x.shape().unwrap()[0]]);
-    let mut named = vec![(Phase::Data, "batch".to_string(), x.clone())];
-    named.extend(net.named_parameters().into_iter().map(|(name, p)| (Phase::Forward, name, p.detached())));
+    let mut named = vec![(StepPhase::Data, "batch".to_string(), x.clone())];
+    named.extend(net.named_parameters().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
     let before = net.state_dict();
     let mut clipper = GradientClipper::new(adamant_optim::ClippingType::GlobalNorm).unwrap();
     let traced = trace(&named, |saw_loss| {
-        let loss = Phase::Loss.run(|| functional::cross_entropy(&Phase::Forward.run(|| net.forward(x))?, &target, &Default::default()).ok())?;
+        let loss = StepPhase::Loss.run(|| functional::cross_entropy(&StepPhase::Forward.run(|| net.forward(x))?, &target, &Default::default()).ok())?;
         saw_loss(&loss);
         let mut grads = loss.backward()?;
-        Phase::Clip.run(|| clipper.clip(&mut grads, &net.parameters()))?;
-        Phase::Optimizer.run(|| optimizer.step(&grads))
+        StepPhase::Clip.run(|| clipper.clip(&mut grads, &net.parameters()))?;
+        StepPhase::Optimizer.run(|| optimizer.step(&grads))
     });
     let after = net.state_dict();
     assert!(before.iter().zip(&after).all(|((_, a), (_, b))| a.to_bytes().unwrap() == b.to_bytes().unwrap()), "a trace has changed something");
@@ -133,7 +133,7 @@ fn a_planted_number_whose_origin_is_not_found() {
             let is =
                 (made.op == op || made.called == Some(op)) && made.layer == at.to_string() && bad.phase == phase && made.line.file().ends_with("origin.rs");
             // A gradient of an infinity may be NaN or infinite.
-            let is = is && (bad.kind() == kind || phase == Phase::Backward);
+            let is = is && (bad.kind() == kind || phase == StepPhase::Backward);
             if is {
                 right += 1;
             } else {
@@ -173,7 +173,7 @@ fn what_was_bad_before_the_step_and_what_the_optimizer_makes() {
                     values[at] = f32::NAN;
                     x = Tensor::from_vec(values, x.shape().unwrap());
                     let bad = found(&net, &x, &mut Sgd::new(0.1).over(net.parameters())).unwrap();
-                    assert_eq!((bad.phase, bad.place.as_deref(), bad.at), (Phase::Data, Some("batch"), vec![at / WIDTH, at % WIDTH]), "seed {seed}");
+                    assert_eq!((bad.phase, bad.place.as_deref(), bad.at), (StepPhase::Data, Some("batch"), vec![at / WIDTH, at % WIDTH]), "seed {seed}");
                 }
                 1 => {
                     let (name, p) = random.pick(&parameters);
@@ -184,7 +184,7 @@ fn what_was_bad_before_the_step_and_what_the_optimizer_makes() {
                 _ => {
                     let bad = found(&net, &x, &mut Sgd::new(f64::from(f32::MAX)).momentum(0.9).weight_decay(3.0).over(net.parameters()));
                     let bad = bad.unwrap();
-                    assert_eq!(bad.phase, Phase::Optimizer, "seed {seed}: {bad}");
+                    assert_eq!(bad.phase, StepPhase::Optimizer, "seed {seed}: {bad}");
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::{
 };
 use adamant_core::{DType, Result as Computed, Tensor};
 use adamant_data::Place;
-use adamant_stability::{BadNumber, NumberStats, Traced, TracedOp};
+use adamant_stability::{BadNumber, NumberStats, StepTrace, TracedOp};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn bad_rows<B: Batch>(batch: &B, rows: usize) -> Computed<Vec<bool>> {
 }
 impl Incident {
     /// Of the step that was traced: its batches, and the places of their records.
-    pub fn of<B: Batch>(position: Position, handling: &'static str, traced: Traced, group: &[B], places: &[Vec<Place>]) -> Result<Incident, Failure> {
+    pub fn of<B: Batch>(position: Position, handling: &'static str, traced: StepTrace, group: &[B], places: &[Vec<Place>]) -> Result<Incident, Failure> {
         let mut records = Vec::new();
         for (batch, places) in group.iter().zip(places) {
             // Where records were left out, rows are not those of the places.

@@ -23,7 +23,7 @@ use adamant_core::{Device, Tensor, time_block};
 use adamant_data::Dataset;
 use adamant_nn::{Module, Sequential, Walk};
 use adamant_optim::{ClippingOptions, schedule::Held};
-use adamant_stability::Phase;
+use adamant_stability::StepPhase;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
 pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, device: Device) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
     let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
         let outputs = time_block!("forward", model.forward(x))?;
-        time_block!("loss", Phase::Loss.run(|| objective.loss(&outputs, y)))
+        time_block!("loss", StepPhase::Loss.run(|| objective.loss(&outputs, y)))
     };
     Session::new(model, Arc::new(loss), habits, device)
 }

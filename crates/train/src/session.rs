@@ -26,7 +26,7 @@ use adamant_optim::{
     ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
-use adamant_stability::{NanHandler, NanOptions, Phase};
+use adamant_stability::{NanHandler, NanOptions, StepPhase};
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
@@ -241,7 +241,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             scaler.finite().map(|applied| handler.excuse(&applied)).transpose()?;
         }
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
-        let clipped = Phase::Clip.run(|| match &mut self.clipper {
+        let clipped = StepPhase::Clip.run(|| match &mut self.clipper {
             None => Ok(None),
             Some(clipper) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
             Some(clipper) => clipper.clip(&mut grads, &leaves).map(Some),
@@ -252,7 +252,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             None => None,
         });
         outputs.extend(norms);
-        Phase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
+        StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(average) = &mut self.average {
             average.update()?;
         }

@@ -13,6 +13,7 @@
 //! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
 mod batch;
 mod callback;
+mod judge;
 mod learn;
 mod resume;
 mod safe;
@@ -30,7 +31,6 @@ pub(crate) use stopping::measure;
 use crate::{
     Document, Failure,
     checkpoint::OnError,
-    evaluate::evaluating,
     folder::{Mark, RunFolder, number, text_of},
     report,
     run::clip_text,
@@ -45,6 +45,7 @@ use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
 use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
 use adamant_stability::NanOptions;
+use judge::score;
 use learn::{Learning, RunKept};
 use safe::Safe;
 use serde_json::{Value, json};
@@ -563,28 +564,6 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         facts.iter().try_for_each(|fact| document.set(fact))?;
         Ok(document)
     }
-}
-/// Judges a model by its loss and by measures of its own.
-fn score<M: Walk, B: Batch>(
-    model: &M,
-    device: Device,
-    pass: &mut dyn FnMut(&M, &mut dyn FnMut(&M, B) -> Result<(), Failure>) -> Result<(), Failure>,
-    loss: &dyn Fn(&M, &B) -> Computed<Tensor>,
-    metrics: &[(String, MetricOf<M, B>)],
-) -> Result<Score, Failure> {
-    let (mut rows, mut sum, mut sums) = (0, 0.0, vec![0.0; metrics.len()]);
-    let mut each = |model: &M, batch: B| -> Result<(), Failure> {
-        let (n, batch) = (batch.rows()?, batch.to(device));
-        sum += loss(model, &batch)?.item::<f64>()? * n as f64;
-        for (sum, (_, metric)) in sums.iter_mut().zip(metrics) {
-            *sum += metric(model, &batch)?.item::<f64>()? * n as f64;
-        }
-        rows += n;
-        Ok(())
-    };
-    evaluating(model, || pass(model, &mut each))?;
-    let mean = |sum: f64| sum / rows.max(1) as f64;
-    Ok(Score { loss: mean(sum), metrics: metrics.iter().zip(&sums).map(|((name, _), sum)| (name.clone(), mean(*sum))).collect(), rows })
 }
 impl<M: Walk> Fitted<M> {
     /// What stands in the folder at the end of a run.

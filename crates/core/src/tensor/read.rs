@@ -171,6 +171,11 @@ impl Tensor {
             if self.meta().shape != other.meta().shape { Ok(Ok(false)) } else { Ok(self.detach().eq(other.detach()).all(..).item::<bool>()) }
         })
     }
+    /// Where the value stands: a number that no other value has while this one is alive. Copies and what is [detached](Tensor::detach) have it
+    /// too; for tools that follow values from op to op.
+    pub fn value_address(&self) -> u64 {
+        self.value.address()
+    }
     /// Is every element finite? One fused pass over the data, whatever is in them.
     ///
     /// # Errors

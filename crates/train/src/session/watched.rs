@@ -7,7 +7,7 @@ use crate::{Failure, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, Phase, Traced, trace};
+use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -113,18 +113,18 @@ impl<M: Walk, B: Batch> Session<M, B> {
         Ok(())
     }
     /// Runs a step op by op and takes it back: where does its first bad number come from?
-    pub(crate) fn trace(&mut self, group: &[B]) -> Result<Traced, Failure> {
+    pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
         let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
             for (part, tensor) in batch.tensors().into_iter().enumerate() {
-                named.push((Phase::Data, format!("batch {k}, tensor {part}"), tensor.clone()));
+                named.push((StepPhase::Data, format!("batch {k}, tensor {part}"), tensor.clone()));
             }
         }
-        named.extend(model.named_parameters().into_iter().map(|(name, p)| (Phase::Forward, name, p.detached())));
-        named.extend(model.named_buffers().into_iter().map(|(name, p)| (Phase::Forward, name, p.detached())));
+        named.extend(model.named_parameters().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
+        named.extend(model.named_buffers().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
         let traced = trace(&named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
             let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None };
