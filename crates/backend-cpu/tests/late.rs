@@ -15,13 +15,13 @@ fn device_of(seed: u64, in_place: bool) -> Device {
 fn device() -> Device {
     device_of(1, true)
 }
-adamant_conformance::suite!(device, graphs = 300);
+adamant_conformance::suite!(device, graphs = 150);
 
 #[test]
 fn cells_with_memory_of_their_own() {
     let device = device_of(2, false);
     suite::faults(device).assert();
     suite::in_place(device).assert();
-    let report = fuzz::run(device, &fuzz::Options { n: 200, seed: 7, failures: 3, shrink: true });
+    let report = fuzz::run(device, &fuzz::Options { n: 100, seed: 7, failures: 3, shrink: true });
     assert!(report.failures.is_empty(), "{}", report.failures[0]);
 }

@@ -11,4 +11,4 @@ fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
     *DEVICE.get_or_init(|| device_of(WgpuBackend::open_with_cache(0, None)))
 }
-adamant_conformance::suite!(device, graphs = 150);
+adamant_conformance::suite!(device, graphs = 60);

@@ -6,7 +6,7 @@ use crate::{
 };
 use adamant_core::{DType, Result as Computed, Tensor};
 use adamant_data::Place;
-use adamant_stability::{BadNumber, NumberStats, StepTrace, TracedOp};
+use adamant_stability::{BadNumber, NumberStats, StepPhase, StepTrace, TracedOp};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -66,6 +66,9 @@ impl Incident {
             Some(bad) => format!("step {step}: {bad}"),
             None => format!("step {step} has numbers that are not finite, but run op by op it has none"),
         };
+        if self.bad.as_ref().is_some_and(|bad| bad.phase != StepPhase::Data) {
+            text += ": training has diverged";
+        }
         let bad: Vec<&Place> = self.bad_records().collect();
         if !bad.is_empty() {
             let named: Vec<String> = bad.iter().take(NAMED).map(|p| format!("record {} of {}", p.index, p.file.display())).collect();
