@@ -1,4 +1,4 @@
-//! Where a bad number came from: a step is run once more, op by op, and looked at after each ([`trace`]).
+//! Where a bad number came from: a step is run once more, op by op, and looked at after each ([`trace()`]).
 //!
 //! Data flow: an interceptor sees each op that the step applies, has its results computed and looks at them ([`TracedStep::ops`]); on each of its
 //! inputs it puts a tap, which sees in the walk back what the op's rule made of a gradient. The *symptom* is the first of what the
@@ -52,7 +52,7 @@ thread_local! {
     static PHASE: Cell<StepPhase> = const { Cell::new(StepPhase::Forward) };
 }
 impl StepPhase {
-    /// Runs `f` as this part of a step, which a [`trace`] around it tells of. Without one nothing changes.
+    /// Runs `f` as this part of a step, which a [`trace()`] around it tells of. Without one nothing changes.
     pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
         struct Restore(StepPhase);
         impl Drop for Restore {
