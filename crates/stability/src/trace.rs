@@ -6,7 +6,7 @@
 //! inputs were good ([`TracedStep::root`]). Infinities that are filled in on purpose (a mask) are bad only where they make NaN, and then it
 //! is the op that makes it.
 use adamant_core::{
-    Arg, Error, ErrorKind, Op, Origin, Outputs, Result, Scalar, Tensor, WrittenCell,
+    Arg, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor, WrittenCell,
     grad::{grad_enabled, tap},
     intercept::{self, Interceptor},
     scope, step_reviewed,
@@ -253,15 +253,7 @@ impl Interceptor for Tracer {
 }
 /// Does the op put an infinity where its caller wanted one?
 fn fills(op: &Op, arg: &Arg) -> bool {
-    let infinite = matches!(arg, Arg::Scalar(s) if scalar(s).is_infinite());
-    match op {
-        Op::Const(_) | Op::Pad(_) => infinite,
-        Op::BinaryScalar(..) => infinite,
-        _ => false,
-    }
-}
-fn scalar(s: &Scalar) -> f64 {
-    s.to_f64()
+    matches!(op, Op::Const(_) | Op::Pad(_) | Op::BinaryScalar(..)) && matches!(arg, Arg::Scalar(s) if s.to_f64().is_infinite())
 }
 /// Where a search ended.
 enum Root {
@@ -351,11 +343,10 @@ impl TracedStep {
 #[track_caller]
 pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
     let step = Arc::new(Mutex::new(TracedStep::default()));
-    let (mut loss, mut written) = (None, Vec::new());
-    let over = || Error::new("trace", ErrorKind::Argument("the step is taken back".into()));
+    let (mut loss, mut written) = (None, None::<Vec<Tensor>>);
     let mut review = |cells: &[WrittenCell]| -> Result<()> {
-        written = cells.iter().map(|w| (w.cell.clone(), w.cell.detached())).collect();
-        Err(over())
+        written = Some(cells.iter().map(|w| w.cell.detached()).collect());
+        Err(Error::new("trace", ErrorKind::Argument("the step is taken back".into())))
     };
     let ran = intercept::with(Arc::new(Tracer(step.clone())), || {
         StepPhase::Forward.run(|| step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
@@ -366,29 +357,26 @@ pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMu
     }
     let names = |x: &Tensor| named.iter().find(|(_, _, t)| t.value_address() == x.value_address()).map(|(phase, name, _)| (*phase, name.clone()));
     let ops = step.ops.len();
-    let mut symptoms: Vec<Tensor> = loss.into_iter().collect();
-    let of_loss = symptoms.len();
-    symptoms.extend(written.into_iter().map(|(_, value)| value));
-    let mut bad = None;
-    for (k, symptom) in symptoms.iter().enumerate() {
-        if bad.is_some() {
-            break;
+    let of_value = |symptom: &Tensor| -> Result<Option<BadNumber>> {
+        if !step.wrong(symptom).any() {
+            return Ok(None);
         }
-        // What the walk back made is looked at after the loss, and before what follows from it.
-        if let (true, Some(pulled)) = (k >= of_loss, &step.pulled) {
-            bad = Some(of_gradient(&step, pulled, &names)?);
-            break;
-        }
-        if step.wrong(symptom).any() {
-            let (root, chain) = step.root(symptom);
-            bad = step.told(root, &chain, symptom, &names)?;
-        }
-    }
+        let (root, chain) = step.root(symptom);
+        step.told(root, &chain, symptom, &names)
+    };
+    let mut bad = loss.as_ref().map(of_value).transpose()?.flatten();
+    // What the walk back made comes before what follows from it.
     if let (None, Some(pulled)) = (&bad, &step.pulled) {
         bad = Some(of_gradient(&step, pulled, &names)?);
     }
+    for symptom in written.iter().flatten() {
+        if bad.is_none() {
+            bad = of_value(symptom)?;
+        }
+    }
     match ran {
-        Err(e) if bad.is_none() && e.kind().to_string() != over().kind().to_string() => Err(e),
+        // It did not come to its end.
+        Err(e) if bad.is_none() && written.is_none() => Err(e),
         _ => Ok(StepTrace { bad, ops }),
     }
 }

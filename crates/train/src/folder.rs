@@ -182,7 +182,10 @@ impl RunFolder {
     pub fn incident(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
         let path = self.path.join(INCIDENTS);
-        let mut all = std::fs::read(&path).unwrap_or_default();
+        let mut all = match std::fs::read(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return self.sort(INCIDENTS, Err(broken(&path, &e))),
+            read => read.unwrap_or_default(),
+        };
         all.extend_from_slice(format!("{line}\n").as_bytes());
         let done = write(&path, &all);
         self.sort(INCIDENTS, done)

@@ -30,14 +30,16 @@ pub(super) struct SteppedWatch {
     pub handler: Option<NanHandler>,
     /// steps that were done when the handler began to count
     base: u64,
+    /// what was counted when somebody looked last, and behind which step that was
     seen: NanStats,
+    looked: Option<u64>,
     numbers: Option<HostNumbers>,
 }
 impl SteppedWatch {
     pub fn new(options: Option<NanOptions>, device: Device) -> Computed<SteppedWatch> {
         let mut handler = options.map(NanHandler::new).transpose()?;
         handler.as_mut().map(|handler| handler.prepare(device)).transpose()?;
-        Ok(SteppedWatch { handler, base: 0, seen: NanStats::default(), numbers: None })
+        Ok(SteppedWatch { handler, base: 0, seen: NanStats::default(), looked: None, numbers: None })
     }
     /// What is kept of it; nothing where a bad step ends the run.
     pub fn state(&self) -> Option<Vec<(String, Tensor)>> {
@@ -47,15 +49,15 @@ impl SteppedWatch {
     pub fn restore(&mut self, state: &[(String, Tensor)], step: u64) -> Computed<()> {
         let Some(handler) = &mut self.handler else { return Ok(()) };
         handler.load_state_dict(state)?;
-        (self.base, self.numbers) = (step, None);
+        (self.base, self.looked, self.numbers) = (step, None, None);
         self.seen = handler.look()?;
         Ok(())
     }
 }
 impl<M: Walk, B: Batch> Session<M, B> {
-    /// Is it watched? Then steps of which nobody has [looked](Session::look) may have to be taken back.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.handler.is_some()
+    /// The bad steps of the run, as far as somebody has looked.
+    pub(crate) fn bad_steps(&self) -> NanStats {
+        self.watched.seen
     }
     /// How bad numbers are handled.
     pub(crate) fn handling(&self) -> Option<HandlingType> {
@@ -65,16 +67,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub(crate) fn decides_by_steps(&self) -> bool {
         self.precision.counts_applied() || self.precision.fallback.is_some()
     }
-    /// Looks whether all was well up to now: waits for the device.
+    /// Looks whether all was well up to now: waits for the device, once for each step.
     pub(crate) fn look(&mut self) -> Result<LookedAt, Failure> {
-        let SteppedWatch { handler: Some(handler), base, seen, numbers } = &mut self.watched else { return Ok(LookedAt::Went(NanStats::default())) };
+        let fine = LookedAt::Went(NanStats::default());
+        let SteppedWatch { handler: Some(handler), base, seen, looked, numbers } = &mut self.watched else { return Ok(fine) };
+        if *looked == Some(self.position.step) {
+            return Ok(fine);
+        }
         let now = handler.look()?;
         if now.latched {
             return Ok(LookedAt::Latched { step: *base + u64::from(now.steps) + 1 });
         }
         let before = std::mem::replace(seen, now);
         let since = |now: u32, before: u32| now.saturating_sub(before);
-        *numbers = None;
+        (*looked, *numbers) = (Some(self.position.step), None);
         Ok(LookedAt::Went(NanStats {
             bad: since(now.bad, before.bad),
             nan: since(now.nan, before.nan),
@@ -107,7 +113,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         if let Some(handler) = &mut self.watched.handler {
             handler.reopen()?;
-            self.watched.base = to;
+            (self.watched.base, self.watched.looked) = (to, Some(to));
             self.watched.seen = handler.look()?;
         }
         Ok(())

@@ -141,7 +141,7 @@ where
                     since.rows += batch.rows()?;
                 }
                 self.places.push(place);
-                self.step(&group, (is_over, interrupt.asked().is_some()), &mut since, &elapsed)?;
+                self.step(&group, is_over, &mut since, &elapsed)?;
             } else if self.loader.state().batch == 0 {
                 // Nothing is left of the last batches: the epoch ended with the step before.
                 self.epoch(&[], (true, false), &elapsed)?;
@@ -203,7 +203,7 @@ where
             self.watch.warn(&warning);
         }
     }
-    fn step(&mut self, group: &[D::Batch], (is_over, ends): (bool, bool), since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
+    fn step(&mut self, group: &[D::Batch], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
         let step = self.session.position().step + 1;
         let is_last = step == self.pattern.steps;
         let logs = step % self.pattern.log_every == 0 || is_last;
@@ -218,9 +218,9 @@ where
             }
         }
         self.fell_back(step)?;
-        let saves = self.safe.as_ref().is_some_and(|s| s.plan.is_due(step));
-        if self.session.is_watched() && (logs || judges || saves || ends || !self.callbacks.is_empty() || self.session.decides_by_steps()) {
-            self.look(step)?;
+        // Before anybody counts on the step; a checkpoint looks itself.
+        if logs || judges || !self.callbacks.is_empty() || self.session.decides_by_steps() {
+            self.look()?;
         }
         self.watch.step(step);
         if logs {
@@ -234,19 +234,14 @@ where
         Ok(())
     }
     /// Looks at the session's numbers: bad steps are told, and one that ends the run ends it.
-    fn look(&mut self, step: u64) -> Result<(), Failure> {
+    fn look(&mut self) -> Result<(), Failure> {
+        let step = self.session.position().step;
         match self.session.look()? {
             LookedAt::Latched { step: bad } => return Err(self.incident(bad)?),
             LookedAt::Went(seen) if seen.bad > 0 => {
                 let handling = self.session.handling().map_or("", HandlingType::name);
                 let steps = if seen.bad == 1 { "a step" } else { "steps" };
                 self.watch.warn(&format!("{} {steps} up to step {step} had numbers that are not finite or too large (handled by `{handling}`)", seen.bad));
-                if let Some(folder) = &mut self.folder {
-                    folder.metric(&json!({
-                        "kind": "bad_steps", "step": step, "epoch": self.session.position().epoch + 1, "handling": handling,
-                        "bad": seen.bad, "nan": seen.nan, "inf": seen.inf, "overflow": seen.overflow,
-                    }))?;
-                }
             }
             LookedAt::Went(_) => {}
         }
@@ -261,15 +256,9 @@ where
         };
         self.session.rewind(bad - 1)?;
         self.loader.restore(place)?;
-        let mut records = Vec::new();
-        let mut group = Vec::new();
-        while group.len() < self.pattern.accumulate && (group.is_empty() || self.loader.state().batch < self.loader.batches()) {
-            let at = self.loader.state();
-            let Some(batch) = self.loader.next_batch() else { break };
-            records.push(self.loader.places_at(at));
-            group.push(batch?);
-        }
+        let group = group(&mut self.loader, self.pattern.accumulate)?;
         self.loader.take_bad_records();
+        let records: Vec<_> = (place.batch..self.loader.state().batch).map(|batch| self.loader.places_at(LoaderState { batch, ..place })).collect();
         let traced = self.session.trace(&group)?;
         let handling = self.session.handling().map_or("", HandlingType::name);
         let incident = Incident::of(Position { step: bad, ..self.session.position() }, handling, traced, &group, &records)?;
@@ -321,6 +310,10 @@ where
                 "loss": number(loss), "lr": number(lr), "grad_norm": norm.map(number),
             });
             amp.as_ref().into_iter().for_each(|amp| line["precision"] = told_precision(amp));
+            let seen = self.session.bad_steps();
+            if seen.bad > 0 {
+                line["bad_steps"] = json!({ "all": seen.bad, "nan": seen.nan, "inf": seen.inf, "overflow": seen.overflow });
+            }
             folder.metric(&line)?;
             folder.time(json!({
                 "kind": "step", "step": at.step, "rows_per_second": number(report.rows_per_second),
@@ -408,6 +401,7 @@ where
         if self.safe.is_none() {
             return Ok(());
         }
+        self.look()?;
         self.call(|callback, control| callback.on_checkpoint(control))?;
         self.kept.callbacks = self.callbacks.iter().map(|c| (c.name().to_string(), c.state())).filter(|(_, state)| !state.is_null()).collect();
         self.kept.stopping = self.stopping.as_ref().map(|s| s.seen);
