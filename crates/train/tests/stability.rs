@@ -123,6 +123,19 @@ fn a_bad_number_that_reaches_a_weight_or_is_not_named() {
     }
 }
 #[test]
+fn metrics_that_depend_on_when_somebody_looked() {
+    for policy in ["skip", "replace"] {
+        let lines = |every: &str| {
+            let place = tempfile::tempdir().unwrap();
+            table(place.path(), Some(17));
+            run(place.path(), "run", &[&format!("stability.handling_type={policy}"), every]).unwrap();
+            fs::read_to_string(place.path().join("run/metrics.jsonl")).unwrap()
+        };
+        let (seldom, often) = (lines("checkpoint.every=50"), lines("checkpoint.every=1"));
+        assert!(seldom.contains("\"bad_steps\":{\"all\":6") && seldom == often, "{policy}");
+    }
+}
+#[test]
 fn a_watch_that_changes_a_bit_of_a_healthy_run() {
     let ends = |keys: &[&str]| {
         let place = tempfile::tempdir().unwrap();
