@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use adamant_backend_cpu as _;
+use adamant_conformance::random::Random;
 use adamant_core::{Device, Tensor};
 use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{BatchNorm1d, Dropout, Linear, Module, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, UpdateRule, schedule::StepLr};
 use adamant_train::{
-    CheckpointPlan, Document, Failure, Run, Trainer,
+    CheckpointPlan, Document, Failure, OPTIMIZERS, Run, Trainer,
     checkpoint::{Checkpoints, Retention},
     storage::Disk,
 };
@@ -120,6 +121,48 @@ fn a_bad_number_that_reaches_a_weight_or_is_not_named() {
         let lines = |f: &Path| fs::read_to_string(f.join("run/metrics.jsonl")).unwrap();
         assert_eq!(lines(place.path()), lines(other.path()));
         assert!(lines(other.path()).contains("\"bad_steps\""));
+    }
+}
+/// Optimizers, schedules, clipping, precision and habits drawn at random, with a bad row at a random place.
+#[test]
+fn a_combination_that_ends_otherwise_where_it_was_stopped() {
+    for seed in 0..12u64 {
+        let mut random = Random::new(seed);
+        let (optimizer, schedule) = (*random.pick(&OPTIMIZERS), *random.pick(&["StepLR", "ExponentialLR", "CosineAnnealingLR", "OneCycleLR", "LinearLR"]));
+        let own = match schedule {
+            "StepLR" => "{ kind = \"StepLR\", step_size = 3, gamma = 0.8 }",
+            "ExponentialLR" => "{ kind = \"ExponentialLR\", gamma = 0.99 }",
+            "OneCycleLR" => "{ kind = \"OneCycleLR\", max_lr = 0.02 }",
+            "LinearLR" => "{ kind = \"LinearLR\" }",
+            _ => "{ kind = \"CosineAnnealingLR\" }",
+        };
+        let clip = random.pick(&["off", "norm", "adaptive", "percentile", "exponential", "agc", "zclip"]);
+        // In f16 the loss scaler suppresses such steps before they are bad ones.
+        let mode = random.pick(&["f32", "bf16"]);
+        let mut keys = vec![
+            format!("optimizer.kind={optimizer}"),
+            format!("schedule={own}"),
+            format!("clip={{ kind = \"{clip}\" }}"),
+            format!("precision={{ mode = \"{mode}\" }}"),
+            format!("accumulate={}", random.between(1, 3)),
+            format!("log_every={}", random.between(1, 9)),
+            format!("data.workers={}", random.below(3)),
+        ];
+        keys.extend(random.one_in(2).then(|| "ema.decay=0.9".to_string()));
+        let bad = 1 + random.below(9) * 6 + random.below(5);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let told = format!("seed {seed}, row {bad}: {keys:?}");
+        let (stopped, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        table(stopped.path(), Some(bad));
+        table(whole.path(), Some(bad));
+        let failure = run(stopped.path(), "run", &keys).unwrap_err();
+        assert!(failure.exit_code() == 3 && failure.to_string().contains(&format!("record {bad} of")), "{told}: {failure}");
+        assert!(checkpoints(&stopped.path().join("run")).iter().all(|l| l.1), "{told}");
+        let skipped = [&keys[..], &["stability.handling_type=skip"]].concat();
+        let (resumed, at_once) = (run(stopped.path(), "run", &skipped), run(whole.path(), "run", &skipped));
+        let lines = |f: &Path| fs::read_to_string(f.join("run/metrics.jsonl")).unwrap();
+        assert_eq!(resumed.unwrap().test.loss.to_bits(), at_once.unwrap().test.loss.to_bits(), "{told}");
+        assert!(lines(stopped.path()) == lines(whole.path()), "{told}");
     }
 }
 #[test]
