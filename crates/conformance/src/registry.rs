@@ -305,7 +305,7 @@ pub fn entries() -> Vec<Entry> {
 
 /// Public functions that need no entry, with the reason.
 pub const EXCLUDED: &[(&str, &str)] = &[
-    ("failed error ok try_meta shape dims numel size nbytes dtype device rank is_tracked tracked detach", "accessors of a handle: no op"),
+    ("failed error ok try_meta shape dims numel size nbytes dtype device rank is_tracked tracked detach value_address", "accessors of a handle: no op"),
     ("float double half bfloat16 long int short char byte bool type_as", "`cast`, which has an entry, by other names"),
     ("apply apply_many apply_many_on unary binary binary_reversed", "dispatch, through which every entry goes"),
     ("shape_only", "a shape without a value: to read it is an error, and every entry reads"),
