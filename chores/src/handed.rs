@@ -24,11 +24,6 @@ pub fn run() -> ExitCode {
     eprintln!("cargo: {failed}");
     ExitCode::FAILURE
 }
-/// Whether the program did what it was asked.
-pub fn succeeds(words: &[&str]) -> bool {
-    let status = program(words.iter().map(OsString::from)).current_dir(workspace::root()).status();
-    status.inspect_err(|e| eprintln!("cargo: {e}")).is_ok_and(|status| status.success())
-}
 /// In the folder of whoever asks: files that they name are there.
 fn program(words: impl Iterator<Item = OsString>) -> std::process::Command {
     let mut command = std::process::Command::new(workspace::cargo_path());

@@ -3,7 +3,10 @@
 //! slice of the fuzzer. What a device says that it cannot do is listed and does not count as failed. The last line is
 //! `N passed, M failed, K unsupported`; with `--json` it is one document.
 use crate::exit::Exit;
-use adamant_conformance::suite::{self, FunctionSupport, Report};
+use adamant_conformance::{
+    share::Share,
+    suite::{self, FunctionSupport, Report},
+};
 use adamant_core::Device;
 use serde_json::json;
 use std::{path::PathBuf, time::Instant};
@@ -30,13 +33,13 @@ pub struct Options {
 /// A mode's name, and how it runs on a device with so many graphs.
 type Mode = (&'static str, fn(Device, usize) -> Report);
 const MODES: [Mode; 9] = [
-    ("correctness", |d, _| suite::correctness(d)),
+    ("correctness", |d, _| suite::correctness(d, Share::Whole)),
     ("errors", |d, _| suite::errors(d)),
-    ("gradients", |d, _| suite::gradients(d)),
-    ("special", |d, _| suite::special_values(d)),
+    ("gradients", |d, _| suite::gradients(d, Share::Whole)),
+    ("special", |d, _| suite::special_values(d, Share::Whole)),
     ("faults", |d, _| suite::faults(d)),
     ("in-place", |d, _| suite::in_place(d)),
-    ("cuts", |d, _| suite::cuts(d)),
+    ("cuts", |d, _| suite::cuts(d, Share::Whole)),
     ("threads", |d, _| suite::threads(d)),
     ("fuzz", suite::fuzzing),
 ];

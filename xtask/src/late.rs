@@ -16,6 +16,7 @@ use adamant_conformance::{
         planted::{PLANTS, complaint},
     },
     ranks,
+    share::Share,
     suite::{self, Report},
 };
 use adamant_core::{backend::Backend, planted::Plant};
@@ -77,13 +78,13 @@ fn seeds(options: &Options) -> std::ops::Range<u64> {
 /// One check of the suite.
 type Check = (&'static str, fn(Device) -> Report);
 const SUITE: [Check; 8] = [
-    ("correctness", suite::correctness),
+    ("correctness", |d| suite::correctness(d, Share::Whole)),
     ("errors", suite::errors),
-    ("gradients", suite::gradients),
-    ("special values", suite::special_values),
+    ("gradients", |d| suite::gradients(d, Share::Whole)),
+    ("special values", |d| suite::special_values(d, Share::Whole)),
     ("faults", suite::faults),
     ("in place", suite::in_place),
-    ("cuts", suite::cuts),
+    ("cuts", |d| suite::cuts(d, Share::Whole)),
     ("threads", suite::threads),
 ];
 fn one(seed: u64, options: &Options) -> std::result::Result<(), String> {

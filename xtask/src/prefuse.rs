@@ -1,8 +1,7 @@
 //! `cargo xtask prefuse`: writes the loops that the CPU backend compiles ahead (`backend-cpu/src/map/prefused/table.rs`).
 //!
 //! A backend that lists what it is given runs optimizer steps, gradients of activations and losses, and training steps of
-//! the layers; each program of f32 becomes a loop. `--check` only says whether the table is
-//! up to date.
+//! the layers; each program of f32 becomes a loop. `--check`, as a test here, only says whether the table is up to date.
 use crate::{exit::Exit, workspace};
 use adamant::{
     DType, Device, Error, ErrorKind, HostVec, Result, Tensor,
@@ -299,4 +298,14 @@ fn table(programs: &Programs) -> String {
         );
     }
     text + "}\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_up_to_date() {
+        assert!(matches!(run(&Options { check: true }), Exit::Passed));
+    }
 }

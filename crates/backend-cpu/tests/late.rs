@@ -1,4 +1,4 @@
-//! The suite on a device that is late on purpose and has this backend's kernels: the bits are the same, whatever comes when. In
+//! A seeded share of the suite (`cargo xtask late` makes all checks) on a device that is late on purpose and has this backend's kernels: the bits are the same, whatever comes when. In
 //! one test cells are written where they lie, in the other they get memory of their own.
 use adamant_backend_cpu::CpuBackend;
 use adamant_conformance::{
@@ -15,7 +15,7 @@ fn device_of(seed: u64, in_place: bool) -> Device {
 fn device() -> Device {
     device_of(1, true)
 }
-adamant_conformance::suite!(device, graphs = 150);
+adamant_conformance::suite!(device, graphs = 150, one_of = 2);
 
 #[test]
 fn cells_with_memory_of_their_own() {

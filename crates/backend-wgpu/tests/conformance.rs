@@ -1,4 +1,5 @@
-//! The suite on this backend, where the machine has an adapter.
+//! The suite on this backend, where the machine has an adapter. Software that plays a GPU compiles every kernel for long, so
+//! these are a seeded share of the checks: `cargo xtask conformance --device wgpu` makes all of them.
 mod common;
 
 use adamant_backend_wgpu::WgpuBackend;
@@ -11,4 +12,4 @@ fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
     *DEVICE.get_or_init(|| device_of(WgpuBackend::open_with_cache(0, None)))
 }
-adamant_conformance::suite!(device, graphs = 60);
+adamant_conformance::suite!(device, graphs = 60, one_of = 4);

@@ -21,6 +21,7 @@ pub mod random;
 pub mod ranks;
 pub mod registry;
 pub mod segments;
+pub mod share;
 pub mod suite;
 pub mod tolerance;
 pub mod torture;

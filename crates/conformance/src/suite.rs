@@ -6,6 +6,7 @@ use crate::{
     layouts::{LAYOUTS, lay},
     random::Random,
     registry::{Entry, Function, NO_GRADIENT, entries},
+    share::{self, Share},
     tolerance,
 };
 use adamant_core::{
@@ -124,22 +125,24 @@ fn seeded() -> Vec<(u64, Entry)> {
     let with_seed = |entry: Entry| {
         let nth = met.entry(entry.name.clone()).or_default();
         *nth += 1;
-        // Fowler, Noll and Vo's hash.
-        let name = entry.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        (name ^ *nth, entry)
+        (share::hash(&entry.name) ^ *nth, entry)
     };
     entries().into_iter().map(with_seed).collect()
 }
 
 /// Every public function on every dtype and layout against the reference.
-pub fn correctness(device: Device) -> Report {
+pub fn correctness(device: Device, share: Share) -> Report {
     let mut report = Report::default();
     for (seed, entry) in &seeded() {
         for &dtype in entry.dtypes.iter().filter(|d| device.info().dtypes.contains(d)) {
+            let layouts: Vec<&str> = LAYOUTS.into_iter().filter(|layout| share.takes(&format!("{} {seed} {dtype} {layout}", entry.name))).collect();
+            if layouts.is_empty() {
+                continue;
+            }
             let inputs = drawn(entry, dtype, *seed);
             let want = call(entry, &inputs, "dense", Device::reference());
             let mut state = FunctionSupport::Passed;
-            for layout in LAYOUTS {
+            for layout in layouts {
                 if layout != "dense" && inputs.iter().all(|a| a.shape.rank() == 0 || a.is_empty()) {
                     continue;
                 }
@@ -220,16 +223,17 @@ pub(crate) fn widest_float(device: Device) -> DType {
 }
 /// Gradients of every rule and composite in f64, the conventions at kinks, and the typed errors where there is no gradient.
 /// A device without f64 must give the reference's gradients in f32: that the rules are right is shown elsewhere.
-pub fn gradients(device: Device) -> Report {
+pub fn gradients(device: Device, share: Share) -> Report {
     let mut report = Report::default();
     let widest = widest_float(device);
-    for (seed, entry) in seeded().iter().filter(|(_, e)| widest != DType::F64 && e.order > 0 && e.dtypes.contains(&widest)) {
+    let is_taken = |seed: u64, entry: &Entry| entry.order > 0 && entry.dtypes.contains(&widest) && share.takes(&format!("{} {seed}", entry.name));
+    for (seed, entry) in seeded().iter().filter(|(seed, e)| widest != DType::F64 && is_taken(*seed, e)) {
         match gradcheck::against_reference(device, entry, widest, *seed) {
             Err(("unsupported", why)) => drop(report.unsupported.insert(entry.name.clone(), why)),
             other => report.note(&entry.name, widest.name(), other.map_err(|e| e.1)),
         }
     }
-    for (seed, entry) in seeded().iter().filter(|(_, e)| widest == DType::F64 && e.order > 0 && e.dtypes.contains(&DType::F64)) {
+    for (seed, entry) in seeded().iter().filter(|(seed, e)| widest == DType::F64 && is_taken(*seed, e)) {
         let shapes: Vec<String> = entry.inputs.iter().map(|i| format!("{:?}", i.shape)).collect();
         if let Err(("unsupported", why)) = call(entry, &drawn(entry, DType::F64, *seed), "dense", device) {
             report.unsupported.insert(entry.name.clone(), why);
@@ -237,7 +241,7 @@ pub fn gradients(device: Device) -> Report {
         }
         report.note(&entry.name, shapes.join(", "), gradcheck::check(device, entry, *seed));
     }
-    for kink in KINKS {
+    for kink in KINKS.iter().filter(|kink| share.takes(kink.name)) {
         report.note(kink.name, "kink", kinks::check(device, kink));
     }
     for &(name, operand) in NO_GRADIENT {
@@ -260,7 +264,7 @@ pub fn gradients(device: Device) -> Report {
     report
 }
 /// Every scalar function at the values where implementations differ: NaN, infinities, signed zeros, subnormals, extremes.
-pub fn special_values(device: Device) -> Report {
+pub fn special_values(device: Device, share: Share) -> Report {
     let mut report = Report::default();
     for dtype in DType::COMPUTE.into_iter().filter(|d| device.info().dtypes.contains(d)) {
         let points = specials(dtype);
@@ -277,13 +281,14 @@ pub fn special_values(device: Device) -> Report {
             });
             report.note(name, format!("{dtype} special values"), result);
         };
-        for &f in Unary::ALL.iter().filter(|f| f.infer(dtype).is_ok()) {
+        let is_taken = |name: &str| share.takes(&format!("{name} {dtype}"));
+        for &f in Unary::ALL.iter().filter(|f| f.infer(dtype).is_ok() && is_taken(f.name())) {
             // Far to the left the phase of these, 2/3 |x|^1.5, has more digits than a narrow device computes with.
             let is_known =
                 |x: &f64| device.info().dtypes.contains(&DType::F64) || !matches!(f.name(), "airy_ai" | "airy_ai_derivative") || *x > -50.0 || x.is_infinite();
             check(f.name(), Op::Unary(f), vec![array(points.iter().copied().filter(is_known).collect())]);
         }
-        for &f in Binary::ALL.iter().filter(|f| f.infer(dtype).is_ok()) {
+        for &f in Binary::ALL.iter().filter(|f| f.infer(dtype).is_ok() && is_taken(f.name())) {
             // A whole number divided by zero is a fault, tested on its own.
             let pairs: Vec<(f64, f64)> = all.iter().copied().filter(|p| !f.can_fault(dtype) || p.1 != 0.0).collect();
             let (a, b) = pairs.into_iter().unzip();
@@ -425,11 +430,11 @@ const REWRITTEN: usize = 100;
 /// Every function op by op and in windows cut after 1, 3 and 7 ops: the bits of the whole window. A device that promises
 /// bits from run to run alone may have a driver that rewrites expressions (sums of `(1 - t) x + t z` on llvmpipe have other bits):
 /// there few results may be others, within the table.
-pub fn cuts(device: Device) -> Report {
+pub fn cuts(device: Device, share: Share) -> Report {
     let mut report = Report::default();
     let promised = device.info().determinism == Determinism::Bitwise;
     let (mut compared, mut rewritten) = (0, Vec::new());
-    for (seed, entry) in &seeded() {
+    for (seed, entry) in seeded().iter().filter(|(seed, entry)| share.takes(&format!("{} {seed}", entry.name))) {
         let dtype = if entry.dtypes.contains(&DType::F32) { DType::F32 } else { entry.dtypes[0] };
         let inputs = drawn(entry, dtype, *seed);
         let whole = call(entry, &inputs, "dense", device);
@@ -513,20 +518,24 @@ impl Present for Option<Device> {
     }
 }
 /// Writes the tests of a device: `adamant_conformance::suite!(|| device);`. With `, complete` at the end the device may
-/// say of nothing that it is unsupported; with `, graphs = n` the fuzzer's slice has n graphs. A function that gives an
+/// say of nothing that it is unsupported; with `, graphs = n` the fuzzer's slice has n graphs, and with `, one_of = k` behind
+/// it about one of k checks of the long kinds is made ([`Share::one_of`]). A function that gives an
 /// `Option` of a device, and prints why there is none, leaves the tests empty on a machine without it.
 #[macro_export]
 macro_rules! suite {
     ($device:expr) => {
-        $crate::suite!(@tests $device, assert, 2000);
+        $crate::suite!(@tests $device, assert, 2000, 1);
     };
     ($device:expr, complete) => {
-        $crate::suite!(@tests $device, assert_complete, 2000);
+        $crate::suite!(@tests $device, assert_complete, 2000, 1);
     };
     ($device:expr, graphs = $graphs:expr) => {
-        $crate::suite!(@tests $device, assert, $graphs);
+        $crate::suite!(@tests $device, assert, $graphs, 1);
     };
-    (@tests $device:expr, $assert:ident, $graphs:expr) => {
+    ($device:expr, graphs = $graphs:expr, one_of = $one_of:expr) => {
+        $crate::suite!(@tests $device, assert, $graphs, $one_of);
+    };
+    (@tests $device:expr, $assert:ident, $graphs:expr, $one_of:expr) => {
         fn on_the_device(check: impl FnOnce(adamant_core::Device) -> $crate::suite::Report) {
             if let Some(device) = $crate::suite::Present::present($device()) {
                 check(device).$assert();
@@ -534,7 +543,7 @@ macro_rules! suite {
         }
         #[test]
         fn every_function_is_right_on_every_dtype_and_layout() {
-            on_the_device($crate::suite::correctness);
+            on_the_device(|device| $crate::suite::correctness(device, $crate::share::Share::one_of($one_of)));
         }
         #[test]
         fn wrong_calls_give_typed_errors() {
@@ -542,11 +551,11 @@ macro_rules! suite {
         }
         #[test]
         fn gradients_are_right_to_second_order() {
-            on_the_device($crate::suite::gradients);
+            on_the_device(|device| $crate::suite::gradients(device, $crate::share::Share::one_of($one_of)));
         }
         #[test]
         fn special_values_follow_the_table() {
-            on_the_device($crate::suite::special_values);
+            on_the_device(|device| $crate::suite::special_values(device, $crate::share::Share::one_of($one_of)));
         }
         #[test]
         fn bad_data_is_a_typed_error_and_leaves_cells_alone() {
@@ -558,7 +567,7 @@ macro_rules! suite {
         }
         #[test]
         fn windows_and_fusion_change_no_bit() {
-            on_the_device($crate::suite::cuts);
+            on_the_device(|device| $crate::suite::cuts(device, $crate::share::Share::one_of($one_of)));
         }
         #[test]
         fn threads_do_not_disturb_each_other() {

@@ -9,6 +9,7 @@ use adamant::{
 };
 use adamant_conformance::{
     plain,
+    share::Share,
     suite::{self, Report},
 };
 use serde_json::{Value, json};
@@ -120,12 +121,22 @@ fn without_gradient() -> Result<Device> {
     device.register("adamant.softmax_backward", Box::new(kernel))?;
     Ok(device)
 }
+const CORRECTNESS: fn(Device) -> Report = |device| suite::correctness(device, Share::Whole);
+const GRADIENTS: fn(Device) -> Report = |device| suite::gradients(device, Share::Whole);
+const SPECIAL_VALUES: fn(Device) -> Report = |device| suite::special_values(device, Share::Whole);
 /// The whole conformance suite, on the instruction set in force.
 fn conformance() -> Result<Value> {
-    let modes: [fn(Device) -> Report; 9] =
-        [suite::correctness, suite::errors, suite::gradients, suite::special_values, suite::faults, suite::in_place, suite::cuts, suite::threads, |device| {
-            suite::fuzzing(device, GRAPHS)
-        }];
+    let modes: [fn(Device) -> Report; 9] = [
+        CORRECTNESS,
+        suite::errors,
+        GRADIENTS,
+        SPECIAL_VALUES,
+        suite::faults,
+        suite::in_place,
+        |device| suite::cuts(device, Share::Whole),
+        suite::threads,
+        |device| suite::fuzzing(device, GRAPHS),
+    ];
     let device = Device::cpu()?;
     let report = if planted("a backend that refuses half of its kernels") { judged(refusing(), &modes[..1]) } else { judged(device, &modes) };
     Ok(json!({ "isa": details(device).get("isa"), "current": format!("{:?}", Isa::current()).to_lowercase(), "report": report }))
@@ -176,7 +187,7 @@ fn devices() -> Result<Value> {
     } else if planted("a device whose gradient of softmax is zero") {
         there = vec![without_gradient()?, Device::cpu()?];
     }
-    let modes: [fn(Device) -> Report; 3] = [suite::correctness, suite::special_values, suite::gradients];
+    let modes: [fn(Device) -> Report; 3] = [CORRECTNESS, SPECIAL_VALUES, GRADIENTS];
     let checked: Vec<Value> = there.iter().map(|&device| judged(device, &modes)).collect();
     there.push(Device::reference());
     let (mut transfers, mut changed) = (0, 0);
