@@ -5,8 +5,9 @@
 use crate::{
     pin::{Core, OneCore},
     protocol::{Ask, ChildAnswer, Hello, PROTOCOL},
+    serve::WATCH,
+    workload::Form,
 };
-use adamant::DType;
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
@@ -38,8 +39,8 @@ pub struct Subject {
     pub threads: usize,
     /// its device, where it may choose
     pub device: String,
-    /// the precision of its workloads, where one is asked for
-    pub precision: Option<DType>,
+    /// the form of its workloads
+    pub form: Form,
     /// names of facts that were chosen for it, and may therefore differ
     pub chosen: Vec<String>,
     /// so many calls are one, so that a share of the work can be added
@@ -68,7 +69,7 @@ impl Subject {
             variables,
             threads,
             device: device.into(),
-            precision: None,
+            form: Form::Plain,
             chosen,
             repeat: 1,
             starts_quickly: true,
@@ -159,8 +160,10 @@ impl Child {
         let mut command = Command::new(&subject.program);
         command.args(&subject.arguments).args(["bench", "serve", "--threads", &threads, "--device", &subject.device]);
         // A program that knows of none refuses it, and does not run in f32 what would be called bf16.
-        if let Some(dtype) = subject.precision {
-            command.args(["--precision", &dtype.to_string()]);
+        match subject.form {
+            Form::Plain => {}
+            Form::Precision(dtype) => drop(command.args(["--precision", &dtype.to_string()])),
+            Form::Watched => drop(command.args(["--stability", WATCH])),
         }
         // What libraries of threads read.
         for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"] {

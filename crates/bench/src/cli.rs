@@ -15,8 +15,9 @@ pub mod table;
 use crate::{
     child::ChildError,
     place::BenchPlace,
+    serve::WATCH,
     suite::{Suite, registered},
-    workload::Group,
+    workload::{Form, Group},
 };
 use adamant::DType;
 use clap::{Args, Parser, Subcommand};
@@ -161,6 +162,9 @@ pub struct ServeOptions {
     /// The precision of all workloads; what has no form in it is not run
     #[arg(long, value_parser = precision)]
     precision: Option<DType>,
+    /// `watch`: all workloads with a watch over their numbers; what has no form with it is not run
+    #[arg(long, value_parser = stability, conflicts_with = "precision")]
+    stability: Option<Form>,
 }
 /// The precisions that workloads may have forms in.
 const PRECISIONS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
@@ -173,6 +177,13 @@ fn precision(name: &str) -> Result<DType, String> {
     PRECISIONS.into_iter().find(|dtype| dtype.to_string() == name).ok_or_else(|| format!("there is no precision `{name}`; there are {}", names()))
 }
 
+/// The form that watches, by its name.
+///
+/// # Errors
+/// There is no such form.
+fn stability(name: &str) -> Result<Form, String> {
+    if name == WATCH { Ok(Form::Watched) } else { Err(format!("there is no watch `{name}`; there is {WATCH}")) }
+}
 /// Does what the command line asks for.
 pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
     let done = match verb {
@@ -215,7 +226,8 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
 fn serve(options: &ServeOptions, suite: &Suite) -> Result<Exit, Ended> {
     end_with_parent();
     let place = options.at.open()?;
-    crate::serve::serve(suite, &place, options.precision, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
+    let form = options.precision.map_or(options.stability.unwrap_or_default(), Form::Precision);
+    crate::serve::serve(suite, &place, form, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
     Ok(Exit::Passed)
 }
 

@@ -5,9 +5,8 @@
 //! (`/proc`'s run queue), so that whoever compares can tell a sample that other programs disturbed from one that was slow.
 use crate::{
     stats::median_interval,
-    workload::{Checked, Prepared, Problem, Scale, Workload, ensure},
+    workload::{Checked, Form, Prepared, Problem, Scale, Workload, ensure},
 };
-use adamant::DType;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
@@ -51,14 +50,14 @@ impl Active {
     /// # Errors
     /// It cannot be built, is wrong, or panicked.
     pub fn start(workload: &Workload, scale: Scale) -> Checked<Active> {
-        Active::unchecked(workload, scale)?.right()
+        Active::start_in(workload, scale, Form::Plain)
     }
-    /// Builds a workload in a precision and checks its result.
+    /// Builds a workload in a form and checks its result.
     ///
     /// # Errors
-    /// As [`Active::start`]; the workload has no form in the precision.
-    pub fn start_in(workload: &Workload, scale: Scale, precision: DType) -> Checked<Active> {
-        Active::unchecked_in(workload, scale, precision)?.right()
+    /// As [`Active::start`]; the workload has no such form.
+    pub fn start_in(workload: &Workload, scale: Scale, form: impl Into<Form>) -> Checked<Active> {
+        Active::unchecked_in(workload, scale, form)?.right()
     }
     fn right(mut self) -> Checked<Active> {
         self.worst = guarded(|| self.prepared.verify.as_mut().map(|verify| verify()).transpose())?;
@@ -69,14 +68,14 @@ impl Active {
     /// # Errors
     /// It cannot be built, or panicked.
     pub fn unchecked(workload: &Workload, scale: Scale) -> Checked<Active> {
-        Ok(Active { prepared: guarded(|| workload.build(scale))?, worst: None })
+        Active::unchecked_in(workload, scale, Form::Plain)
     }
-    /// The same in a precision.
+    /// The same in a form.
     ///
     /// # Errors
-    /// As [`Active::unchecked`]; the workload has no form in the precision.
-    pub fn unchecked_in(workload: &Workload, scale: Scale, precision: DType) -> Checked<Active> {
-        Ok(Active { prepared: guarded(|| workload.build_in(scale, precision))?, worst: None })
+    /// As [`Active::unchecked`]; the workload has no such form.
+    pub fn unchecked_in(workload: &Workload, scale: Scale, form: impl Into<Form>) -> Checked<Active> {
+        Ok(Active { prepared: guarded(|| workload.build_in(scale, form))?, worst: None })
     }
     /// This many calls as one from now on.
     pub fn repeated(self, times: usize) -> Active {

@@ -6,22 +6,26 @@ use crate::{
     protocol::{About, Ask, ChildAnswer, Hello, PROTOCOL},
     sampler::Active,
     suite::Suite,
-    workload::{Checked, Problem, Scale, Workload},
+    workload::{Checked, Form, Problem, Scale, Workload},
 };
-use adamant::{DType, schedule::take_stats};
+use adamant::schedule::take_stats;
 use std::{
     fs,
     io::{self, BufRead, Write},
     time::Duration,
 };
 
-/// Answers until the input ends; in a precision, where one is asked for.
+/// Answers until the input ends; in a form, where one is asked for.
 ///
 /// # Errors
 /// The output is gone.
-pub fn serve(suite: &Suite, place: &BenchPlace, precision: Option<DType>, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+pub fn serve(suite: &Suite, place: &BenchPlace, form: Form, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut facts = place.facts();
-    facts.extend(precision.map(|dtype| (PRECISION.to_string(), dtype.to_string())));
+    match form {
+        Form::Plain => {}
+        Form::Precision(dtype) => facts.extend([(PRECISION.to_string(), dtype.to_string())]),
+        Form::Watched => facts.extend([(STABILITY.to_string(), WATCH.to_string())]),
+    }
     let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts };
     writeln!(output, "{}", serde_json::json!(hello))?;
     output.flush()?;
@@ -29,7 +33,7 @@ pub fn serve(suite: &Suite, place: &BenchPlace, precision: Option<DType>, input:
     let mut active = None;
     for line in input.lines() {
         let answer = match serde_json::from_str::<Ask>(&line?) {
-            Ok(ask) => answer(&workloads, precision, &mut active, ask).unwrap_or_else(refusal),
+            Ok(ask) => answer(&workloads, form, &mut active, ask).unwrap_or_else(refusal),
             Err(e) => ChildAnswer { error: Some(format!("not understood: {e}")), ..ChildAnswer::default() },
         };
         writeln!(output, "{}", serde_json::json!(answer))?;
@@ -40,7 +44,7 @@ pub fn serve(suite: &Suite, place: &BenchPlace, precision: Option<DType>, input:
 fn refusal(problem: Problem) -> ChildAnswer {
     ChildAnswer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..ChildAnswer::default() }
 }
-fn answer(workloads: &[Workload], precision: Option<DType>, active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
+fn answer(workloads: &[Workload], form: Form, active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
     let prepared = |active: &mut Option<Active>| active.take().ok_or_else(|| Problem::Wrong("nothing is prepared".into()));
     Ok(match ask {
         Ask::List => ChildAnswer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..ChildAnswer::default() },
@@ -50,13 +54,8 @@ fn answer(workloads: &[Workload], precision: Option<DType>, active: &mut Option<
                 return Ok(ChildAnswer { unsupported: true, error: Some(format!("there is no workload {workload}")), ..ChildAnswer::default() });
             };
             let scale = if small { Scale::SMALL } else { Scale::FULL };
-            let built = match (precision, check) {
-                (None, true) => Active::start(workload, scale)?,
-                (None, false) => Active::unchecked(workload, scale)?,
-                (Some(dtype), true) => Active::start_in(workload, scale, dtype)?,
-                (Some(dtype), false) => Active::unchecked_in(workload, scale, dtype)?,
-            };
-            let about = About { dtype: precision.map_or_else(|| workload.dtype.into(), |dtype| dtype.to_string()), ..about(workload) };
+            let built = if check { Active::start_in(workload, scale, form)? } else { Active::unchecked_in(workload, scale, form)? };
+            let about = About { dtype: form.precision().map_or_else(|| workload.dtype.into(), |dtype| dtype.to_string()), ..about(workload) };
             let answer = ChildAnswer { worst: built.worst, about: Some(about), ..ChildAnswer::default() };
             *active = Some(built.repeated(repeat.max(1)));
             answer
@@ -111,6 +110,10 @@ fn answer(workloads: &[Workload], precision: Option<DType>, active: &mut Option<
 }
 /// The fact that tells the precision, where one was asked for.
 pub const PRECISION: &str = "precision";
+/// The fact that tells of the watch over numbers, and what it tells.
+pub const STABILITY: &str = "stability";
+/// See [`STABILITY`].
+pub const WATCH: &str = "watch";
 
 /// What the record says of a workload.
 pub fn about(workload: &Workload) -> About {
@@ -135,6 +138,7 @@ fn growth(f: impl FnOnce() -> Checked<()>) -> Checked<Option<u64>> {
 mod tests {
     use super::*;
     use crate::workload::Prepared;
+    use adamant::DType;
     use std::io::Cursor;
 
     fn suite() -> Suite {
@@ -153,18 +157,23 @@ mod tests {
                         || Ok(0.0),
                     ))
                 };
+                let watched = |_: Scale| Ok(Prepared::checked(|| Ok(()), || Ok(0.75)));
                 let low = |_: Scale, _: DType| Ok(Prepared::checked(|| Ok(()), || Ok(0.5)));
-                vec![Workload::new("nothing", None, call), Workload::new("grows", None, grows), Workload::new("forms", None, call).with_precision(low)]
+                vec![
+                    Workload::new("nothing", None, call),
+                    Workload::new("grows", None, grows),
+                    Workload::new("forms", None, call).with_precision(low).with_watch(watched),
+                ]
             },
             &[],
         )
     }
     fn ask(lines: &str) -> Vec<serde_json::Value> {
-        ask_in(None, lines)
+        ask_in(Form::Plain, lines)
     }
-    fn ask_in(precision: Option<DType>, lines: &str) -> Vec<serde_json::Value> {
+    fn ask_in(form: Form, lines: &str) -> Vec<serde_json::Value> {
         let mut out = Vec::new();
-        serve(&suite(), &BenchPlace::reference(), precision, Cursor::new(lines), &mut out).unwrap();
+        serve(&suite(), &BenchPlace::reference(), form, Cursor::new(lines), &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
     #[test]
@@ -184,7 +193,7 @@ mod tests {
     #[test]
     fn a_precision_without_a_form_that_is_run_all_the_same() {
         let said = ask_in(
-            Some(DType::BF16),
+            DType::BF16.into(),
             "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"sample\",\"calls\":1}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n",
         );
         assert_eq!(said[0]["facts"][PRECISION], "bf16");
@@ -192,6 +201,13 @@ mod tests {
         assert!(said[2]["error"].is_string() && said[2]["ns"].is_null(), "{}", said[2]);
         assert_eq!((&said[3]["about"]["dtype"], &said[3]["worst"]), (&"bf16".into(), &0.5.into()));
         assert_eq!(ask("{\"do\":\"prepare\",\"workload\":\"forms\"}\n")[1]["about"]["dtype"], "f32");
+    }
+    #[test]
+    fn a_watch_without_a_form_that_is_run_all_the_same() {
+        let said = ask_in(Form::Watched, "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n");
+        assert_eq!(said[0]["facts"][STABILITY], WATCH);
+        assert_eq!((&said[1]["unsupported"], &said[1]["error"]), (&true.into(), &"nothing has no form with a watch over its numbers".into()));
+        assert_eq!((&said[2]["about"]["dtype"], &said[2]["worst"]), (&"f32".into(), &0.75.into()));
     }
     #[cfg(target_os = "linux")]
     #[test]

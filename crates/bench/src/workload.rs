@@ -38,13 +38,26 @@ pub struct Workload {
     build: Build<Scale>,
     /// the same in another precision, where there is such a form
     in_precision: Option<Build<(Scale, DType)>>,
+    /// the same with a watch over its numbers
+    watched: Option<Build<Scale>>,
 }
 type Build<A> = Box<dyn Fn(A) -> Checked<Prepared>>;
 impl Workload {
     /// A workload of the main group.
     pub fn new<P: Into<Prepared>>(name: impl Into<String>, rate: impl Into<Option<Rate>>, build: impl Fn(Scale) -> Checked<P> + 'static) -> Workload {
         let (name, build) = (name.into(), Box::new(move |scale| build(scale).map(Into::into)));
-        Workload { name, group: Group::Main, rate: rate.into(), elements: None, memory: false, dtype: "f32", intensity: None, build, in_precision: None }
+        Workload {
+            name,
+            group: Group::Main,
+            rate: rate.into(),
+            elements: None,
+            memory: false,
+            dtype: "f32",
+            intensity: None,
+            build,
+            in_precision: None,
+            watched: None,
+        }
     }
     /// One size of a family, in the group of sizes.
     pub fn sized(self, elements: u64) -> Workload {
@@ -72,6 +85,11 @@ impl Workload {
     pub fn with_precision<P: Into<Prepared>>(self, build: impl Fn(Scale, DType) -> Checked<P> + 'static) -> Workload {
         Workload { in_precision: Some(Box::new(move |(scale, dtype)| build(scale, dtype).map(Into::into))), ..self }
     }
+    /// Its form with a watch over its numbers ([`NanHandler`](https://docs.rs/adamant/latest/adamant/stability/struct.NanHandler.html)),
+    /// which gives the same bits.
+    pub fn with_watch<P: Into<Prepared>>(self, build: impl Fn(Scale) -> Checked<P> + 'static) -> Workload {
+        Workload { watched: Some(Box::new(move |scale| build(scale).map(Into::into))), ..self }
+    }
     /// Has it a form in other precisions?
     pub fn has_precisions(&self) -> bool {
         self.in_precision.is_some()
@@ -83,7 +101,7 @@ impl Workload {
     pub fn build(&self, scale: Scale) -> Checked<Prepared> {
         (self.build)(scale)
     }
-    /// The same in a precision. What has no form in it is not run in another one.
+    /// The same in another form. What has none is not run in the plain one.
     ///
     /// ```
     /// use adamant::{DType, Tensor};
@@ -98,13 +116,38 @@ impl Workload {
     /// ```
     ///
     /// # Errors
-    /// As [`Workload::build`]; it has no form in the precision, which is a part that is not there.
-    pub fn build_in(&self, scale: Scale, precision: DType) -> Checked<Prepared> {
-        match (&self.in_precision, precision) {
-            (Some(build), _) => build((scale, precision)),
-            (None, DType::F32) if self.dtype == "f32" => self.build(scale),
-            (None, _) => Err(Problem::Absent(format!("{} has no form in {precision}", self.name))),
+    /// As [`Workload::build`]; it has no such form, which is a part that is not there.
+    pub fn build_in(&self, scale: Scale, form: impl Into<Form>) -> Checked<Prepared> {
+        match (form.into(), &self.in_precision, &self.watched) {
+            (Form::Plain, ..) => self.build(scale),
+            (Form::Precision(dtype), Some(build), _) => build((scale, dtype)),
+            (Form::Precision(DType::F32), None, _) if self.dtype == "f32" => self.build(scale),
+            (Form::Precision(dtype), None, _) => Err(Problem::Absent(format!("{} has no form in {dtype}", self.name))),
+            (Form::Watched, _, Some(build)) => build(scale),
+            (Form::Watched, _, None) => Err(Problem::Absent(format!("{} has no form with a watch over its numbers", self.name))),
         }
+    }
+}
+/// In which form a workload runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Form {
+    /// as it is
+    #[default]
+    Plain,
+    /// in a precision ([`Workload::with_precision`])
+    Precision(DType),
+    /// with a watch over its numbers ([`Workload::with_watch`])
+    Watched,
+}
+impl Form {
+    /// The precision, where one was chosen.
+    pub fn precision(self) -> Option<DType> {
+        if let Form::Precision(dtype) = self { Some(dtype) } else { None }
+    }
+}
+impl From<DType> for Form {
+    fn from(dtype: DType) -> Form {
+        Form::Precision(dtype)
     }
 }
 /// Which run measures a workload.

@@ -1,7 +1,7 @@
 //! The policy at work: a step with bad numbers changes nothing, or is mended, without a word that the host waits for.
 use crate::{
     NanOptions,
-    kinds::{BadKinds, is_good, mended, replaced},
+    kinds::{BadKinds, are_finite, is_good, looks_at_exponents, mended, replaced},
 };
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Grads, Op, Outputs, Result, Tensor, WrittenCell,
@@ -53,8 +53,48 @@ struct Findings {
     handled: bool,
     /// results of the forward pass's ops
     activations: Vec<Tensor>,
+    /// gradients that are looked at together with what the step writes, each with its weight
+    gradients: Vec<(Cell, Tensor)>,
+    commits: Option<Tensor>,
 }
+/// The most tensors that are looked at in one pass: what they are made of must fit into one kernel.
+const TOGETHER: usize = 5;
 impl Findings {
+    /// What a step writes, and the gradients that were left for now. What a rule writes for one weight, its slots, then the weight itself, is
+    /// computed of the same tensors: one pass over those looks at all of it, and at the gradient, and leaves nothing in memory.
+    fn look_at(&mut self, written: &[&WrittenCell], device: Device) {
+        let mut together: Vec<Tensor> = Vec::new();
+        let fits = |together: &[Tensor], x: &Tensor| {
+            let place = |x: &Tensor| x.try_meta().map(|meta| (meta.device, meta.shape)).ok();
+            together.len() < TOGETHER && together.first().is_none_or(|first| place(first) == place(x))
+        };
+        for w in written {
+            let new = w.cell.detached();
+            if !fits(&together, &new) {
+                self.close(&mut together, device);
+            }
+            together.push(new);
+            if let Some(k) = self.gradients.iter().position(|(cell, _)| cell.id() == w.cell.id()) {
+                if fits(&together, &self.gradients[k].1) {
+                    together.push(self.gradients.swap_remove(k).1);
+                }
+                self.close(&mut together, device);
+            }
+        }
+        self.close(&mut together, device);
+    }
+    /// The gradients that were left for now, each on its own.
+    fn look_at_gradients(&mut self, options: &NanOptions, device: Device) {
+        for (_, g) in std::mem::take(&mut self.gradients) {
+            self.and(is_good(&g, options, device));
+        }
+    }
+    fn close(&mut self, together: &mut Vec<Tensor>, device: Device) {
+        if let Some(good) = are_finite(together, device) {
+            self.and(good);
+        }
+        together.clear();
+    }
     fn and(&mut self, good: Tensor) {
         self.good = Some(match self.good.take() {
             Some(before) => before.logical_and(&good),
@@ -97,6 +137,17 @@ pub struct NanHandler {
     /// loaded before there was a step
     loaded: Vec<(String, Tensor)>,
     found: Option<Findings>,
+    last: Option<StepKinds>,
+}
+/// What was found in the last step, as bools of no axes; a kind that was not looked for is none.
+#[derive(Clone)]
+pub(crate) struct StepKinds {
+    pub good: Tensor,
+    /// Did it change anything?
+    pub committed: Tensor,
+    pub nan: Option<Tensor>,
+    pub inf: Option<Tensor>,
+    pub overflow: Option<Tensor>,
 }
 #[track_caller]
 fn refused<T>(text: &str, hint: &'static str) -> Result<T> {
@@ -112,7 +163,7 @@ impl NanHandler {
         let options = options.into();
         options.check()?;
         let tells_kinds = options.handling_type.mends() || options.handling_type == crate::HandlingType::Detect;
-        Ok(NanHandler { options, tells_kinds, cells: None, loaded: Vec::new(), found: None })
+        Ok(NanHandler { options, tells_kinds, cells: None, loaded: Vec::new(), found: None, last: None })
     }
     /// Counts NaN, infinities and overflows apart under every policy: a look more at each gradient. Policies that mend do so anyway.
     #[must_use]
@@ -163,8 +214,14 @@ impl NanHandler {
         with_grad(false, || {
             let mut looked: Vec<&Tensor> = Vec::new();
             looked.extend(options.loss_checking.then_some(loss));
+            // They are looked at with what becomes of them.
+            let later = options.parameter_checking && looks_at_exponents(options) && !self.tells_kinds;
             let known: Vec<&Param> = parameters.iter().filter(|p| grads.of(&p.cell()).is_some()).collect();
-            if options.gradient_checking {
+            if options.gradient_checking && later {
+                found
+                    .gradients
+                    .extend(known.iter().filter_map(|p| Some((p.cell(), grads.of(&p.cell())?.detach()))).filter(|(_, g)| g.dtype().is_ok_and(DType::is_float)));
+            } else if options.gradient_checking {
                 looked.extend(known.iter().filter_map(|p| grads.of(&p.cell())));
             }
             for x in looked.into_iter().filter(|x| x.dtype().is_ok_and(DType::is_float)) {
@@ -192,8 +249,9 @@ impl NanHandler {
     /// Outside of [`NanHandler::attempt`].
     #[track_caller]
     pub fn excuse(&mut self, applied: &Tensor) -> Result<()> {
-        let Some(found) = &mut self.found else { return refused("no step is under way", "call it inside of `attempt`") };
+        let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return refused("no step is under way", "call it inside of `attempt`") };
         let applied = applied.detach();
+        found.look_at_gradients(&self.options, cells.device);
         let only = |kind: &mut Option<Tensor>| *kind = kind.take().map(|bad| bad.logical_and(&applied));
         only(&mut found.kinds.nan);
         only(&mut found.kinds.inf);
@@ -229,7 +287,11 @@ impl NanHandler {
             with_grad(false, || this.borrow().count())?;
             Ok(result)
         });
-        self.found = None;
+        let found = self.found.take();
+        self.last = found.filter(|_| tried.is_ok()).and_then(|found| {
+            let BadKinds { nan, inf, overflow } = found.kinds;
+            Some(StepKinds { good: found.good?, committed: found.commits?, nan, inf, overflow })
+        });
         tried
     }
     /// Runs `f`, and notes the results of all ops of its forward pass that are floats.
@@ -266,11 +328,10 @@ impl NanHandler {
         let is_float = |w: &&WrittenCell| matches!(w.cell.meta().dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
         let device = cells.device;
         if options.parameter_checking {
-            let finite = NanOptions { detect_nan: true, detect_inf: true, detect_overflow: false, ..options.clone() };
-            for w in written.iter().filter(is_float) {
-                found.and(is_good(&w.cell.detached(), &finite, device));
-            }
+            found.look_at(&written.iter().filter(is_float).collect::<Vec<_>>(), device);
         }
+        // Those of weights that were not written.
+        found.look_at_gradients(options, device);
         if let Some(bad) = found.kinds.any() {
             found.and(bad.logical_not());
         }
@@ -281,10 +342,12 @@ impl NanHandler {
         found.good = Some(good.clone());
         let policy = options.handling_type;
         if policy == crate::HandlingType::Detect {
+            found.commits = Some(good.logical_or(true));
             return Ok(());
         }
         let open = cells.latches(&good, options).logical_not();
         let commits = if policy.mends() { open } else { open.logical_and(&good) };
+        found.commits = Some(commits.clone());
         for w in written {
             let to = w.cell.meta().device;
             let commits = if to == device { commits.clone() } else { commits.to(to) };
@@ -295,6 +358,10 @@ impl NanHandler {
             w.cell.set(&commits.where_(&new, &w.before))?;
         }
         Ok(())
+    }
+    /// What was found in the last attempt, where it came to its end.
+    pub(crate) fn last(&self) -> Option<StepKinds> {
+        self.last.clone()
     }
     /// Counts the step.
     #[track_caller]

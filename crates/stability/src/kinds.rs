@@ -39,11 +39,23 @@ impl BadKinds {
 pub(crate) fn is_good(x: &Tensor, options: &NanOptions, device: Device) -> Tensor {
     let x = x.detach();
     let finite = || Tensor::composite1(AllFinite, &[&x]);
-    let good = match (options.detect_nan, options.detect_inf, options.detect_overflow) {
-        (true, true, false) => finite(),
-        _ => BadKinds::of(&x, options, device).any().map_or_else(|| finite().logical_or(true), |bad| bad.logical_not()),
+    let good = if looks_at_exponents(options) {
+        finite()
+    } else {
+        BadKinds::of(&x, options, device).any().map_or_else(|| finite().logical_or(true), |bad| bad.logical_not())
     };
     good.to(device)
+}
+/// Is what bad numbers are told by their exponents alone?
+pub(crate) fn looks_at_exponents(options: &NanOptions) -> bool {
+    options.detect_nan && options.detect_inf && !options.detect_overflow
+}
+/// Are all elements of tensors of one shape and device finite, told on `device`? One pass over what they are made of: nothing of it need be in
+/// memory for that. As in the body of [`AllFinite`], `0 * x` is NaN where `x` is not finite.
+pub(crate) fn are_finite(tensors: &[Tensor], device: Device) -> Option<Tensor> {
+    let widest = if tensors.iter().any(|x| x.dtype().is_ok_and(|d| d == DType::F64)) { DType::F64 } else { DType::F32 };
+    let zero = tensors.iter().map(|x| x.detach().cast(widest) * 0.0).reduce(|sum, x| sum + x)?;
+    Some(zero.sum(..).eq(0.0).to(device))
 }
 /// Finite, and beyond the threshold.
 fn overflows(x: &Tensor, options: &NanOptions) -> Tensor {

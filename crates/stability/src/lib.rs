@@ -7,14 +7,24 @@
 //! then ([`NanHandler::look`]). A step that was suppressed has moved no cell, the generator's neither: run again, op by op, it comes to the same bits,
 //! and [`trace()`] watches it.
 //!
-//! Architecture invariant: no optimizer and no training loop is known here; a step is a closure.
+//! [`NumericalStabilityManager`] puts clipping, the policy, debugging and metrics around a training loop of one's own.
+//!
+//! Architecture invariant: no training loop is known here; a step is a closure. Optimizers are known to the manager alone.
 #![forbid(unsafe_code)]
 
 mod handler;
 mod kinds;
+mod manager;
 mod options;
 mod trace;
 
 pub use handler::{NanHandler, NanStats};
+pub use manager::{
+    ClippingStats, NanStepStats, NumericalStabilityManager, StepMetrics, StepStability, TrainingWrapper,
+    debug::{
+        Anomaly, AnomalyMode, DebugInfo, DebugLevel, DebugOptions, DebugSummary, GradCheck, GradientStats, KernelTime, MemoryInfo, PhaseSeconds, SessionEnd,
+    },
+    history::{Histories, SavedHistories},
+};
 pub use options::{HandlingType, NanOptions};
 pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TracedOp, trace};

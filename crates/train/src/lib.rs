@@ -28,7 +28,7 @@ mod incident;
 mod model;
 pub mod monitor;
 mod objective;
-pub mod plot;
+pub use adamant_plot as plot;
 mod recipe;
 pub mod report;
 mod run;

@@ -10,6 +10,7 @@ use adamant::{
     functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, cross_entropy, embedding, max_pool2d},
     nn::Param,
     optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
+    stability::{HandlingType, NanHandler},
 };
 use adamant_bench::{
     Checked, Prepared, Problem, Scale, Workload, ensure,
@@ -35,17 +36,23 @@ pub struct TrainingTask {
     region: Option<Autocast>,
     /// on in f16, as it is where somebody learns in f16
     scaler: GradScaler,
+    /// looks at the numbers of each step, where that was asked for
+    watch: Option<NanHandler>,
 }
 impl TrainingTask {
     fn new(weights: ModelWeights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> TrainingTask {
         let optimizer = Box::new(rule.over(weights.parameters.clone()));
-        TrainingTask { optimizer, parameters: weights.parameters, loss: Box::new(loss), region: None, scaler: GradScaler::default() }
+        TrainingTask { optimizer, parameters: weights.parameters, loss: Box::new(loss), region: None, scaler: GradScaler::default(), watch: None }
     }
     /// The same in a precision.
     pub fn in_precision(self, precision: DType) -> Result<TrainingTask> {
         // A scale at which no step is suppressed: each is the same work.
         let scaler = GradScaler::with(ScalerOptions { enabled: precision == DType::F16, init_scale: 1024.0, ..ScalerOptions::default() })?;
         Ok(TrainingTask { region: Some(region(precision)?), scaler, ..self })
+    }
+    /// The same under a watch, as it is by default where somebody trains.
+    pub fn watched(self) -> Result<TrainingTask> {
+        Ok(TrainingTask { watch: Some(NanHandler::new(HandlingType::Stop)?), ..self })
     }
     /// The loss of the batch.
     pub fn forward(&self) -> Result<Tensor> {
@@ -65,7 +72,17 @@ impl TrainingTask {
     }
     /// One step, and its loss.
     pub fn step(&mut self) -> Result<f32> {
-        let TrainingTask { loss, optimizer, region, scaler, .. } = self;
+        let TrainingTask { parameters, loss, optimizer, region, scaler, watch } = self;
+        if let Some(watch) = watch {
+            let loss = watch.attempt(|watch| {
+                let loss = run_in(region.as_ref(), loss)?;
+                let mut grads = loss.backward()?;
+                watch.handle(&loss, &mut grads, parameters)?;
+                optimizer.step(&grads)?;
+                Ok(loss)
+            })?;
+            return loss.item::<f32>();
+        }
         if !scaler.is_enabled() {
             let loss = run_in(region.as_ref(), loss)?;
             let grads = loss.backward()?;
@@ -96,6 +113,13 @@ fn train(name: &'static str, build: fn(Scale) -> Result<TrainingTask>) -> Worklo
                 Ok(all.iter().map(Tensor::to_vec_as::<f64>).collect::<Result<Vec<_>>>()?.concat())
             };
             near(precision, &small()?, &Device::reference().scoped(small)?)
+        })
+    })
+    .with_watch(move |scale| {
+        prepared(build(scale)?.watched()?, move |_| {
+            let (watched, plain) = (losses(build(Scale::SMALL)?.watched()?)?, losses(build(Scale::SMALL)?)?);
+            ensure(watched == plain, || format!("the losses of three steps are {plain:?}, under the watch {watched:?}"))?;
+            Ok(0.0)
         })
     })
     .with_memory()

@@ -19,6 +19,7 @@ use crate::{
         Compared, ENOUGH_PROCESSES, Pairs, judge,
         records::{ENOUGH_MOMENTS, Moments, judge_records},
     },
+    workload::Form,
 };
 use clap::Args;
 use std::{
@@ -268,9 +269,9 @@ fn measure_until(sides: &mut Sides, names: &[String], plan: &Plan, is_decided: i
     let mut cases = Vec::new();
     // What one side has not is no pair, however long the other goes on.
     let is_over = |taken: &Taken, rounds: usize| taken.sides.iter().any(|s| s.error.is_some()) || is_decided(taken, rounds);
-    // What was chosen to round otherwise must still give the same.
-    let precisions: Vec<_> = sides.subjects().iter().map(|s| s.precision).collect();
-    let is_chosen = precisions.iter().any(Option::is_some);
+    // What was chosen to round otherwise, or to be watched, must still give the same.
+    let precisions: Vec<_> = sides.subjects().iter().map(|s| s.form.precision()).collect();
+    let is_chosen = sides.subjects().iter().any(|s| s.form != Form::Plain);
     let agree = |sides: &mut Sides, states: &mut [SideState]| {
         if is_chosen {
             agree(sides, states, |_| apart_in(&precisions), true);
@@ -280,7 +281,7 @@ fn measure_until(sides: &mut Sides, names: &[String], plan: &Plan, is_decided: i
         let skipped = |s: &SideState| if s.unsupported { "skipped: " } else { "" };
         let failed = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}{}: {}", skipped(s), of.name, s.error.as_ref()?)));
         let (name, failed) = (&taken.workload, failed.collect::<Vec<_>>());
-        // What no side has is nothing to compare, and no failure; what was asked for in a precision is told in its row.
+        // What no side has is nothing to compare, and no failure; what was asked for in a form is told in its row.
         if !is_chosen && taken.sides.iter().all(|s| s.unsupported) {
             note(format_args!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; ")));
             continue;

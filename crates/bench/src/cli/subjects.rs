@@ -6,7 +6,12 @@
 //! - any program with `@isa=avx2,precision=bf16,threads=1,device=cuda:0,NAME=VALUE` behind it: settings and variables of its
 //!   environment; `isa=avx2` alone is `self@isa=avx2`.
 use super::{Ended, Exit, baseline, ended, out::note, run::is_record};
-use crate::{child::Subject, serve::PRECISION, suite::Suite};
+use crate::{
+    child::Subject,
+    serve::{PRECISION, STABILITY},
+    suite::Suite,
+    workload::Form,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -73,15 +78,26 @@ fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
             subject.variables.push(("ADAMANT_ISA".into(), value.into()));
             subject.chosen.push("device.isa".into());
         }
-        "precision" => {
-            subject.precision = Some(super::precision(value).map_err(|said| (Exit::Usage, said))?);
+        PRECISION => {
+            chosen_form(subject, Form::Precision(super::precision(value).map_err(|said| (Exit::Usage, said))?))?;
             subject.chosen.push(PRECISION.into());
+        }
+        STABILITY => {
+            chosen_form(subject, super::stability(value).map_err(|said| (Exit::Usage, said))?)?;
+            subject.chosen.push(STABILITY.into());
         }
         "repeat" => subject.repeat = value.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(usage)?,
         _ if !is_variable(name) => return Err(usage()),
         _ => subject.variables.push((name.into(), value.into())),
     }
     Ok(())
+}
+/// A program has one form.
+fn chosen_form(subject: &mut Subject, form: Form) -> Result<(), Ended> {
+    match std::mem::replace(&mut subject.form, form) {
+        Form::Plain => Ok(()),
+        _ => Err((Exit::Usage, format!("`{PRECISION}` and `{STABILITY}` are two forms of a workload; choose one"))),
+    }
 }
 fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -156,13 +172,24 @@ mod tests {
     fn a_precision_that_is_lost_or_not_known() {
         for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
             let s = program(&format!("self@isa=avx2,precision={name}"));
-            assert_eq!((s.precision, s.variables.len()), (Some(dtype), 1));
+            assert_eq!((s.form, s.variables.len()), (Form::Precision(dtype), 1));
             assert!(s.chosen.contains(&PRECISION.to_string()));
         }
-        assert_eq!(program("self").precision, None);
+        assert_eq!(program("self").form, Form::Plain);
         for name in ["fp16", "f64", "BF16", ""] {
             let (exit, said) = operand(&format!("self@precision={name}"), 1, "cpu", &suite()).unwrap_err();
             assert_eq!((exit, said), (Exit::Usage, format!("there is no precision `{name}`; there are f32, bf16, f16")));
+        }
+    }
+    #[test]
+    fn a_watch_that_is_lost_or_not_known() {
+        let s = program("self@stability=watch");
+        assert!(s.form == Form::Watched && s.variables.is_empty() && s.chosen.contains(&STABILITY.to_string()));
+        for (text, want) in [
+            ("self@stability=all", "there is no watch `all`; there is watch"),
+            ("self@stability=watch,precision=bf16", "`precision` and `stability` are two forms of a workload; choose one"),
+        ] {
+            assert_eq!(operand(text, 1, "cpu", &suite()).unwrap_err(), (Exit::Usage, want.to_string()));
         }
     }
     #[test]

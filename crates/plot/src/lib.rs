@@ -6,6 +6,10 @@
 //! picture as a file of its own, which brings its colours, light and dark.
 //!
 //! Invariant: equal plots give equal text, and no text of the user's is markup in it.
+//!
+//! Architecture invariant: nothing of Adamant is known here.
+#![forbid(unsafe_code)]
+
 use std::fmt::Write;
 
 pub mod downsample;
@@ -69,7 +73,7 @@ pub enum MarkKind {
 /// A line plot.
 ///
 /// ```
-/// use adamant_train::plot::{Plot, Series, Stroke};
+/// use adamant_plot::{Plot, Series, Stroke};
 /// let points = (1..=100).map(|k| (k as f64, 1.0 / k as f64)).collect();
 /// let plot = Plot {
 ///     title: "Loss".into(),
