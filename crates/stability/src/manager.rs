@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 
 pub mod debug;
 mod differences;
+mod held;
 pub mod history;
 use debug::{DebugInfo, DebugOptions, DebugSession, DebugSummary, PhaseClock, SeenPhase};
+use held::HeldState;
 use history::{Histories, SavedHistories};
 
 /// Where metrics of a step's performance come from: a monitor, a profiler, a clock. A closure is one.
@@ -65,6 +67,8 @@ pub struct NanStepStats {
     pub consecutive: u32,
     /// bad steps up to now
     pub total: u32,
+    /// behind which step the state was that has been put back
+    pub restored: Option<u64>,
 }
 /// What came of a step.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -122,6 +126,8 @@ pub struct NumericalStabilityManager {
     step: u64,
     /// bad steps, and those in a row
     bad: (u32, u32),
+    /// under restore
+    held: Option<HeldState>,
 }
 #[track_caller]
 fn refused<T>(text: String, hint: &'static str) -> Result<T> {
@@ -155,6 +161,7 @@ impl NumericalStabilityManager {
             histories: Histories::default(),
             step: 0,
             bad: (0, 0),
+            held: None,
         })
     }
     /// One step: the loss, its gradients, what is to be done about bad ones, clipping, the optimizer. `loss` computes the loss of the batch; it
@@ -164,23 +171,39 @@ impl NumericalStabilityManager {
     /// read at the end, all at once: the call waits for the device.
     ///
     /// # Errors
-    /// Those of `loss` and of the optimizer. Under [`Stop`](HandlingType::Stop) and [`Restore`](HandlingType::Restore), and after too many bad
-    /// steps in a row, the steps behind a bad one change nothing either: `nan_stats` says so; put an earlier state back, then
-    /// [`NumericalStabilityManager::reopen`]. With `autograd_anomaly_mode` raise, a bad step is an error that names its origin.
+    /// Those of `loss` and of the optimizer. Under [`Stop`](HandlingType::Stop), and after too many bad steps in a row, the steps behind a bad one
+    /// change nothing either: `nan_stats` says so; put an earlier state back, then [`NumericalStabilityManager::reopen`]. Under
+    /// [`Restore`](HandlingType::Restore) that is done here: weights, buffers, slots, the clipper's history and the generator are again those of
+    /// the last state that was held, at smaller rates, and the next step goes on from there. With `autograd_anomaly_mode` raise, a bad step is an error that names its origin.
     #[track_caller]
     pub fn step(&mut self, model: &(impl Walk + ?Sized), mut loss: impl FnMut() -> Result<Tensor>, optimizer: &mut dyn Optimizer) -> Result<StepStability> {
-        self.step_dyn(&model.named_parameters(), &mut loss, optimizer)
+        self.step_dyn(&model.named_parameters(), &mut || model.leaves(), &mut loss, optimizer)
     }
     #[track_caller]
-    fn step_dyn(&mut self, parameters: &[(String, Param)], loss: &mut dyn FnMut() -> Result<Tensor>, optimizer: &mut dyn Optimizer) -> Result<StepStability> {
+    fn step_dyn(
+        &mut self,
+        parameters: &[(String, Param)],
+        leaves: &mut dyn FnMut() -> Vec<(String, Param)>,
+        loss: &mut dyn FnMut() -> Result<Tensor>,
+        optimizer: &mut dyn Optimizer,
+    ) -> Result<StepStability> {
         let number = self.step + 1;
+        let restores = self.handler.as_ref().map(|h| h.options()).filter(|o| o.handling_type == HandlingType::Restore);
+        if let Some(options) = restores
+            && self.held.as_ref().is_none_or(|held| number > held.since + u64::from(options.restore_every))
+        {
+            self.held = Some(HeldState::of(self.step, leaves(), optimizer, self.clipper.as_ref())?);
+        }
         // One that has run out stays, to be stopped.
         let mut session = self.session.take();
         let looking = session.as_mut().and_then(|session| session.is_open().then_some(session));
         let result = self.tried(number, parameters, loss, optimizer, looking);
         self.session = session;
-        let report = result?;
+        let mut report = result?;
         self.step = number;
+        if let Some(nan) = &mut report.nan_stats {
+            self.put_back(nan, optimizer)?;
+        }
         self.histories.note(&report);
         report.tell();
         Ok(report)
@@ -239,6 +262,19 @@ impl NumericalStabilityManager {
             performance_metrics,
         })
     }
+    /// Under restore, what follows a bad step: unless there were too many in a row.
+    #[track_caller]
+    fn put_back(&mut self, nan: &mut NanStepStats, optimizer: &mut dyn Optimizer) -> Result<()> {
+        let (Some(handler), Some(held)) = (&mut self.handler, &mut self.held) else { return Ok(()) };
+        let options = handler.options();
+        if !nan.bad || nan.consecutive > options.max_consecutive {
+            return Ok(());
+        }
+        held.put_back(optimizer, self.clipper.as_mut(), options.restore_lr_factor)?;
+        nan.restored = Some(held.step);
+        held.since = self.step;
+        handler.reopen()
+    }
     /// The kinds of a bad step: where the policy does not tell them apart, the step is run once more, and taken back.
     #[track_caller]
     fn told(&mut self, seen: SeenKinds, parameters: &[(String, Param)], loss: &mut dyn FnMut() -> Result<Tensor>) -> Result<NanStepStats> {
@@ -251,7 +287,7 @@ impl NumericalStabilityManager {
         {
             [nan, inf, overflow] = debug::kinds_of(parameters, loss, handler.options())?;
         }
-        Ok(NanStepStats { nan, inf, overflow, bad: !good, committed, consecutive, total })
+        Ok(NanStepStats { nan, inf, overflow, bad: !good, committed, consecutive, total, restored: None })
     }
     /// A closure around the loss of a batch, with all of this around it: `wrapper.step(&model, &batch, &mut optimizer)` is
     /// [`NumericalStabilityManager::step`] of that batch, to the bit.

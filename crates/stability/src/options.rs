@@ -13,7 +13,8 @@ pub enum HandlingType {
     Replace,
     /// The step changes nothing.
     Skip,
-    /// The step changes nothing and none after it does, until somebody has put an earlier state back.
+    /// The step changes nothing and none after it does, until somebody has put an earlier state back: the
+    /// [`NumericalStabilityManager`](crate::NumericalStabilityManager) does.
     Restore,
     /// All gradients of the step are 0.
     GradientZeroing,
@@ -105,6 +106,10 @@ pub struct NanOptions {
     pub activation_checking: bool,
     /// how many bad steps in a row are borne (3); one more, and no step commits any more
     pub max_consecutive: u32,
+    /// under restore, behind how many steps a state is held that can be put back (10): memory for it all once more
+    pub restore_every: u32,
+    /// by what the learning rates are multiplied each time a state is put back (0.5)
+    pub restore_lr_factor: f64,
 }
 impl Default for NanOptions {
     fn default() -> NanOptions {
@@ -122,6 +127,8 @@ impl Default for NanOptions {
             parameter_checking: true,
             activation_checking: false,
             max_consecutive: 3,
+            restore_every: 10,
+            restore_lr_factor: 0.5,
         }
     }
 }
@@ -143,6 +150,10 @@ impl NanOptions {
             format!("nan_replacement is {}, it must be finite", self.nan_replacement)
         } else if let Some((name, x)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
             format!("{name} is {x}, it must be a positive number")
+        } else if self.restore_every == 0 {
+            "restore_every is 0: there would be no state to put back".into()
+        } else if !(self.restore_lr_factor.is_finite() && self.restore_lr_factor > 0.0) {
+            format!("restore_lr_factor is {}, it must be a positive number", self.restore_lr_factor)
         } else if !(self.detect_nan || self.detect_inf || self.detect_overflow) {
             "detect_nan, detect_inf and detect_overflow are all off: nothing is bad then".into()
         } else if !(self.loss_checking || self.gradient_checking || self.parameter_checking || self.activation_checking) {

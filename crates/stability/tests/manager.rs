@@ -285,6 +285,56 @@ fn numbers_that_make_no_sense_and_parts_that_are_not_there() {
         assert_eq!(committed, [true, false, false, false, true]);
     });
 }
+/// By hand: what was held is put back, at a smaller rate, and learning goes on from there.
+#[test]
+fn a_state_that_is_not_put_back_whole() {
+    Device::cpu().unwrap().scoped(|| {
+        for (seed, every, bad_at) in [(1u64, 1u32, vec![2usize]), (2, 3, vec![4, 8]), (3, 4, vec![0, 1, 9]), (4, 2, vec![5, 6, 7])] {
+            let bad: Vec<Option<f32>> = (0..12).map(|k| bad_at.contains(&k).then_some(f32::NAN)).collect();
+            let options = NanOptions { restore_every: every, restore_lr_factor: 0.5, ..HandlingType::Restore.into() };
+            let adaptive = || ClippingOptions { adaptive_factor: 1.1, ..adamant_optim::ClippingType::Adaptive.into() };
+            let mut manager = NumericalStabilityManager::new(Some(adaptive()), Some(options), None, None).unwrap();
+            let (reports, ours) = steps(&mut manager, seed, &bad);
+            let (net, mut random) = (net(seed), Random::new(seed));
+            let mut optimizer = AdamW::new(0.05).over(net.parameters());
+            let mut clipper = GradientClipper::new(adaptive()).unwrap();
+            let held = |optimizer: &dyn Optimizer, clipper: &GradientClipper| (net.state_dict(), optimizer.state_dict(), clipper.state_dict());
+            let (mut last, mut since) = (held(&optimizer, &clipper), 0);
+            for (report, bad) in reports.into_iter().zip(&bad) {
+                let x = batch(&mut random, *bad);
+                if since == every {
+                    (last, since) = (held(&optimizer, &clipper), 0);
+                }
+                since += 1;
+                let stats = report.unwrap().nan_stats.unwrap();
+                assert_eq!((stats.restored.is_some(), stats.committed), (bad.is_some(), bad.is_none()), "seed {seed}: {stats:?}");
+                if bad.is_none() {
+                    step(|| {
+                        let mut grads = loss_of(&net, &x)?.backward()?;
+                        clipper.clip(&mut grads, &net.parameters())?;
+                        optimizer.step(&grads)
+                    })
+                    .unwrap();
+                } else {
+                    net.load_state_dict(&last.0).unwrap();
+                    optimizer.load_state_dict(&last.1).unwrap();
+                    clipper.load_state_dict(&last.2).unwrap();
+                    let lr = optimizer.lrs()[0] * 0.5;
+                    optimizer.set_lr(lr);
+                    since = 0;
+                }
+            }
+            assert_eq!(optimizer.lrs()[0], 0.05 * 0.5f64.powi(bad_at.len() as i32));
+            assert_eq!(bits(&net), ours, "seed {seed}");
+        }
+        // Too many in a row end it.
+        let options = NanOptions { max_consecutive: 2, ..HandlingType::Restore.into() };
+        let mut manager = NumericalStabilityManager::new(None, Some(options), None, None).unwrap();
+        let (reports, _) = steps(&mut manager, 1, &[None, Some(f32::NAN), Some(f32::NAN), Some(f32::NAN), None]);
+        let restored: Vec<_> = reports.into_iter().map(|r| r.unwrap().nan_stats.unwrap()).map(|n| (n.restored, n.committed)).collect();
+        assert_eq!(restored, [(None, true), (Some(0), false), (Some(0), false), (None, false), (None, false)]);
+    });
+}
 #[test]
 fn files_that_lack_a_field() {
     Device::cpu().unwrap().scoped(|| {
@@ -299,7 +349,7 @@ fn files_that_lack_a_field() {
         assert_eq!((clipping.len(), fields(&clipping[0])), (3, "clipped_norm norm ratio step threshold".into()));
         assert!(clipping[0]["norm"].as_f64().unwrap() > 0.0 && clipping[1]["norm"].is_null());
         let nan = read(&saved.nan);
-        assert_eq!(fields(&nan[1]), "action bad committed consecutive inf nan overflow step total");
+        assert_eq!(fields(&nan[1]), "action bad committed consecutive inf nan overflow restored step total");
         assert_eq!(nan.iter().map(|n| n["action"].as_str().unwrap()).collect::<Vec<_>>(), ["none", "skip", "none"]);
         assert_eq!((nan[1]["nan"].as_bool(), nan[1]["committed"].as_bool(), nan[2]["total"].as_u64()), (Some(true), Some(false), Some(1)));
         let scores = read(&saved.scores);
