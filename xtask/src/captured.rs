@@ -38,15 +38,15 @@ pub struct Options {
 
 type Pairs = Session<Sequential, (Tensor, Tensor)>;
 /// A net that sorts rows into classes.
-struct SortingTask {
-    name: &'static str,
-    input: &'static [usize],
-    classes: usize,
+pub struct SortingTask {
+    pub name: &'static str,
+    pub input: &'static [usize],
+    pub classes: usize,
     /// are the inputs numbers of symbols, each of which has a class?
-    symbols: bool,
+    pub symbols: bool,
     /// has each place of the first axis after the rows a class?
-    sequence: bool,
-    net: fn() -> Result<Sequential>,
+    pub sequence: bool,
+    pub net: fn() -> Result<Sequential>,
 }
 /// x + f(x)
 #[derive(Module)]
@@ -60,7 +60,7 @@ impl Module for ResidualLayer {
         (x + self.body.forward(x)?).ok()
     }
 }
-const TASKS: [SortingTask; 5] = [
+pub const TASKS: [SortingTask; 5] = [
     SortingTask { name: "digits CNN", input: &[1, 8, 8], classes: 10, symbols: false, sequence: false, net: cnn },
     SortingTask { name: "char-GPT", input: &[6], classes: 11, symbols: true, sequence: true, net: gpt },
     SortingTask { name: "LSTM", input: &[5, 4], classes: 3, symbols: false, sequence: true, net: lstm },

@@ -14,6 +14,7 @@
 //!
 //! `--slice` takes the checks alone that take seconds and judge no times: what runs in CI.
 mod backends;
+mod clipped;
 mod create;
 mod devices;
 mod gradients;
@@ -30,6 +31,7 @@ mod promised;
 mod reports;
 mod row;
 mod speed;
+mod stability;
 mod timing;
 mod training;
 mod watching;
@@ -100,6 +102,7 @@ fn rows() -> Vec<&'static RowCheck> {
         memory::ROWS,
         reports::ROWS,
         speed::ROWS,
+        stability::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -7,6 +7,7 @@ mod captured;
 mod conformance;
 mod device;
 mod exit;
+mod faults;
 mod features;
 mod flame;
 mod fuzz_graphs;
@@ -38,6 +39,8 @@ enum Chore {
     Captured(captured::Options),
     /// The suite that every backend passes, on one device
     Conformance(conformance::Options),
+    /// Bad numbers planted into training steps: found in their step, nothing kept of it, and traced to the op
+    Faults(faults::Options),
     /// The promised features: one check for each row that has been asked for
     Features(features::Options),
     /// Flame graphs of kernels
@@ -73,6 +76,7 @@ fn main() -> std::process::ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Captured(options) => captured::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
+        Chore::Faults(options) => faults::run(&options),
         Chore::Features(options) => features::run(&options),
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),

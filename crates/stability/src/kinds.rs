@@ -31,7 +31,7 @@ impl BadKinds {
         BadKinds {
             nan: there(options.detect_nan, &|| x.isnan()),
             inf: there(options.detect_inf, &|| x.isinf()),
-            overflow: there(options.detect_overflow, &|| overflows(&x, options)),
+            overflow: there(options.detect_overflow, &|| overflows(&x, options.overflow_threshold)),
         }
     }
 }
@@ -58,9 +58,9 @@ pub(crate) fn are_finite(tensors: &[Tensor], device: Device) -> Option<Tensor> {
     Some(zero.sum(..).eq(0.0).to(device))
 }
 /// Finite, and beyond the threshold.
-fn overflows(x: &Tensor, options: &NanOptions) -> Tensor {
+pub(crate) fn overflows(x: &Tensor, threshold: f64) -> Tensor {
     let size = x.cast(wide(x.dtype().unwrap_or(DType::F32))).abs();
-    size.gt(options.overflow_threshold).logical_and(size.isfinite())
+    size.gt(threshold).logical_and(size.isfinite())
 }
 /// The tensor with each bad element replaced.
 pub(crate) fn replaced(x: &Tensor, options: &NanOptions) -> Tensor {
@@ -74,7 +74,7 @@ pub(crate) fn replaced(x: &Tensor, options: &NanOptions) -> Tensor {
     };
     let mut new = own.clone();
     if options.detect_overflow {
-        new = overflows(x, options).where_(sign(options.overflow_replacement), &new);
+        new = overflows(x, options.overflow_threshold).where_(sign(options.overflow_replacement), &new);
     }
     if options.detect_inf {
         new = own.isinf().where_(sign(options.inf_replacement), &new);

@@ -27,4 +27,4 @@ pub use manager::{
     history::{Histories, SavedHistories},
 };
 pub use options::{HandlingType, NanOptions};
-pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TracedOp, trace};
+pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TracedOp, trace, trace_beyond};

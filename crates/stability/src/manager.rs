@@ -7,7 +7,7 @@
 //! ([`debug`]) looks closer for so many steps or so long.
 //!
 //! This file knows optimizers; what is beside it does not.
-use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, handler::StepKinds, trace};
+use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, handler::StepKinds, trace, trace_beyond};
 use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, grad::with_grad, step};
 use adamant_nn::{Param, Walk};
 use adamant_optim::{ClippingOptions, GradientClipper, Optimizer, get_total_norm};
@@ -235,7 +235,8 @@ impl NumericalStabilityManager {
         // Before anything of a bad step is kept, its origin is looked for.
         let mut attempted = if looks { run.unless_bad(handler.as_mut())? } else { Some(run.attempt(handler.as_mut())?) };
         if let (None, Some(session)) = (&attempted, &session) {
-            session.found(&mut info, &run.traced(parameters)?)?;
+            let threshold = handler.as_ref().map(NanHandler::options).filter(|o| o.detect_overflow).map(|o| o.overflow_threshold);
+            session.found(&mut info, &run.traced(parameters, threshold)?)?;
             attempted = Some(run.attempt(handler.as_mut())?);
         }
         let Some((unread, kinds)) = attempted else { return refused("the step did not come to its end".into(), "") };
@@ -469,9 +470,13 @@ impl StepRun<'_> {
     }
     /// Where the first bad number of the step comes from.
     #[track_caller]
-    fn traced(&mut self, parameters: &[(String, Param)]) -> Result<StepTrace> {
+    fn traced(&mut self, parameters: &[(String, Param)], threshold: Option<f64>) -> Result<StepTrace> {
         let named: Vec<_> = parameters.iter().map(|(name, p)| (StepPhase::Forward, name.clone(), p.detached())).collect();
-        trace(&named, |saw_loss| self.run(None, saw_loss).map(|_| ()))
+        let run = |saw_loss: &mut dyn FnMut(&Tensor)| self.run(None, saw_loss).map(|_| ());
+        match threshold {
+            Some(threshold) => trace_beyond(threshold, &named, run),
+            None => trace(&named, run),
+        }
     }
 }
 /// The gradients that there are, by the parameters' numbers.

@@ -5,6 +5,7 @@
 //! step is judged by: its loss, a gradient, what it wrote. From there the search goes back over inputs that are bad to the op whose
 //! inputs were good ([`TracedStep::root`]). Infinities that are filled in on purpose (a mask) are bad only where they make NaN, and then it
 //! is the op that makes it.
+use crate::kinds::overflows;
 use adamant_core::{
     Arg, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor, WrittenCell,
     grad::{grad_enabled, tap},
@@ -139,10 +140,11 @@ pub struct BadNumber {
     pub chain: Vec<TracedOp>,
 }
 impl BadNumber {
-    /// NaN, or an infinity with its sign.
+    /// NaN, an infinity with its sign, or an overflow.
     pub fn kind(&self) -> &'static str {
         match self.value {
             v if v.is_nan() => "NaN",
+            v if v.is_finite() => "overflow",
             v if v > 0.0 => "+Inf",
             _ => "-Inf",
         }
@@ -168,28 +170,53 @@ pub struct StepTrace {
 
 /// What is wrong with a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct NonFinite {
+struct WrongNumbers {
     nan: bool,
     inf: bool,
+    /// finite, and beyond the threshold
+    over: bool,
 }
-impl NonFinite {
-    fn of(x: &Tensor) -> Result<NonFinite> {
-        if !x.dtype()?.is_float() || x.is_finite_all()? {
-            return Ok(NonFinite::default());
+impl WrongNumbers {
+    fn of(x: &Tensor, threshold: Option<f64>) -> Result<WrongNumbers> {
+        let mut wrong = WrongNumbers::default();
+        if !x.dtype()?.is_float() {
+            return Ok(wrong);
         }
         let x = x.detach();
-        Ok(NonFinite { nan: x.isnan().any(..).item::<bool>()?, inf: x.isinf().any(..).item::<bool>()? })
+        if !x.is_finite_all()? {
+            (wrong.nan, wrong.inf) = (x.isnan().any(..).item::<bool>()?, x.isinf().any(..).item::<bool>()?);
+        }
+        if let Some(threshold) = threshold {
+            wrong.over = overflows(&x, threshold).any(..).item::<bool>()?;
+        }
+        Ok(wrong)
     }
     fn any(self) -> bool {
-        self.nan || self.inf
+        self.nan || self.inf || self.over
     }
+}
+/// The first element that is wrong, and its value.
+fn first_wrong(x: &Tensor, threshold: Option<f64>) -> Result<Option<(Vec<usize>, f64)>> {
+    if let Some(found) = x.find_non_finite()? {
+        return Ok(Some(found));
+    }
+    let (all, shape) = (x.detach().to_vec_as::<f64>()?, x.shape()?);
+    let beyond = |v: &f64| threshold.is_some_and(|threshold| v.abs() > threshold);
+    let Some(mut k) = all.iter().position(beyond) else { return Ok(None) };
+    let value = all[k];
+    let mut at = vec![0; shape.rank()];
+    for axis in (0..shape.rank()).rev() {
+        at[axis] = k % shape[axis];
+        k /= shape[axis];
+    }
+    Ok(Some((at, value)))
 }
 /// An op that was applied.
 struct Applied {
     op: TracedOp,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    wrong: Vec<NonFinite>,
+    wrong: Vec<WrongNumbers>,
     /// infinities that were asked for
     fills: bool,
 }
@@ -206,6 +233,8 @@ struct TracedStep {
     made: HashMap<u64, (usize, usize)>,
     pulled: Option<Pulled>,
     failed: Option<Error>,
+    /// above which a finite number is wrong
+    threshold: Option<f64>,
 }
 struct Tracer(Arc<Mutex<TracedStep>>);
 impl Interceptor for Tracer {
@@ -214,10 +243,11 @@ impl Interceptor for Tracer {
         let (name, fills) = (op.name(), fills(&op, &arg));
         let number = self.0.lock().ops.len();
         let step = self.0.clone();
+        let threshold = self.0.lock().threshold;
         // What the rule of this op makes of gradients, and of nothing else, passes here.
         let tapped = match grad_enabled() {
             true => tap(inputs, move |gradients| {
-                let bad = gradients.iter().flatten().find(|g| g.is_finite_all().is_ok_and(|finite| !finite));
+                let bad = gradients.iter().flatten().find(|g| WrongNumbers::of(g, threshold).is_ok_and(WrongNumbers::any));
                 let mut step = step.lock();
                 if let (Some(gradient), None) = (bad, &step.pulled) {
                     step.pulled = Some(Pulled { by: number, gradient: gradient.clone() });
@@ -231,7 +261,7 @@ impl Interceptor for Tracer {
             Err(_) => inputs.iter().map(|t| (*t).clone()).collect(),
         };
         let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
-        let looked: Result<Vec<NonFinite>> = outputs.iter().map(NonFinite::of).collect();
+        let looked: Result<Vec<WrongNumbers>> = outputs.iter().map(|x| WrongNumbers::of(x, threshold)).collect();
         let mut step = self.0.lock();
         match looked {
             Err(e) => {
@@ -264,10 +294,10 @@ enum Root {
     Meant,
 }
 impl TracedStep {
-    fn wrong(&self, x: &Tensor) -> NonFinite {
+    fn wrong(&self, x: &Tensor) -> WrongNumbers {
         match self.made.get(&x.value_address()) {
             Some((at, k)) => self.ops[*at].wrong.get(*k).copied().unwrap_or_default(),
-            None => NonFinite::of(x).unwrap_or_default(),
+            None => WrongNumbers::of(x, self.threshold).unwrap_or_default(),
         }
     }
     /// The op that made what is wrong in a tensor, and the ops between, nearest to the root first.
@@ -276,7 +306,7 @@ impl TracedStep {
         let applied = &self.ops[at];
         let wrong = applied.wrong.get(k).copied().unwrap_or_default();
         // NaN comes from NaN rather than from an infinity beside it.
-        let mut candidates: Vec<(&Tensor, NonFinite)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
+        let mut candidates: Vec<(&Tensor, WrongNumbers)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
         candidates.sort_by_key(|(_, w)| !(w.nan && wrong.nan));
         for (input, _) in candidates {
             match self.root(input) {
@@ -287,7 +317,7 @@ impl TracedStep {
                 }
             }
         }
-        let only_infinite = !wrong.nan;
+        let only_infinite = wrong.inf && !wrong.nan;
         let was_meant = applied.fills || (only_infinite && applied.inputs.iter().any(|i| self.wrong(i).inf));
         match only_infinite && was_meant {
             true => (Root::Meant, Vec::new()),
@@ -296,7 +326,7 @@ impl TracedStep {
     }
     fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<Option<BadNumber>> {
         let chain: Vec<TracedOp> = chain.iter().map(|k| self.ops[*k].op.clone()).collect();
-        let first = |x: &Tensor| x.find_non_finite().map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
+        let first = |x: &Tensor| first_wrong(x, self.threshold).map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
         match root {
             Root::Meant => Ok(None),
             Root::Op(at) => {
@@ -342,7 +372,19 @@ impl TracedStep {
 /// Those of `f`, unless a bad number was found before; a device that failed; inside of a function that is being captured, where nothing can be read.
 #[track_caller]
 pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    let step = Arc::new(Mutex::new(TracedStep::default()));
+    traced(named, None, f)
+}
+/// As [`trace()`], where finite numbers beyond ± `threshold` are bad too.
+///
+/// # Errors
+/// As [`trace()`].
+#[track_caller]
+pub fn trace_beyond(threshold: f64, named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
+    traced(named, Some(threshold), f)
+}
+#[track_caller]
+fn traced(named: &[(StepPhase, String, Tensor)], threshold: Option<f64>, f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
+    let step = Arc::new(Mutex::new(TracedStep { threshold, ..TracedStep::default() }));
     let (mut loss, mut written) = (None, None::<Vec<Tensor>>);
     let mut review = |cells: &[WrittenCell]| -> Result<()> {
         written = Some(cells.iter().map(|w| w.cell.detached()).collect());
@@ -390,7 +432,7 @@ fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Op
             return Ok(bad);
         }
     }
-    let (at, value) = pulled.gradient.find_non_finite()?.unwrap_or_default();
+    let (at, value) = first_wrong(&pulled.gradient, step.threshold)?.unwrap_or_default();
     let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
     let op = TracedOp { phase: StepPhase::Backward, ..applied.op.clone() };
     Ok(BadNumber { phase: StepPhase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new() })

@@ -7,7 +7,7 @@ use crate::{Failure, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace};
+use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace, trace_beyond};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -121,7 +121,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Runs a step op by op and takes it back: where does its first bad number come from?
     pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
@@ -131,7 +131,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         named.extend(model.named_parameters().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
         named.extend(model.named_buffers().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
-        let traced = trace(&named, |saw_loss| {
+        let threshold = watched.handler.as_ref().map(NanHandler::options).filter(|o| o.detect_overflow).map(|o| o.overflow_threshold);
+        let run = |saw_loss: &mut dyn FnMut(&Tensor)| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
             let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None };
             let outputs = parts.step(&batches, Look::default())?;
@@ -139,7 +140,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
                 saw_loss(loss);
             }
             Ok(())
-        })?;
-        Ok(traced)
+        };
+        let traced = match threshold {
+            Some(threshold) => trace_beyond(threshold, &named, run),
+            None => trace(&named, run),
+        };
+        Ok(traced?)
     }
 }
