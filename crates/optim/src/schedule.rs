@@ -72,6 +72,7 @@ struct ScheduleCourse<S> {
     schedule: S,
     bases: Vec<f64>,
     t: u64,
+    scale: f64,
 }
 /// Beyond this a step is no exact f64, which schedules compute with.
 const MOST_STEPS: u64 = 1 << 53;
@@ -82,11 +83,13 @@ pub struct SchedulerState {
     pub steps: u64,
     /// the rates that the groups began with
     pub bases: Vec<f64>,
+    /// what all rates of the schedule are multiplied by: 1, unless [`Scheduler::scale`] has changed it
+    pub scale: f64,
 }
 impl<S: Schedule + 'static> Scheduler<S> {
     /// Takes the optimizer's rates as the base rates and sets those of step 0.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Scheduler<S> {
-        let course = ScheduleCourse { bases: optimizer.lrs(), schedule, t: 0 };
+        let course = ScheduleCourse { bases: optimizer.lrs(), schedule, t: 0, scale: 1.0 };
         course.apply(&*optimizer.rates());
         Scheduler(Arc::new(Mutex::new(course)))
     }
@@ -116,7 +119,7 @@ impl<S: Schedule + 'static> Scheduler<S> {
     /// All that the scheduler knows; the present rates and momenta are in [`Optimizer::hyperparameters`].
     pub fn state(&self) -> SchedulerState {
         let course = self.course();
-        SchedulerState { steps: course.t, bases: course.bases.clone() }
+        SchedulerState { steps: course.t, bases: course.bases.clone(), scale: course.scale }
     }
     /// Goes on from a state. Restore the optimizer's numbers too, before or after: of them, only a momentum that the schedule
     /// cycles is set here, to that of the step.
@@ -133,7 +136,10 @@ impl<S: Schedule + 'static> Scheduler<S> {
         if state.steps > MOST_STEPS {
             return Err(Error::new("scheduler", ErrorKind::Argument(format!("the state counts {} steps; nobody has made so many", state.steps))));
         }
-        (course.t, course.bases) = (state.steps, state.bases.clone());
+        if !(state.scale.is_finite() && state.scale > 0.0) {
+            return Err(Error::new("scheduler", ErrorKind::Argument(format!("the state's rates are multiplied by {}, not by a positive number", state.scale))));
+        }
+        (course.t, course.bases, course.scale) = (state.steps, state.bases.clone(), state.scale);
         if let Some(momentum) = course.schedule.momentum(course.t) {
             optimizer.set_momentum(momentum);
         }
@@ -146,11 +152,30 @@ impl<S: Schedule + 'static> Scheduler<S> {
         let mut rates = Vec::new();
         for k in 0..n {
             if k > 0 {
-                present = course.schedule.lr(course.t.saturating_add(k), base, present);
+                present = course.scaled_lr(course.t.saturating_add(k), base, present);
             }
             rates.push(present);
         }
         rates
+    }
+    /// Multiplies the present rates, and all that the schedule gives from here on: training goes on more slowly along the same course.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Walk};
+    /// # use adamant_optim::{Optimizer, Sgd, UpdateRule, schedule::{ExponentialLr, Scheduler}};
+    /// # adamant_core::Device::reference().make_current();
+    /// let mut optimizer = Sgd::new(0.4).over(Linear::new(2, 2)?.parameters());
+    /// let mut scheduler = Scheduler::new(ExponentialLr { gamma: 0.5 }, &mut optimizer);
+    /// scheduler.scale(0.5, &mut optimizer);
+    /// assert_eq!(optimizer.lrs(), [0.2]);
+    /// scheduler.step(&mut optimizer);
+    /// assert_eq!(optimizer.lrs(), [0.1]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn scale(&mut self, factor: f64, optimizer: &mut dyn Optimizer) {
+        self.course().scale *= factor;
+        let rates: Vec<f64> = optimizer.lrs().iter().map(|lr| lr * factor).collect();
+        optimizer.set_lrs(&rates);
     }
     /// Goes on by another schedule from the present step; rates stay until the next one, or [`Scheduler::set_again`].
     pub fn replace(&mut self, schedule: S) {
@@ -159,7 +184,7 @@ impl<S: Schedule + 'static> Scheduler<S> {
     /// Sets the rates and the momentum of the present step, as the schedule comes to them from its own beginning.
     pub fn set_again(&self, optimizer: &mut dyn Optimizer) {
         let own = self.course();
-        let course = |base: f64| (0..=own.t).fold(base, |present, t| own.schedule.lr(t, base, present));
+        let course = |base: f64| (0..=own.t).fold(base, |present, t| own.schedule.lr(t, base, present)) * own.scale;
         let rates: Vec<f64> = own.bases.iter().map(|base| course(*base)).collect();
         optimizer.set_lrs(&rates);
         if let Some(momentum) = own.schedule.momentum(own.t) {
@@ -168,8 +193,12 @@ impl<S: Schedule + 'static> Scheduler<S> {
     }
 }
 impl<S: Schedule> ScheduleCourse<S> {
+    /// The schedule's own rate, multiplied: what it goes on from is its own too.
+    fn scaled_lr(&self, t: u64, base: f64, present: f64) -> f64 {
+        self.schedule.lr(t, base, present / self.scale) * self.scale
+    }
     fn apply(&self, rates: &dyn Rates) {
-        let new: Vec<f64> = rates.lrs().iter().zip(&self.bases).map(|(present, base)| self.schedule.lr(self.t, *base, *present)).collect();
+        let new: Vec<f64> = rates.lrs().iter().zip(&self.bases).map(|(present, base)| self.scaled_lr(self.t, *base, *present)).collect();
         rates.set_lrs(&new);
         if let Some(momentum) = self.schedule.momentum(self.t) {
             rates.set_momentum(momentum);

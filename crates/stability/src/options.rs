@@ -108,6 +108,8 @@ pub struct NanOptions {
     pub max_consecutive: u32,
     /// under restore, behind how many steps a state is held that can be put back (10): memory for it all once more
     pub restore_every: u32,
+    /// under restore in a described run or a `Trainer`, how many batches behind the bad one are left out too (0)
+    pub restore_skip: u32,
     /// by what the learning rates are multiplied each time a state is put back (0.5)
     pub restore_lr_factor: f64,
 }
@@ -128,6 +130,7 @@ impl Default for NanOptions {
             activation_checking: false,
             max_consecutive: 3,
             restore_every: 10,
+            restore_skip: 0,
             restore_lr_factor: 0.5,
         }
     }

@@ -494,6 +494,27 @@ impl<M: Walk, B: Batch> Session<M, B> {
         tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
+    /// What was learnt up to a snapshot: weights, buffers, slots, the running mean, clipping, precision, the generator.
+    fn restore_learnt(&mut self, from: &Snapshot) -> Result<Saved, Failure> {
+        let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
+        let said = |e: adamant_core::Error| refuse(e.kind().to_string());
+        let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
+        let mut saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
+        self.model.load_state_dict(part("model")?).map_err(said)?;
+        self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
+        match (&mut self.average, saved.averaged) {
+            (None, None) => {}
+            (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
+            _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
+        }
+        if let Some(clipper) = &mut self.clipper {
+            let remembered = if clipper.state_dict().is_empty() { &[][..] } else { part(CLIP)? };
+            clipper.load_state_dict(remembered).map_err(said)?;
+        }
+        self.precision.restore(saved.precision.take(), &from.tensors).map_err(said)?;
+        set_rng_state(self.device, RngState(saved.generator))?;
+        Ok(saved)
+    }
     /// Goes on from a checkpoint; gives back what the run kept beside it.
     ///
     /// # Errors
@@ -501,7 +522,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn restore(&mut self, from: &Snapshot) -> Result<serde_json::Value, Failure> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
-        let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
         let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
         let Position { step, epoch } = saved.position;
         // Who can write the file can write its hash too: what is counted on from here is checked.
@@ -509,8 +529,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             let told = format!("state.json: {epoch} epochs and {} losses at step {step}, and the manifest says step {}", saved.loss_count, from.step);
             return Err(refuse(told));
         }
-        self.model.load_state_dict(part("model")?).map_err(said)?;
-        self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
+        self.restore_learnt(from)?;
         // The schedule first: a momentum that it cycles is set by it, and then all numbers become those of then.
         match (&mut self.pace, &saved.schedule) {
             (BegunCourse::Constant, None) => {}
@@ -530,18 +549,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         } else {
             self.optimizer.set_hyperparameters(&saved::from_bits(&saved.hyperparameters)).map_err(said)?;
         }
-        match (&mut self.average, saved.averaged) {
-            (None, None) => {}
-            (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
-            _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
-        }
         self.watched.restore(from.tensors.get(watched::STABILITY).map_or(&[][..], Vec::as_slice), saved.position.step).map_err(said)?;
-        if let Some(clipper) = &mut self.clipper {
-            let remembered = if clipper.state_dict().is_empty() { &[][..] } else { part(CLIP)? };
-            clipper.load_state_dict(remembered).map_err(said)?;
-        }
-        self.precision.restore(saved.precision, &from.tensors).map_err(said)?;
-        set_rng_state(self.device, RngState(saved.generator))?;
         self.position = saved.position;
         self.losses = Losses { sum: f64::from_bits(saved.loss_sum), count: saved.loss_count, last: f64::from_bits(saved.loss_last), unread: Vec::new() };
         Ok(saved.run)

@@ -7,14 +7,13 @@
 //!                                                 -> interrupt asked: checkpoint, end
 //! ```
 //!
-//! A run that a description tells ([`crate::Run`]) is a client of the same loop.
-//!
-//! Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
+//! A run that a description tells ([`crate::Run`]) is a client of the same loop. Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
 //! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
 mod batch;
 mod callback;
 mod judge;
 mod learn;
+mod restored;
 mod resume;
 mod safe;
 mod stopping;
@@ -137,7 +136,6 @@ where
     if let Some(folder) = &folder {
         opened(folder)?;
     }
-    let folder_lent = folder.as_mut();
     let mut learning = Learning {
         session,
         pattern,
@@ -145,13 +143,14 @@ where
         judge,
         stopping: stopping.as_deref_mut(),
         callbacks,
-        folder: folder_lent,
+        folder: folder.as_mut(),
         safe: safe.as_mut(),
         kept,
         score: None,
         valid: None,
         watch,
         places: Vec::new(),
+        held: None,
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;

@@ -8,7 +8,7 @@ use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{BatchNorm1d, Dropout, Linear, Module, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, UpdateRule, schedule::StepLr};
 use adamant_train::{
-    CheckpointPlan, Document, Failure, OPTIMIZERS, Run, Trainer,
+    CheckpointPlan, Document, Failure, HandlingType, Interrupt, NanOptions, OPTIMIZERS, Run, Trainer, Watch,
     checkpoint::{Checkpoints, Retention},
     storage::Disk,
 };
@@ -204,6 +204,116 @@ fn a_finite_checkpoint_that_is_pushed_out() {
     let finite: Vec<bool> = left.iter().map(|l| l.1).collect();
     assert_eq!(finite, [true, false], "the last finite one, and the last one");
 }
+/// Asks for an end at a step.
+struct EndAt(u64, Interrupt);
+impl Watch for EndAt {
+    fn step(&mut self, step: u64) {
+        if step == self.0 {
+            self.1.ask(15);
+        }
+    }
+}
+/// What is left in the end: the weights that a run gives away, and its lines.
+fn left(place: &Path) -> (Vec<u8>, String) {
+    let read = |name: &str| fs::read(place.join("run").join(name)).unwrap();
+    (read("weights.safetensors"), String::from_utf8(read("metrics.jsonl")).unwrap())
+}
+/// Keys of a drawn run under restore, and its bad rows.
+fn drawn_restores(random: &mut Random) -> Vec<String> {
+    let schedule =
+        random.pick(&["{ kind = \"StepLR\", step_size = 3, gamma = 0.8 }", "{ kind = \"OneCycleLR\", max_lr = 0.02 }", "{ kind = \"CosineAnnealingLR\" }"]);
+    let mut keys = vec![
+        "stability.handling_type=restore".to_string(),
+        format!("stability.restore_every={}", random.between(1, 9)),
+        format!("stability.restore_skip={}", random.below(3)),
+        format!("stability.restore_lr_factor={}", random.pick(&["1", "0.5", "0.9"])),
+        format!("optimizer.kind={}", random.pick(&OPTIMIZERS)),
+        format!("schedule={schedule}"),
+        format!("clip={{ kind = \"{}\" }}", random.pick(&["off", "adaptive", "exponential", "zclip"])),
+        format!("accumulate={}", random.between(1, 2)),
+    ];
+    keys.extend(random.one_in(2).then(|| "ema.decay=0.9".to_string()));
+    keys
+}
+#[test]
+fn a_restored_run_that_depends_on_who_looked_and_where_it_was_stopped() {
+    let mut restores = 0;
+    for seed in 0..14u64 {
+        let mut random = Random::new(seed);
+        let keys = drawn_restores(&mut random);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let bad = 1 + random.below(9) * 6 + random.below(5);
+        let place = || {
+            let place = tempfile::tempdir().unwrap();
+            table(place.path(), Some(bad));
+            place
+        };
+        let with = |place: &Path, more: &[&str]| run(place, "run", &[&keys[..], more].concat()).unwrap();
+        let (whole, often) = (place(), place());
+        with(whole.path(), &["checkpoint.every=50"]);
+        with(often.path(), &["checkpoint.every=1"]);
+        let told = format!("seed {seed}, row {bad}: {keys:?}");
+        let (weights, lines) = left(whole.path());
+        assert!(left(often.path()) == (weights.clone(), lines.clone()), "{told}: other bits where somebody looks after each step");
+        restores += lines.matches("\"kind\":\"restore\"").count();
+        assert_eq!(incidents(&whole.path().join("run")).len(), lines.matches("\"kind\":\"restore\"").count(), "{told}");
+        // Stopped and resumed, more than once.
+        let stopped = place();
+        let mut document = Document::parse("run.toml", RUN).unwrap();
+        keys.iter().for_each(|s| document.set(s).unwrap());
+        let mut at = 0;
+        for _ in 0..3 {
+            at += random.between(1, 15) as u64;
+            let interrupt = Interrupt::new();
+            let ended = Device::cpu().unwrap().scoped(|| {
+                let run = Run::new(&document).data(stopped.path()).folder(stopped.path().join("run")).resume(true).interrupt(interrupt.clone());
+                run.train(&mut EndAt(at, interrupt))
+            });
+            assert!(matches!(&ended, Err(Failure::Interrupted { .. }) | Ok(_)), "{told}: {:?}", ended.err().map(|e| e.to_string()));
+        }
+        with(stopped.path(), &[]);
+        assert!(left(stopped.path()) == (weights, lines), "{told}: other bits where it was stopped");
+    }
+    assert!(restores > 40, "{restores}");
+}
+/// The steps behind the held state are as if their batches had been bad too.
+#[test]
+fn a_state_that_is_not_put_back_whole() {
+    let ends = |bad: std::ops::Range<usize>, options: NanOptions| {
+        manual_seed(4);
+        let net = Sequential::new()
+            .add(Linear::new(3, 6).unwrap())
+            .add(BatchNorm1d::new(6).unwrap())
+            .add(Relu::new())
+            .add(Dropout::new(0.2).unwrap())
+            .add(Linear::new(6, 1).unwrap());
+        // Batches of 5 rows, in their order.
+        let x: Vec<f32> = (0..60 * 3).map(|k| if bad.contains(&(k / 15)) { f32::NAN } else { (k * 7 % 13) as f32 / 13.0 }).collect();
+        let y: Vec<f32> = (0..60).map(|k| (k % 5) as f32).collect();
+        let data = Arc::new(TensorDataset::new(&[&Tensor::from_vec(x, [60, 3]), &Tensor::from_vec(y, [60, 1])]).unwrap());
+        let optimizer = Adam::new(0.02).over(net.parameters());
+        let fitted = Trainer::new(net, optimizer, |net: &Sequential, b: &Vec<Tensor>| (net.forward(&b[0])? - &b[1]).square().mean(..).ok())
+            .stability(NanOptions { max_consecutive: 9, ..options })
+            .schedule(StepLr { step_size: 3, gamma: 0.9 })
+            .clip(adamant_optim::ClippingType::Adaptive)
+            .log_every(7)
+            .fit(DataLoader::new(data).batch_size(5).build().unwrap(), &mut ())
+            .unwrap();
+        fitted.model.state_dict().iter().map(|(_, t)| t.to_bytes().unwrap()).collect::<Vec<_>>()
+    };
+    Device::cpu().unwrap().scoped(|| {
+        for (every, batch) in [(1usize, 3usize), (4, 6), (5, 9), (3, 2)] {
+            let held = batch / every * every;
+            let restore = NanOptions { restore_every: every as u32, restore_lr_factor: 1.0, ..HandlingType::Restore.into() };
+            let told = format!("batch {batch}, a state every {every}");
+            let restored = ends(batch..batch + 1, restore.clone());
+            assert!(restored == ends(held..batch + 1, HandlingType::Skip.into()), "{told}");
+            assert!(ends(batch..batch + 1, NanOptions { restore_lr_factor: 0.5, ..restore.clone() }) != restored, "{told}: the same at half the rate");
+            let further = ends(batch..batch + 1, NanOptions { restore_skip: 1, ..restore });
+            assert!(further == ends(held..batch + 2, HandlingType::Skip.into()), "{told}, one more left out");
+        }
+    });
+}
 #[test]
 fn bad_steps_in_a_row_that_are_borne_forever() {
     Device::cpu().unwrap().scoped(|| {
@@ -221,7 +331,7 @@ fn bad_steps_in_a_row_that_are_borne_forever() {
             let place = tempfile::tempdir().unwrap();
             let optimizer = Adam::new(0.01).over(net.parameters());
             let fitted = Trainer::new(net, optimizer, |net: &Sequential, b: &Vec<Tensor>| (net.forward(&b[0])? - &b[1]).square().mean(..).ok())
-                .stability(adamant_train::NanOptions { max_consecutive: most, ..adamant_train::HandlingType::Replace.into() })
+                .stability(NanOptions { max_consecutive: most, ..HandlingType::Replace.into() })
                 .schedule(StepLr { step_size: 9, gamma: 0.9 })
                 .epochs(2)
                 .log_every(7)
@@ -244,7 +354,8 @@ fn a_wrong_key_of_the_section() {
     table(place.path(), None);
     for (set, says) in [
         ("stability.handling_type=skipp", "there is no `skipp`; did you mean `skip`?"),
-        ("stability.handling_type=restore", "does not go back to an earlier state by itself"),
+        ("stability.restore_every=0", "restore_every is 0: there would be no state to put back"),
+        ("stability.restore_lr_factor=-1", "restore_lr_factor is -1, it must be a positive number"),
         ("stability.inf_replacement=0", "inf_replacement is 0, it must be a positive number"),
         ("stability.wach=true", "unknown key `stability.wach`; did you mean `watch`?"),
         ("stability.max_consecutive=-1", "takes an integer from 0"),

@@ -3,11 +3,14 @@
 //! ```toml
 //! [stability]
 //! watch = true                 # false: nobody looks
-//! handling_type = "stop"       # detect, replace, skip, gradient_zeroing, adaptive, gradient_scaling
+//! handling_type = "stop"       # detect, replace, skip, restore, gradient_zeroing, adaptive, gradient_scaling
 //! detect_nan = true
 //! detect_inf = true
 //! detect_overflow = false
 //! max_consecutive = 3
+//! restore_every = 10           # with restore: behind how many steps a state is held
+//! restore_skip = 0             # batches that are left out behind the bad one
+//! restore_lr_factor = 0.5
 //! ```
 use super::precision::word;
 use crate::{Failure, config::Section};
@@ -23,9 +26,6 @@ pub(crate) fn stability(root: &Section<'_>) -> Result<Option<NanOptions>, Failur
     let watch = s.flag("watch")?.unwrap_or(true);
     let policies = HandlingType::ALL.map(|policy| (policy.name(), policy));
     options.handling_type = word(&s, "handling_type", &policies)?.unwrap_or_default();
-    if options.handling_type == HandlingType::Restore {
-        return Err(s.wrong_key("handling_type", "a run does not go back to an earlier state by itself: use `stop`, and `--resume auto` from its checkpoint"));
-    }
     let flags = [
         ("detect_nan", &mut options.detect_nan),
         ("detect_inf", &mut options.detect_inf),
@@ -43,12 +43,17 @@ pub(crate) fn stability(root: &Section<'_>) -> Result<Option<NanOptions>, Failur
         ("inf_replacement", &mut options.inf_replacement),
         ("overflow_threshold", &mut options.overflow_threshold),
         ("overflow_replacement", &mut options.overflow_replacement),
+        ("restore_lr_factor", &mut options.restore_lr_factor),
     ];
     for (key, number) in numbers {
         *number = s.number(key)?.unwrap_or(*number);
     }
-    if let Some(steps) = s.size_in("max_consecutive", 0..=u32::MAX as usize)? {
-        options.max_consecutive = steps as u32;
+    let counts =
+        [("max_consecutive", &mut options.max_consecutive), ("restore_every", &mut options.restore_every), ("restore_skip", &mut options.restore_skip)];
+    for (key, count) in counts {
+        if let Some(n) = s.size_in(key, 0..=u32::MAX as usize)? {
+            *count = n as u32;
+        }
     }
     options.check().map_err(|e| s.wrong(e.kind().to_string()))?;
     s.finish()?;

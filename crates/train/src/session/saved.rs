@@ -36,6 +36,8 @@ pub(super) enum SavedPace {
     Schedule {
         steps: u64,
         bases: Vec<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scale: Option<u64>,
     },
     Plateau {
         best: Option<u64>,
@@ -47,7 +49,8 @@ pub(super) enum SavedPace {
 }
 impl SavedPace {
     pub fn of(state: &SchedulerState) -> SavedPace {
-        SavedPace::Schedule { steps: state.steps, bases: state.bases.iter().map(|b| b.to_bits()).collect() }
+        let scale = (state.scale != 1.0).then(|| state.scale.to_bits());
+        SavedPace::Schedule { steps: state.steps, bases: state.bases.iter().map(|b| b.to_bits()).collect(), scale }
     }
     pub fn of_plateau(state: &PlateauState) -> SavedPace {
         SavedPace::Plateau { best: state.best.map(f64::to_bits), bad: state.bad, cooling: state.cooling }
@@ -55,7 +58,9 @@ impl SavedPace {
     /// As the state of a schedule that is at `fresh` when it begins.
     pub fn scheduler(&self, fresh: &SchedulerState) -> Option<SchedulerState> {
         match self {
-            SavedPace::Schedule { steps, bases } => Some(SchedulerState { steps: *steps, bases: bases.iter().map(|b| f64::from_bits(*b)).collect() }),
+            SavedPace::Schedule { steps, bases, scale } => {
+                Some(SchedulerState { steps: *steps, bases: bases.iter().map(|b| f64::from_bits(*b)).collect(), scale: scale.map_or(1.0, f64::from_bits) })
+            }
             SavedPace::Steps(steps) => Some(SchedulerState { steps: *steps, ..fresh.clone() }),
             SavedPace::Plateau { .. } => None,
         }

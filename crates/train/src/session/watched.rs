@@ -3,7 +3,7 @@
 //! Data flow: the handler's cells tell up to which step all was well. Where a step has latched, none after it has changed anything on the
 //! device, but the host has counted them: [`Session::rewind`] takes that back, from what the host's state was when it looked last.
 use super::{BegunCourse, Look, Session, StepParts};
-use crate::{Failure, trainer::Batch};
+use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
@@ -115,6 +115,35 @@ impl<M: Walk, B: Batch> Session<M, B> {
             handler.reopen()?;
             (self.watched.base, self.watched.looked) = (to, Some(to));
             self.watched.seen = handler.look()?;
+        }
+        Ok(())
+    }
+    /// What is put back after a bad step, if that is what happens to one.
+    pub(crate) fn restoring(&self) -> Option<&NanOptions> {
+        self.watched.handler.as_ref().map(NanHandler::options).filter(|options| options.handling_type == HandlingType::Restore)
+    }
+    /// Puts an earlier state of what is learnt in the place of the present one: weights, buffers, slots, clipping, precision, the generator. How
+    /// far the run is, and where its schedule is, stays; rates are multiplied.
+    pub(crate) fn put_back(&mut self, held: &Snapshot, factor: f64) -> Result<(), Failure> {
+        self.restore_learnt(held)?;
+        match &mut self.pace {
+            BegunCourse::Schedule(scheduler) => scheduler.scale(factor, &mut *self.optimizer),
+            BegunCourse::Constant | BegunCourse::Plateau(..) => {
+                let rates: Vec<f64> = self.optimizer.lrs().iter().map(|lr| lr * factor).collect();
+                self.optimizer.set_lrs(&rates);
+            }
+        }
+        Ok(())
+    }
+    /// A step whose batches are left out: it changes nothing, and counts.
+    pub(crate) fn pass_over(&mut self) -> Result<(), Failure> {
+        self.settle()?;
+        self.position.step += 1;
+        // The handler has not seen it.
+        self.watched.base += 1;
+        (self.watched.looked, self.watched.numbers) = (Some(self.position.step), None);
+        if let BegunCourse::Schedule(scheduler) = &mut self.pace {
+            scheduler.step(&mut *self.optimizer);
         }
         Ok(())
     }

@@ -1,7 +1,12 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
-use super::{Batch, Callback, Control, EarlyStopping, Safe, Score, stopping::Seen};
+use super::{
+    Batch, Callback, Control, EarlyStopping, Safe, Score,
+    restored::{KeptRestores, WentBack, save_held},
+    stopping::Seen,
+};
 use crate::{
-    Failure, checkpoint,
+    Failure,
+    checkpoint::{self, Snapshot},
     folder::{RunFolder, number},
     incident::Incident,
     session::{Look, LookedAt, OpByOp, Position, Session, Stepped},
@@ -49,6 +54,9 @@ pub(crate) struct RunKept {
     pub stopped: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     callbacks: BTreeMap<String, Value>,
+    /// where bad steps are answered by an earlier state
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) restored: Option<KeptRestores>,
 }
 impl RunKept {
     pub fn read(value: Value) -> Result<RunKept, Failure> {
@@ -96,13 +104,16 @@ where
     pub watch: &'a mut dyn Watch,
     /// where the loader was before each step since somebody looked at the session's numbers
     pub places: Vec<LoaderState>,
+    /// the state that a bad step is answered by, where that is the policy
+    pub held: Option<Snapshot>,
 }
 impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
     D::Batch: Batch,
 {
     /// Goes on from what a checkpoint kept.
-    pub fn restore(&mut self, from: &crate::checkpoint::Snapshot) -> Result<(), Failure> {
+    pub fn restore(&mut self, from: &Snapshot) -> Result<(), Failure> {
+        self.restore_held(from)?;
         if let (Some(stopping), Some(seen)) = (&mut self.stopping, self.kept.stopping) {
             stopping.seen = seen;
             stopping.best = from.tensors.get(BEST).cloned();
@@ -131,6 +142,7 @@ where
         self.call(|callback, control| callback.on_train_begin(control))?;
         let mut since = Since::now();
         while self.session.position().step < self.pattern.steps && self.kept.stopped.is_none() {
+            self.hold()?;
             let waiting = Instant::now();
             let place = self.loader.state();
             let group = time_block!("data_loading", self.group())?;
@@ -141,7 +153,9 @@ where
                     since.rows += batch.rows()?;
                 }
                 self.places.push(place);
-                self.step(&group, is_over, &mut since, &elapsed)?;
+                if self.step(&group, is_over, &mut since, &elapsed)? == WentBack::To {
+                    continue;
+                }
             } else if self.loader.state().batch == 0 {
                 // Nothing is left of the last batches: the epoch ended with the step before.
                 self.epoch(&[], (true, false), &elapsed)?;
@@ -198,17 +212,18 @@ where
         Ok(())
     }
     /// What became of the folder's files, to who watches.
-    fn tell(&mut self) {
+    pub(super) fn tell(&mut self) {
         for warning in self.folder.iter_mut().flat_map(|f| f.take_warnings()) {
             self.watch.warn(&warning);
         }
     }
-    fn step(&mut self, group: &[D::Batch], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
+    fn step(&mut self, group: &[D::Batch], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<WentBack, Failure> {
         let step = self.session.position().step + 1;
         let is_last = step == self.pattern.steps;
         let logs = step % self.pattern.log_every == 0 || is_last;
         let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
-        let stepped = self.session.step(group, Look { norm: logs, each: judges && self.folder.is_some() })?;
+        let look = Look { norm: logs, each: judges && self.folder.is_some() };
+        let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
             if !meant {
                 self.watch.warn(&format!("steps run op by op from step {step} on, to the same bits: {reason}"));
@@ -219,8 +234,8 @@ where
         }
         self.fell_back(step)?;
         // Before anybody counts on the step; a checkpoint looks itself.
-        if logs || judges || !self.callbacks.is_empty() || self.session.decides_by_steps() {
-            self.look()?;
+        if (logs || judges || !self.callbacks.is_empty() || self.session.decides_by_steps()) && self.look()? == WentBack::To {
+            return Ok(WentBack::To);
         }
         self.watch.step(step);
         if logs {
@@ -231,12 +246,13 @@ where
             self.epoch(&stepped.norms, (is_over, is_last), elapsed)?;
             *since = Since::now();
         }
-        Ok(())
+        Ok(WentBack::Not)
     }
-    /// Looks at the session's numbers: bad steps are told, and one that ends the run ends it.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Looks at the session's numbers: bad steps are told, and one that ends the run ends it, or is answered by an earlier state.
+    pub(super) fn look(&mut self) -> Result<WentBack, Failure> {
         let step = self.session.position().step;
         match self.session.look()? {
+            LookedAt::Latched { step: bad } if self.puts_back(bad) => return self.put_back(bad).map(|()| WentBack::To),
             LookedAt::Latched { step: bad } => return Err(self.incident(bad)?),
             LookedAt::Went(seen) if seen.bad > 0 => {
                 let handling = self.session.handling().map_or("", HandlingType::name);
@@ -246,10 +262,10 @@ where
             LookedAt::Went(_) => {}
         }
         self.places.clear();
-        Ok(())
+        Ok(WentBack::Not)
     }
-    /// A step that ends the run: goes back to before it, finds where its numbers come from, and leaves a checkpoint of the step before.
-    fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
+    /// A bad step: goes back to before it, and finds where its numbers come from.
+    pub(super) fn investigated(&mut self, bad: u64) -> Result<Incident, Failure> {
         let behind = self.session.position().step.saturating_sub(bad) as usize;
         let Some(place) = self.places.len().checked_sub(behind + 1).and_then(|at| self.places.get(at)).copied() else {
             return Err(Failure::Run(format!("the batches of step {bad} cannot be found again")));
@@ -264,6 +280,12 @@ where
         let incident = Incident::of(Position { step: bad, ..self.session.position() }, handling, traced, &group, &records)?;
         self.loader.restore(place)?;
         self.kept.loader = Some(place);
+        self.places.clear();
+        Ok(incident)
+    }
+    /// A step that ends the run: a checkpoint of the step before is left.
+    fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
+        let incident = self.investigated(bad)?;
         if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
             self.save()?;
         }
@@ -401,7 +423,8 @@ where
         if self.safe.is_none() {
             return Ok(());
         }
-        self.look()?;
+        // Of wherever that leads to.
+        let _went = self.look()?;
         self.call(|callback, control| callback.on_checkpoint(control))?;
         self.kept.callbacks = self.callbacks.iter().map(|c| (c.name().to_string(), c.state())).filter(|(_, state)| !state.is_null()).collect();
         self.kept.stopping = self.stopping.as_ref().map(|s| s.seen);
@@ -419,6 +442,7 @@ where
         let mut snapshot = self.session.snapshot(kept)?;
         let best = self.stopping.as_ref().and_then(|s| s.best.clone());
         snapshot.tensors.extend(best.map(|weights| (BEST.to_string(), weights)));
+        save_held(self.held.as_ref(), &mut snapshot);
         let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
         safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
     }
