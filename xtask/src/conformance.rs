@@ -4,7 +4,7 @@
 //! `N passed, M failed, K unsupported`; with `--json` it is one document.
 use crate::exit::Exit;
 use adamant_conformance::{
-    share::Share,
+    share::CheckShare,
     suite::{self, FunctionSupport, Report},
 };
 use adamant_core::Device;
@@ -33,13 +33,13 @@ pub struct Options {
 /// A mode's name, and how it runs on a device with so many graphs.
 type Mode = (&'static str, fn(Device, usize) -> Report);
 const MODES: [Mode; 9] = [
-    ("correctness", |d, _| suite::correctness(d, Share::Whole)),
+    ("correctness", |d, _| suite::correctness(d, CheckShare::Whole)),
     ("errors", |d, _| suite::errors(d)),
-    ("gradients", |d, _| suite::gradients(d, Share::Whole)),
-    ("special", |d, _| suite::special_values(d, Share::Whole)),
+    ("gradients", |d, _| suite::gradients(d, CheckShare::Whole)),
+    ("special", |d, _| suite::special_values(d, CheckShare::Whole)),
     ("faults", |d, _| suite::faults(d)),
     ("in-place", |d, _| suite::in_place(d)),
-    ("cuts", |d, _| suite::cuts(d, Share::Whole)),
+    ("cuts", |d, _| suite::cuts(d, CheckShare::Whole)),
     ("threads", |d, _| suite::threads(d)),
     ("fuzz", suite::fuzzing),
 ];

@@ -16,7 +16,7 @@ use adamant_conformance::{
         planted::{PLANTS, complaint},
     },
     ranks,
-    share::Share,
+    share::CheckShare,
     suite::{self, Report},
 };
 use adamant_core::{backend::Backend, planted::Plant};
@@ -78,13 +78,13 @@ fn seeds(options: &Options) -> std::ops::Range<u64> {
 /// One check of the suite.
 type Check = (&'static str, fn(Device) -> Report);
 const SUITE: [Check; 8] = [
-    ("correctness", |d| suite::correctness(d, Share::Whole)),
+    ("correctness", |d| suite::correctness(d, CheckShare::Whole)),
     ("errors", suite::errors),
-    ("gradients", |d| suite::gradients(d, Share::Whole)),
-    ("special values", |d| suite::special_values(d, Share::Whole)),
+    ("gradients", |d| suite::gradients(d, CheckShare::Whole)),
+    ("special values", |d| suite::special_values(d, CheckShare::Whole)),
     ("faults", suite::faults),
     ("in place", suite::in_place),
-    ("cuts", |d| suite::cuts(d, Share::Whole)),
+    ("cuts", |d| suite::cuts(d, CheckShare::Whole)),
     ("threads", suite::threads),
 ];
 fn one(seed: u64, options: &Options) -> std::result::Result<(), String> {

@@ -6,7 +6,7 @@ use crate::{
     pin::{Core, OneCore},
     protocol::{Ask, ChildAnswer, Hello, PROTOCOL},
     serve::WATCH,
-    workload::Form,
+    workload::WorkloadForm,
 };
 use std::{
     ffi::OsString,
@@ -40,7 +40,7 @@ pub struct Subject {
     /// its device, where it may choose
     pub device: String,
     /// the form of its workloads
-    pub form: Form,
+    pub form: WorkloadForm,
     /// names of facts that were chosen for it, and may therefore differ
     pub chosen: Vec<String>,
     /// so many calls are one, so that a share of the work can be added
@@ -69,7 +69,7 @@ impl Subject {
             variables,
             threads,
             device: device.into(),
-            form: Form::Plain,
+            form: WorkloadForm::Plain,
             chosen,
             repeat: 1,
             starts_quickly: true,
@@ -161,9 +161,9 @@ impl Child {
         command.args(&subject.arguments).args(["bench", "serve", "--threads", &threads, "--device", &subject.device]);
         // A program that knows of none refuses it, and does not run in f32 what would be called bf16.
         match subject.form {
-            Form::Plain => {}
-            Form::Precision(dtype) => drop(command.args(["--precision", &dtype.to_string()])),
-            Form::Watched => drop(command.args(["--stability", WATCH])),
+            WorkloadForm::Plain => {}
+            WorkloadForm::Precision(dtype) => drop(command.args(["--precision", &dtype.to_string()])),
+            WorkloadForm::Watched => drop(command.args(["--stability", WATCH])),
         }
         // What libraries of threads read.
         for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"] {

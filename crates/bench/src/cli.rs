@@ -17,7 +17,7 @@ use crate::{
     place::BenchPlace,
     serve::WATCH,
     suite::{Suite, registered},
-    workload::{Form, Group},
+    workload::{Group, WorkloadForm},
 };
 use adamant::DType;
 use clap::{Args, Parser, Subcommand};
@@ -164,7 +164,7 @@ pub struct ServeOptions {
     precision: Option<DType>,
     /// `watch`: all workloads with a watch over their numbers; what has no form with it is not run
     #[arg(long, value_parser = stability, conflicts_with = "precision")]
-    stability: Option<Form>,
+    stability: Option<WorkloadForm>,
 }
 /// The precisions that workloads may have forms in.
 const PRECISIONS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
@@ -181,8 +181,8 @@ fn precision(name: &str) -> Result<DType, String> {
 ///
 /// # Errors
 /// There is no such form.
-fn stability(name: &str) -> Result<Form, String> {
-    if name == WATCH { Ok(Form::Watched) } else { Err(format!("there is no watch `{name}`; there is {WATCH}")) }
+fn stability(name: &str) -> Result<WorkloadForm, String> {
+    if name == WATCH { Ok(WorkloadForm::Watched) } else { Err(format!("there is no watch `{name}`; there is {WATCH}")) }
 }
 /// Does what the command line asks for.
 pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
@@ -226,7 +226,7 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
 fn serve(options: &ServeOptions, suite: &Suite) -> Result<Exit, Ended> {
     end_with_parent();
     let place = options.at.open()?;
-    let form = options.precision.map_or(options.stability.unwrap_or_default(), Form::Precision);
+    let form = options.precision.map_or(options.stability.unwrap_or_default(), WorkloadForm::Precision);
     crate::serve::serve(suite, &place, form, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
     Ok(Exit::Passed)
 }

@@ -5,7 +5,7 @@
 //! (`/proc`'s run queue), so that whoever compares can tell a sample that other programs disturbed from one that was slow.
 use crate::{
     stats::median_interval,
-    workload::{Checked, Form, Prepared, Problem, Scale, Workload, ensure},
+    workload::{Checked, Prepared, Problem, Scale, Workload, WorkloadForm, ensure},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -50,13 +50,13 @@ impl Active {
     /// # Errors
     /// It cannot be built, is wrong, or panicked.
     pub fn start(workload: &Workload, scale: Scale) -> Checked<Active> {
-        Active::start_in(workload, scale, Form::Plain)
+        Active::start_in(workload, scale, WorkloadForm::Plain)
     }
     /// Builds a workload in a form and checks its result.
     ///
     /// # Errors
     /// As [`Active::start`]; the workload has no such form.
-    pub fn start_in(workload: &Workload, scale: Scale, form: impl Into<Form>) -> Checked<Active> {
+    pub fn start_in(workload: &Workload, scale: Scale, form: impl Into<WorkloadForm>) -> Checked<Active> {
         Active::unchecked_in(workload, scale, form)?.right()
     }
     fn right(mut self) -> Checked<Active> {
@@ -68,13 +68,13 @@ impl Active {
     /// # Errors
     /// It cannot be built, or panicked.
     pub fn unchecked(workload: &Workload, scale: Scale) -> Checked<Active> {
-        Active::unchecked_in(workload, scale, Form::Plain)
+        Active::unchecked_in(workload, scale, WorkloadForm::Plain)
     }
     /// The same in a form.
     ///
     /// # Errors
     /// As [`Active::unchecked`]; the workload has no such form.
-    pub fn unchecked_in(workload: &Workload, scale: Scale, form: impl Into<Form>) -> Checked<Active> {
+    pub fn unchecked_in(workload: &Workload, scale: Scale, form: impl Into<WorkloadForm>) -> Checked<Active> {
         Ok(Active { prepared: guarded(|| workload.build_in(scale, form))?, worst: None })
     }
     /// This many calls as one from now on.

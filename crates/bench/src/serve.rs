@@ -6,7 +6,7 @@ use crate::{
     protocol::{About, Ask, ChildAnswer, Hello, PROTOCOL},
     sampler::Active,
     suite::Suite,
-    workload::{Checked, Form, Problem, Scale, Workload},
+    workload::{Checked, Problem, Scale, Workload, WorkloadForm},
 };
 use adamant::schedule::take_stats;
 use std::{
@@ -19,12 +19,12 @@ use std::{
 ///
 /// # Errors
 /// The output is gone.
-pub fn serve(suite: &Suite, place: &BenchPlace, form: Form, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+pub fn serve(suite: &Suite, place: &BenchPlace, form: WorkloadForm, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut facts = place.facts();
     match form {
-        Form::Plain => {}
-        Form::Precision(dtype) => facts.extend([(PRECISION.to_string(), dtype.to_string())]),
-        Form::Watched => facts.extend([(STABILITY.to_string(), WATCH.to_string())]),
+        WorkloadForm::Plain => {}
+        WorkloadForm::Precision(dtype) => facts.extend([(PRECISION.to_string(), dtype.to_string())]),
+        WorkloadForm::Watched => facts.extend([(STABILITY.to_string(), WATCH.to_string())]),
     }
     let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts };
     writeln!(output, "{}", serde_json::json!(hello))?;
@@ -44,7 +44,7 @@ pub fn serve(suite: &Suite, place: &BenchPlace, form: Form, input: impl BufRead,
 fn refusal(problem: Problem) -> ChildAnswer {
     ChildAnswer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..ChildAnswer::default() }
 }
-fn answer(workloads: &[Workload], form: Form, active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
+fn answer(workloads: &[Workload], form: WorkloadForm, active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
     let prepared = |active: &mut Option<Active>| active.take().ok_or_else(|| Problem::Wrong("nothing is prepared".into()));
     Ok(match ask {
         Ask::List => ChildAnswer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..ChildAnswer::default() },
@@ -169,9 +169,9 @@ mod tests {
         )
     }
     fn ask(lines: &str) -> Vec<serde_json::Value> {
-        ask_in(Form::Plain, lines)
+        ask_in(WorkloadForm::Plain, lines)
     }
-    fn ask_in(form: Form, lines: &str) -> Vec<serde_json::Value> {
+    fn ask_in(form: WorkloadForm, lines: &str) -> Vec<serde_json::Value> {
         let mut out = Vec::new();
         serve(&suite(), &BenchPlace::reference(), form, Cursor::new(lines), &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
@@ -204,7 +204,7 @@ mod tests {
     }
     #[test]
     fn a_watch_without_a_form_that_is_run_all_the_same() {
-        let said = ask_in(Form::Watched, "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n");
+        let said = ask_in(WorkloadForm::Watched, "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n");
         assert_eq!(said[0]["facts"][STABILITY], WATCH);
         assert_eq!((&said[1]["unsupported"], &said[1]["error"]), (&true.into(), &"nothing has no form with a watch over its numbers".into()));
         assert_eq!((&said[2]["about"]["dtype"], &said[2]["worst"]), (&"f32".into(), &0.75.into()));

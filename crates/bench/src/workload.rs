@@ -117,20 +117,20 @@ impl Workload {
     ///
     /// # Errors
     /// As [`Workload::build`]; it has no such form, which is a part that is not there.
-    pub fn build_in(&self, scale: Scale, form: impl Into<Form>) -> Checked<Prepared> {
+    pub fn build_in(&self, scale: Scale, form: impl Into<WorkloadForm>) -> Checked<Prepared> {
         match (form.into(), &self.in_precision, &self.watched) {
-            (Form::Plain, ..) => self.build(scale),
-            (Form::Precision(dtype), Some(build), _) => build((scale, dtype)),
-            (Form::Precision(DType::F32), None, _) if self.dtype == "f32" => self.build(scale),
-            (Form::Precision(dtype), None, _) => Err(Problem::Absent(format!("{} has no form in {dtype}", self.name))),
-            (Form::Watched, _, Some(build)) => build(scale),
-            (Form::Watched, _, None) => Err(Problem::Absent(format!("{} has no form with a watch over its numbers", self.name))),
+            (WorkloadForm::Plain, ..) => self.build(scale),
+            (WorkloadForm::Precision(dtype), Some(build), _) => build((scale, dtype)),
+            (WorkloadForm::Precision(DType::F32), None, _) if self.dtype == "f32" => self.build(scale),
+            (WorkloadForm::Precision(dtype), None, _) => Err(Problem::Absent(format!("{} has no form in {dtype}", self.name))),
+            (WorkloadForm::Watched, _, Some(build)) => build(scale),
+            (WorkloadForm::Watched, _, None) => Err(Problem::Absent(format!("{} has no form with a watch over its numbers", self.name))),
         }
     }
 }
 /// In which form a workload runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Form {
+pub enum WorkloadForm {
     /// as it is
     #[default]
     Plain,
@@ -139,15 +139,15 @@ pub enum Form {
     /// with a watch over its numbers ([`Workload::with_watch`])
     Watched,
 }
-impl Form {
+impl WorkloadForm {
     /// The precision, where one was chosen.
     pub fn precision(self) -> Option<DType> {
-        if let Form::Precision(dtype) = self { Some(dtype) } else { None }
+        if let WorkloadForm::Precision(dtype) = self { Some(dtype) } else { None }
     }
 }
-impl From<DType> for Form {
-    fn from(dtype: DType) -> Form {
-        Form::Precision(dtype)
+impl From<DType> for WorkloadForm {
+    fn from(dtype: DType) -> WorkloadForm {
+        WorkloadForm::Precision(dtype)
     }
 }
 /// Which run measures a workload.

@@ -6,7 +6,7 @@ use crate::random::Random;
 const SEED: &str = "ADAMANT_SHARE_SEED";
 /// Which of the checks are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
+pub enum CheckShare {
     /// all
     Whole,
     /// about one of so many, drawn by the seed for each check on its own
@@ -17,17 +17,17 @@ pub enum Share {
         seed: u64,
     },
 }
-impl Share {
+impl CheckShare {
     /// About one of so many checks, by the seed in `ADAMANT_SHARE_SEED` (1 where that is not set, or no number).
-    pub fn one_of(n: usize) -> Share {
+    pub fn one_of(n: usize) -> CheckShare {
         let seed = std::env::var(SEED).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-        if n <= 1 { Share::Whole } else { Share::Drawn { one_of: n, seed } }
+        if n <= 1 { CheckShare::Whole } else { CheckShare::Drawn { one_of: n, seed } }
     }
     /// Whether the check of this name is made: other checks change nothing in that.
     pub fn takes(self, check: &str) -> bool {
         match self {
-            Share::Whole => true,
-            Share::Drawn { one_of, seed } => Random::new(seed).part(hash(check)).one_in(one_of),
+            CheckShare::Whole => true,
+            CheckShare::Drawn { one_of, seed } => Random::new(seed).part(hash(check)).one_in(one_of),
         }
     }
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn taken(one_of: usize, seed: u64) -> Vec<usize> {
-        (0..6000).filter(|k| Share::Drawn { one_of, seed }.takes(&format!("check {k}"))).collect()
+        (0..6000).filter(|k| CheckShare::Drawn { one_of, seed }.takes(&format!("check {k}"))).collect()
     }
     #[test]
     fn a_share_is_as_large_as_asked_and_seeds_draw_others() {
@@ -54,6 +54,6 @@ mod tests {
         let (a, b) = (taken(4, 1), taken(4, 2));
         let both = a.iter().filter(|k| b.contains(k)).count();
         assert!((250..500).contains(&both), "{both}");
-        assert!(Share::Whole.takes("anything") && Share::one_of(1) == Share::Whole);
+        assert!(CheckShare::Whole.takes("anything") && CheckShare::one_of(1) == CheckShare::Whole);
     }
 }

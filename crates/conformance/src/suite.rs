@@ -6,7 +6,7 @@ use crate::{
     layouts::{LAYOUTS, lay},
     random::Random,
     registry::{Entry, Function, NO_GRADIENT, entries},
-    share::{self, Share},
+    share::{self, CheckShare},
     tolerance,
 };
 use adamant_core::{
@@ -131,7 +131,7 @@ fn seeded() -> Vec<(u64, Entry)> {
 }
 
 /// Every public function on every dtype and layout against the reference.
-pub fn correctness(device: Device, share: Share) -> Report {
+pub fn correctness(device: Device, share: CheckShare) -> Report {
     let mut report = Report::default();
     for (seed, entry) in &seeded() {
         for &dtype in entry.dtypes.iter().filter(|d| device.info().dtypes.contains(d)) {
@@ -223,7 +223,7 @@ pub(crate) fn widest_float(device: Device) -> DType {
 }
 /// Gradients of every rule and composite in f64, the conventions at kinks, and the typed errors where there is no gradient.
 /// A device without f64 must give the reference's gradients in f32: that the rules are right is shown elsewhere.
-pub fn gradients(device: Device, share: Share) -> Report {
+pub fn gradients(device: Device, share: CheckShare) -> Report {
     let mut report = Report::default();
     let widest = widest_float(device);
     let is_taken = |seed: u64, entry: &Entry| entry.order > 0 && entry.dtypes.contains(&widest) && share.takes(&format!("{} {seed}", entry.name));
@@ -264,7 +264,7 @@ pub fn gradients(device: Device, share: Share) -> Report {
     report
 }
 /// Every scalar function at the values where implementations differ: NaN, infinities, signed zeros, subnormals, extremes.
-pub fn special_values(device: Device, share: Share) -> Report {
+pub fn special_values(device: Device, share: CheckShare) -> Report {
     let mut report = Report::default();
     for dtype in DType::COMPUTE.into_iter().filter(|d| device.info().dtypes.contains(d)) {
         let points = specials(dtype);
@@ -430,7 +430,7 @@ const REWRITTEN: usize = 100;
 /// Every function op by op and in windows cut after 1, 3 and 7 ops: the bits of the whole window. A device that promises
 /// bits from run to run alone may have a driver that rewrites expressions (sums of `(1 - t) x + t z` on llvmpipe have other bits):
 /// there few results may be others, within the table.
-pub fn cuts(device: Device, share: Share) -> Report {
+pub fn cuts(device: Device, share: CheckShare) -> Report {
     let mut report = Report::default();
     let promised = device.info().determinism == Determinism::Bitwise;
     let (mut compared, mut rewritten) = (0, Vec::new());
@@ -519,7 +519,7 @@ impl Present for Option<Device> {
 }
 /// Writes the tests of a device: `adamant_conformance::suite!(|| device);`. With `, complete` at the end the device may
 /// say of nothing that it is unsupported; with `, graphs = n` the fuzzer's slice has n graphs, and with `, one_of = k` behind
-/// it about one of k checks of the long kinds is made ([`Share::one_of`]). A function that gives an
+/// it about one of k checks of the long kinds is made ([`CheckShare::one_of`]). A function that gives an
 /// `Option` of a device, and prints why there is none, leaves the tests empty on a machine without it.
 #[macro_export]
 macro_rules! suite {
@@ -543,7 +543,7 @@ macro_rules! suite {
         }
         #[test]
         fn every_function_is_right_on_every_dtype_and_layout() {
-            on_the_device(|device| $crate::suite::correctness(device, $crate::share::Share::one_of($one_of)));
+            on_the_device(|device| $crate::suite::correctness(device, $crate::share::CheckShare::one_of($one_of)));
         }
         #[test]
         fn wrong_calls_give_typed_errors() {
@@ -551,11 +551,11 @@ macro_rules! suite {
         }
         #[test]
         fn gradients_are_right_to_second_order() {
-            on_the_device(|device| $crate::suite::gradients(device, $crate::share::Share::one_of($one_of)));
+            on_the_device(|device| $crate::suite::gradients(device, $crate::share::CheckShare::one_of($one_of)));
         }
         #[test]
         fn special_values_follow_the_table() {
-            on_the_device(|device| $crate::suite::special_values(device, $crate::share::Share::one_of($one_of)));
+            on_the_device(|device| $crate::suite::special_values(device, $crate::share::CheckShare::one_of($one_of)));
         }
         #[test]
         fn bad_data_is_a_typed_error_and_leaves_cells_alone() {
@@ -567,7 +567,7 @@ macro_rules! suite {
         }
         #[test]
         fn windows_and_fusion_change_no_bit() {
-            on_the_device(|device| $crate::suite::cuts(device, $crate::share::Share::one_of($one_of)));
+            on_the_device(|device| $crate::suite::cuts(device, $crate::share::CheckShare::one_of($one_of)));
         }
         #[test]
         fn threads_do_not_disturb_each_other() {

@@ -494,14 +494,14 @@ struct SeenKinds {
     overflow: bool,
     committed: bool,
 }
-struct ReadStep {
+struct StepNumbers {
     loss: f64,
     clipping: Option<ClippingStats>,
     kinds: Option<SeenKinds>,
 }
 /// All numbers of a step, in one read.
 #[track_caller]
-fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<ReadStep> {
+fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<StepNumbers> {
     let device = step.loss.try_meta()?.device;
     let dtype = device.widest_float();
     let absent = || Tensor::from_vec_on(vec![f32::NAN], (), device);
@@ -527,7 +527,7 @@ fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<ReadStep> {
         let (good, committed, nan, inf, overflow) = (is(), is(), is(), is(), is());
         SeenKinds { good, nan, inf, overflow, committed }
     });
-    Ok(ReadStep { loss, clipping, kinds })
+    Ok(StepNumbers { loss, clipping, kinds })
 }
 impl StepStability {
     /// Tells who listens to the crate `tracing`: one event for each step, another one for what went wrong.

@@ -170,15 +170,15 @@ pub struct StepTrace {
 
 /// What is wrong with a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct WrongNumbers {
+struct WrongKinds {
     nan: bool,
     inf: bool,
     /// finite, and beyond the threshold
     over: bool,
 }
-impl WrongNumbers {
-    fn of(x: &Tensor, threshold: Option<f64>) -> Result<WrongNumbers> {
-        let mut wrong = WrongNumbers::default();
+impl WrongKinds {
+    fn of(x: &Tensor, threshold: Option<f64>) -> Result<WrongKinds> {
+        let mut wrong = WrongKinds::default();
         if !x.dtype()?.is_float() {
             return Ok(wrong);
         }
@@ -216,7 +216,7 @@ struct Applied {
     op: TracedOp,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    wrong: Vec<WrongNumbers>,
+    wrong: Vec<WrongKinds>,
     /// infinities that were asked for
     fills: bool,
 }
@@ -247,7 +247,7 @@ impl Interceptor for Tracer {
         // What the rule of this op makes of gradients, and of nothing else, passes here.
         let tapped = match grad_enabled() {
             true => tap(inputs, move |gradients| {
-                let bad = gradients.iter().flatten().find(|g| WrongNumbers::of(g, threshold).is_ok_and(WrongNumbers::any));
+                let bad = gradients.iter().flatten().find(|g| WrongKinds::of(g, threshold).is_ok_and(WrongKinds::any));
                 let mut step = step.lock();
                 if let (Some(gradient), None) = (bad, &step.pulled) {
                     step.pulled = Some(Pulled { by: number, gradient: gradient.clone() });
@@ -261,7 +261,7 @@ impl Interceptor for Tracer {
             Err(_) => inputs.iter().map(|t| (*t).clone()).collect(),
         };
         let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
-        let looked: Result<Vec<WrongNumbers>> = outputs.iter().map(|x| WrongNumbers::of(x, threshold)).collect();
+        let looked: Result<Vec<WrongKinds>> = outputs.iter().map(|x| WrongKinds::of(x, threshold)).collect();
         let mut step = self.0.lock();
         match looked {
             Err(e) => {
@@ -294,10 +294,10 @@ enum Root {
     Meant,
 }
 impl TracedStep {
-    fn wrong(&self, x: &Tensor) -> WrongNumbers {
+    fn wrong(&self, x: &Tensor) -> WrongKinds {
         match self.made.get(&x.value_address()) {
             Some((at, k)) => self.ops[*at].wrong.get(*k).copied().unwrap_or_default(),
-            None => WrongNumbers::of(x, self.threshold).unwrap_or_default(),
+            None => WrongKinds::of(x, self.threshold).unwrap_or_default(),
         }
     }
     /// The op that made what is wrong in a tensor, and the ops between, nearest to the root first.
@@ -306,7 +306,7 @@ impl TracedStep {
         let applied = &self.ops[at];
         let wrong = applied.wrong.get(k).copied().unwrap_or_default();
         // NaN comes from NaN rather than from an infinity beside it.
-        let mut candidates: Vec<(&Tensor, WrongNumbers)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
+        let mut candidates: Vec<(&Tensor, WrongKinds)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
         candidates.sort_by_key(|(_, w)| !(w.nan && wrong.nan));
         for (input, _) in candidates {
             match self.root(input) {

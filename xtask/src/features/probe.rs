@@ -9,7 +9,7 @@ use adamant::{
 };
 use adamant_conformance::{
     plain,
-    share::Share,
+    share::CheckShare,
     suite::{self, Report},
 };
 use serde_json::{Value, json};
@@ -121,9 +121,9 @@ fn without_gradient() -> Result<Device> {
     device.register("adamant.softmax_backward", Box::new(kernel))?;
     Ok(device)
 }
-const CORRECTNESS: fn(Device) -> Report = |device| suite::correctness(device, Share::Whole);
-const GRADIENTS: fn(Device) -> Report = |device| suite::gradients(device, Share::Whole);
-const SPECIAL_VALUES: fn(Device) -> Report = |device| suite::special_values(device, Share::Whole);
+const CORRECTNESS: fn(Device) -> Report = |device| suite::correctness(device, CheckShare::Whole);
+const GRADIENTS: fn(Device) -> Report = |device| suite::gradients(device, CheckShare::Whole);
+const SPECIAL_VALUES: fn(Device) -> Report = |device| suite::special_values(device, CheckShare::Whole);
 /// The whole conformance suite, on the instruction set in force.
 fn conformance() -> Result<Value> {
     let modes: [fn(Device) -> Report; 9] = [
@@ -133,7 +133,7 @@ fn conformance() -> Result<Value> {
         SPECIAL_VALUES,
         suite::faults,
         suite::in_place,
-        |device| suite::cuts(device, Share::Whole),
+        |device| suite::cuts(device, CheckShare::Whole),
         suite::threads,
         |device| suite::fuzzing(device, GRAPHS),
     ];

@@ -19,7 +19,7 @@ use crate::{
         Compared, ENOUGH_PROCESSES, Pairs, judge,
         records::{ENOUGH_MOMENTS, Moments, judge_records},
     },
-    workload::Form,
+    workload::WorkloadForm,
 };
 use clap::Args;
 use std::{
@@ -271,7 +271,7 @@ fn measure_until(sides: &mut Sides, names: &[String], plan: &Plan, is_decided: i
     let is_over = |taken: &Taken, rounds: usize| taken.sides.iter().any(|s| s.error.is_some()) || is_decided(taken, rounds);
     // What was chosen to round otherwise, or to be watched, must still give the same.
     let precisions: Vec<_> = sides.subjects().iter().map(|s| s.form.precision()).collect();
-    let is_chosen = sides.subjects().iter().any(|s| s.form != Form::Plain);
+    let is_chosen = sides.subjects().iter().any(|s| s.form != WorkloadForm::Plain);
     let agree = |sides: &mut Sides, states: &mut [SideState]| {
         if is_chosen {
             agree(sides, states, |_| apart_in(&precisions), true);

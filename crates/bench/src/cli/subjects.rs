@@ -10,7 +10,7 @@ use crate::{
     child::Subject,
     serve::{PRECISION, STABILITY},
     suite::Suite,
-    workload::Form,
+    workload::WorkloadForm,
 };
 use std::{
     fs,
@@ -79,7 +79,7 @@ fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
             subject.chosen.push("device.isa".into());
         }
         PRECISION => {
-            chosen_form(subject, Form::Precision(super::precision(value).map_err(|said| (Exit::Usage, said))?))?;
+            chosen_form(subject, WorkloadForm::Precision(super::precision(value).map_err(|said| (Exit::Usage, said))?))?;
             subject.chosen.push(PRECISION.into());
         }
         STABILITY => {
@@ -93,9 +93,9 @@ fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
     Ok(())
 }
 /// A program has one form.
-fn chosen_form(subject: &mut Subject, form: Form) -> Result<(), Ended> {
+fn chosen_form(subject: &mut Subject, form: WorkloadForm) -> Result<(), Ended> {
     match std::mem::replace(&mut subject.form, form) {
-        Form::Plain => Ok(()),
+        WorkloadForm::Plain => Ok(()),
         _ => Err((Exit::Usage, format!("`{PRECISION}` and `{STABILITY}` are two forms of a workload; choose one"))),
     }
 }
@@ -172,10 +172,10 @@ mod tests {
     fn a_precision_that_is_lost_or_not_known() {
         for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
             let s = program(&format!("self@isa=avx2,precision={name}"));
-            assert_eq!((s.form, s.variables.len()), (Form::Precision(dtype), 1));
+            assert_eq!((s.form, s.variables.len()), (WorkloadForm::Precision(dtype), 1));
             assert!(s.chosen.contains(&PRECISION.to_string()));
         }
-        assert_eq!(program("self").form, Form::Plain);
+        assert_eq!(program("self").form, WorkloadForm::Plain);
         for name in ["fp16", "f64", "BF16", ""] {
             let (exit, said) = operand(&format!("self@precision={name}"), 1, "cpu", &suite()).unwrap_err();
             assert_eq!((exit, said), (Exit::Usage, format!("there is no precision `{name}`; there are f32, bf16, f16")));
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_watch_that_is_lost_or_not_known() {
         let s = program("self@stability=watch");
-        assert!(s.form == Form::Watched && s.variables.is_empty() && s.chosen.contains(&STABILITY.to_string()));
+        assert!(s.form == WorkloadForm::Watched && s.variables.is_empty() && s.chosen.contains(&STABILITY.to_string()));
         for (text, want) in [
             ("self@stability=all", "there is no watch `all`; there is watch"),
             ("self@stability=watch,precision=bf16", "`precision` and `stability` are two forms of a workload; choose one"),

@@ -181,13 +181,13 @@ pub struct Anomaly {
 }
 fn stats<S: Serializer>(all: &[NumberStats], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Input {
+    struct TracedInput {
         elements: usize,
         non_finite: usize,
         least: Option<f64>,
         most: Option<f64>,
     }
-    let of = |s: &NumberStats| Input { elements: s.elements, non_finite: s.non_finite, least: s.least, most: s.most };
+    let of = |s: &NumberStats| TracedInput { elements: s.elements, non_finite: s.non_finite, least: s.least, most: s.most };
     serializer.collect_seq(all.iter().map(of))
 }
 impl From<&BadNumber> for Anomaly {
@@ -416,14 +416,14 @@ fn device_of(parameters: &[(String, Param)]) -> Option<Device> {
     parameters.first().map(|(_, p)| p.cell().meta().device)
 }
 /// What statistics of a gradient are made of.
-struct Moments {
+struct GradientMoments {
     elements: u64,
     sum: f64,
     squares: f64,
     min: f64,
     max: f64,
 }
-impl Moments {
+impl GradientMoments {
     fn stats(&self) -> GradientStats {
         let n = self.elements as f64;
         let mean = self.sum / n;
@@ -431,8 +431,8 @@ impl Moments {
         GradientStats { elements: self.elements, mean, std, min: self.min, max: self.max, total: self.squares.sqrt() }
     }
 }
-fn together(each: &[Moments]) -> Option<GradientStats> {
-    let all = each.iter().fold(Moments { elements: 0, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }, |a, b| Moments {
+fn together(each: &[GradientMoments]) -> Option<GradientStats> {
+    let all = each.iter().fold(GradientMoments { elements: 0, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }, |a, b| GradientMoments {
         elements: a.elements + b.elements,
         sum: a.sum + b.sum,
         squares: a.squares + b.squares,
@@ -444,7 +444,7 @@ fn together(each: &[Moments]) -> Option<GradientStats> {
 }
 /// One read for all of them.
 #[track_caller]
-fn gradient_stats(gradients: &[&Tensor]) -> Result<Vec<Moments>> {
+fn gradient_stats(gradients: &[&Tensor]) -> Result<Vec<GradientMoments>> {
     let (mut parts, mut sizes) = (Vec::new(), Vec::new());
     let Some(first) = gradients.first() else { return Ok(Vec::new()) };
     let device = first.try_meta()?.device;
@@ -459,9 +459,9 @@ fn gradient_stats(gradients: &[&Tensor]) -> Result<Vec<Moments>> {
         }
         let all = Tensor::cat(&parts, 0).to_vec_as::<f64>()?;
         let of = |(elements, v): (u64, &[f64])| match (elements, v) {
-            (0, _) => Moments { elements, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY },
-            (_, [sum, squares, min, max]) => Moments { elements, sum: *sum, squares: *squares, min: *min, max: *max },
-            _ => Moments { elements, sum: f64::NAN, squares: f64::NAN, min: f64::NAN, max: f64::NAN },
+            (0, _) => GradientMoments { elements, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY },
+            (_, [sum, squares, min, max]) => GradientMoments { elements, sum: *sum, squares: *squares, min: *min, max: *max },
+            _ => GradientMoments { elements, sum: f64::NAN, squares: f64::NAN, min: f64::NAN, max: f64::NAN },
         };
         Ok(sizes.into_iter().zip(all.chunks(4)).map(of).collect())
     })
