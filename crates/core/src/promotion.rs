@@ -143,7 +143,12 @@ pub(crate) fn common(sides: &[OperandRef<'_>]) -> std::result::Result<DType, Err
 #[track_caller]
 pub(crate) fn alike<const N: usize>(tensors: [&Tensor; N]) -> std::result::Result<[Tensor; N], ErrorKind> {
     let dtype = common(&tensors.map(OperandRef::Tensor))?;
-    Ok(tensors.map(|t| t.cast(dtype)))
+    let mut alike = tensors.map(Tensor::clone);
+    // No closure: the casts are of the caller's line.
+    for t in &mut alike {
+        *t = t.cast(dtype);
+    }
+    Ok(alike)
 }
 /// The wider dtype to which a tensor goes for a number of another sort: floats beside integers, integers beside bools.
 pub(crate) fn wider_for(number: Scalar, dtype: DType) -> Option<DType> {

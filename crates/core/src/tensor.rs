@@ -436,7 +436,7 @@ impl Tensor {
         }
         // Integers become floats each by itself: -4 is no u8 on its way.
         let each = f.row().class == Class::Float && [self, other].iter().all(|t| !t.value.meta.dtype.is_float()) && !promotion::is_strict();
-        match if each { Ok([self, other].map(|t| t.cast(DType::F32))) } else { promotion::alike([self, other]) } {
+        match if each { Ok([self.cast(DType::F32), other.cast(DType::F32)]) } else { promotion::alike([self, other]) } {
             // No difference of bools, nor of one and a number: PyTorch's refusal.
             Ok(_) if f == Binary::Sub && [self, other].iter().any(|t| t.value.meta.dtype == DType::Bool) => {
                 Tensor::failed(refused(&Op::Binary(f), no_difference(), &[self, other], Origin::here()))

@@ -235,6 +235,8 @@ struct TracedStep {
     failed: Option<Error>,
     /// above which a finite number is wrong
     threshold: Option<f64>,
+    /// values that were there before
+    named: Vec<Tensor>,
 }
 struct Tracer(Arc<Mutex<TracedStep>>);
 impl Interceptor for Tracer {
@@ -300,15 +302,37 @@ impl TracedStep {
             None => WrongKinds::of(x, self.threshold).unwrap_or_default(),
         }
     }
+    /// What a tensor was cast from, if that was not seen: an interceptor casts below all others. It is the last one whose cast has these bits.
+    fn cast_from(&self, x: &Tensor) -> Option<Tensor> {
+        if self.made.contains_key(&x.value_address()) || self.named.iter().any(|n| n.value_address() == x.value_address()) {
+            return None;
+        }
+        let (meta, bits) = (x.try_meta().ok()?, x.detach().to_bytes().ok()?);
+        let is_it = |source: &&Tensor| {
+            let same = source.try_meta().is_ok_and(|of| of.dtype.is_float() && of.dtype != meta.dtype && of.shape == meta.shape);
+            same && source.detach().cast(meta.dtype).to_bytes().is_ok_and(|cast| cast == bits)
+        };
+        let made = self.ops.iter().rev().flat_map(|applied| &applied.outputs);
+        made.chain(&self.named).find(is_it).cloned()
+    }
     /// The op that made what is wrong in a tensor, and the ops between, nearest to the root first.
     fn root(&self, x: &Tensor) -> (Root, Vec<usize>) {
-        let Some((at, k)) = self.made.get(&x.value_address()).copied() else { return (Root::Leaf(x.clone()), Vec::new()) };
+        let Some((at, k)) = self.made.get(&x.value_address()).copied() else {
+            return match self.cast_from(x).filter(|source| self.wrong(source).any()) {
+                Some(source) => self.root(&source),
+                None => (Root::Leaf(x.clone()), Vec::new()),
+            };
+        };
         let applied = &self.ops[at];
         let wrong = applied.wrong.get(k).copied().unwrap_or_default();
         // NaN comes from NaN rather than from an infinity beside it.
         let mut candidates: Vec<(&Tensor, WrongKinds)> = applied.inputs.iter().map(|i| (i, self.wrong(i))).filter(|(_, w)| w.any()).collect();
         candidates.sort_by_key(|(_, w)| !(w.nan && wrong.nan));
         for (input, _) in candidates {
+            // What was cast was good: in the cast it left the range of what this op is given.
+            if self.cast_from(input).is_some_and(|source| !self.wrong(&source).any()) {
+                return (Root::Op(at), Vec::new());
+            }
             match self.root(input) {
                 (Root::Meant, _) => {}
                 (root, mut chain) => {
@@ -384,7 +408,7 @@ pub fn trace_beyond(threshold: f64, named: &[(StepPhase, String, Tensor)], f: im
 }
 #[track_caller]
 fn traced(named: &[(StepPhase, String, Tensor)], threshold: Option<f64>, f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    let step = Arc::new(Mutex::new(TracedStep { threshold, ..TracedStep::default() }));
+    let step = Arc::new(Mutex::new(TracedStep { threshold, named: named.iter().map(|(.., t)| t.detach()).collect(), ..TracedStep::default() }));
     let (mut loss, mut written) = (None, None::<Vec<Tensor>>);
     let mut review = |cells: &[WrittenCell]| -> Result<()> {
         written = Some(cells.iter().map(|w| w.cell.detached()).collect());
