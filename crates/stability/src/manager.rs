@@ -404,7 +404,7 @@ impl StepRun<'_> {
     }
     #[track_caller]
     fn run(&mut self, handler: Option<&mut NanHandler>, saw_loss: &mut dyn FnMut(&Tensor)) -> Result<UnreadStep> {
-        let loss = StepPhase::Forward.run(&mut *self.loss)?;
+        let loss = (self.loss)()?;
         saw_loss(&loss);
         self.ended(SeenPhase::Forward, &[&loss])?;
         let mut grads = loss.backward()?;

@@ -50,20 +50,24 @@ impl fmt::Display for StepPhase {
     }
 }
 thread_local! {
-    static PHASE: Cell<StepPhase> = const { Cell::new(StepPhase::Forward) };
+    /// none: nobody has said
+    static PHASE: Cell<Option<StepPhase>> = const { Cell::new(None) };
 }
 impl StepPhase {
     /// Runs `f` as this part of a step, which a [`trace()`] around it tells of. Without one nothing changes.
     pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Restore(StepPhase);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                PHASE.set(self.0);
-            }
-        }
-        let _restore = Restore(PHASE.replace(self));
-        f()
+        in_phase(Some(self), f)
     }
+}
+fn in_phase<R>(phase: Option<StepPhase>, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<StepPhase>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PHASE.set(self.0);
+        }
+    }
+    let _restore = Restore(PHASE.replace(phase));
+    f()
 }
 /// What the numbers of a tensor are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -270,8 +274,11 @@ impl Interceptor for Tracer {
                 step.failed.get_or_insert(e);
             }
             Ok(wrong) => {
-                let op =
-                    TracedOp { op: name, called: scope::called_name(origin.called), layer: scope::path(origin.scope), line: origin.at, phase: PHASE.get() };
+                let layer = scope::path(origin.scope);
+                // Where nobody says where the loss begins: behind all layers.
+                let behind = if layer.is_empty() { StepPhase::Loss } else { StepPhase::Forward };
+                let phase = PHASE.get().unwrap_or(behind);
+                let op = TracedOp { op: name, called: scope::called_name(origin.called), layer, line: origin.at, phase };
                 let at = step.ops.len();
                 for (k, output) in outputs.iter().enumerate() {
                     step.made.insert(output.value_address(), (at, k));
@@ -358,11 +365,7 @@ impl TracedStep {
                 let output = applied.outputs.iter().zip(&applied.wrong).find(|(_, w)| w.any()).map_or(symptom, |(output, _)| output);
                 let (at, value) = first(output)?;
                 let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
-                let phase = match applied.op.phase {
-                    StepPhase::Forward if applied.op.layer.is_empty() => StepPhase::Loss,
-                    phase => phase,
-                };
-                Ok(Some(BadNumber { phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain }))
+                Ok(Some(BadNumber { phase: applied.op.phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain }))
             }
             Root::Leaf(x) => {
                 let (at, value) = first(&x)?;
@@ -415,7 +418,7 @@ fn traced(named: &[(StepPhase, String, Tensor)], threshold: Option<f64>, f: impl
         Err(Error::new("trace", ErrorKind::Argument("the step is taken back".into())))
     };
     let ran = intercept::with(Arc::new(Tracer(step.clone())), || {
-        StepPhase::Forward.run(|| step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
+        in_phase(None, || step_reviewed(|| f(&mut |seen: &Tensor| loss = Some(seen.detach())), |(), cells| review(cells)))
     });
     let mut step = std::mem::take(&mut *step.lock());
     if let Some(e) = step.failed.take() {

@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
 /// A session that learns pairs of inputs and targets.
 pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, device: Device) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
     let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
-        let outputs = time_block!("forward", model.forward(x))?;
+        let outputs = time_block!("forward", StepPhase::Forward.run(|| model.forward(x)))?;
         time_block!("loss", StepPhase::Loss.run(|| objective.loss(&outputs, y)))
     };
     Session::new(model, Arc::new(loss), habits, device)
