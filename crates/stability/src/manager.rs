@@ -282,8 +282,9 @@ impl NumericalStabilityManager {
         let SeenKinds { good, mut nan, mut inf, mut overflow, committed } = seen;
         let (total, consecutive) = if good { (self.bad.0, 0) } else { (self.bad.0 + 1, self.bad.1 + 1) };
         self.bad = (total, consecutive);
+        let is_told = nan || inf || overflow;
         if !good
-            && !(nan || inf || overflow)
+            && !is_told
             && let Some(handler) = &self.handler
         {
             [nan, inf, overflow] = debug::kinds_of(parameters, loss, handler.options())?;
