@@ -16,7 +16,7 @@ use adamant::{
     functional::{CrossEntropyOptions, cross_entropy},
     nn::{Linear, Module, Param, Sequential, Site, Walk, manual_seed},
     optim::{AdamW, ClippingOptions, GradientClipper, Optimizer, RmsProp, Sgd, UpdateRule},
-    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, trace, trace_beyond},
+    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, trace_beyond},
 };
 use adamant_conformance::random::Random;
 use adamant_core::{
@@ -389,11 +389,7 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
         outcome.found = seen.latched && u64::from(seen.steps) + 1 == at;
         outcome.kept = task.bits()? != before;
         planter.restart();
-        let run = |saw: &mut dyn FnMut(&Tensor)| task.pass(&data, &mut |_, _, _| Ok(()), saw);
-        let traced = match beyond {
-            Some(beyond) => trace_beyond(beyond, &named, run)?,
-            None => trace(&named, run)?,
-        };
+        let traced = trace_beyond(beyond, &named, |saw| task.pass(&data, &mut |_, _, _| Ok(()), saw))?;
         let bad: Option<BadNumber> = traced.bad;
         outcome.text =
             format!("{what}, line {}: {}", planted.as_ref().map_or("none", |op| &op.line), bad.as_ref().map_or("no origin".into(), BadNumber::to_string));

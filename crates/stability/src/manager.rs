@@ -7,7 +7,7 @@
 //! ([`debug`]) looks closer for so many steps or so long.
 //!
 //! This file knows optimizers; what is beside it does not.
-use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, handler::StepKinds, trace, trace_beyond};
+use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, handler::StepKinds, trace_beyond};
 use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, grad::with_grad, step};
 use adamant_nn::{Param, Walk};
 use adamant_optim::{ClippingOptions, GradientClipper, Optimizer, get_total_norm};
@@ -215,19 +215,12 @@ impl NumericalStabilityManager {
         parameters: &[(String, Param)],
         loss: &mut dyn FnMut() -> Result<Tensor>,
         optimizer: &mut dyn Optimizer,
-        session: Option<&mut DebugSession>,
+        mut session: Option<&mut DebugSession>,
     ) -> Result<StepStability> {
-        let mut info = DebugInfo::default();
-        let mut looks = false;
-        if let Some(session) = &session {
-            looks = session.looks_for_origins();
-        }
-        let session = match session {
-            Some(session) => {
-                info = session.before(parameters, loss)?;
-                Some(session)
-            }
-            None => None,
+        let looks = session.as_ref().is_some_and(|session| session.looks_for_origins());
+        let mut info = match &mut session {
+            Some(session) => session.before(parameters, loss)?,
+            None => DebugInfo::default(),
         };
         let NumericalStabilityManager { clipper, handler, .. } = self;
         let parts = parameters.iter().map(|(_, p)| p.clone()).collect();
@@ -235,7 +228,7 @@ impl NumericalStabilityManager {
         // Before anything of a bad step is kept, its origin is looked for.
         let mut attempted = if looks { run.unless_bad(handler.as_mut())? } else { Some(run.attempt(handler.as_mut())?) };
         if let (None, Some(session)) = (&attempted, &session) {
-            let threshold = handler.as_ref().map(NanHandler::options).filter(|o| o.detect_overflow).map(|o| o.overflow_threshold);
+            let threshold = handler.as_ref().map(NanHandler::options).and_then(NanOptions::threshold);
             session.found(&mut info, &run.traced(parameters, threshold)?)?;
             attempted = Some(run.attempt(handler.as_mut())?);
         }
@@ -473,11 +466,7 @@ impl StepRun<'_> {
     #[track_caller]
     fn traced(&mut self, parameters: &[(String, Param)], threshold: Option<f64>) -> Result<StepTrace> {
         let named: Vec<_> = parameters.iter().map(|(name, p)| (StepPhase::Forward, name.clone(), p.detached())).collect();
-        let run = |saw_loss: &mut dyn FnMut(&Tensor)| self.run(None, saw_loss).map(|_| ());
-        match threshold {
-            Some(threshold) => trace_beyond(threshold, &named, run),
-            None => trace(&named, run),
-        }
+        trace_beyond(threshold, &named, |saw_loss| self.run(None, saw_loss).map(|_| ()))
     }
 }
 /// The gradients that there are, by the parameters' numbers.

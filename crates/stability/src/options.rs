@@ -141,6 +141,10 @@ impl From<HandlingType> for NanOptions {
     }
 }
 impl NanOptions {
+    /// Above which finite numbers are bad; none where they never are.
+    pub fn threshold(&self) -> Option<f64> {
+        self.detect_overflow.then_some(self.overflow_threshold)
+    }
     /// Does it make sense?
     ///
     /// # Errors

@@ -399,18 +399,14 @@ impl TracedStep {
 /// Those of `f`, unless a bad number was found before; a device that failed; inside of a function that is being captured, where nothing can be read.
 #[track_caller]
 pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    traced(named, None, f)
+    trace_beyond(None, named, f)
 }
-/// As [`trace()`], where finite numbers beyond ± `threshold` are bad too.
+/// As [`trace()`], where finite numbers beyond ± `threshold`, if there is one, are bad too.
 ///
 /// # Errors
 /// As [`trace()`].
 #[track_caller]
-pub fn trace_beyond(threshold: f64, named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    traced(named, Some(threshold), f)
-}
-#[track_caller]
-fn traced(named: &[(StepPhase, String, Tensor)], threshold: Option<f64>, f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
+pub fn trace_beyond(threshold: Option<f64>, named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
     let step = Arc::new(Mutex::new(TracedStep { threshold, named: named.iter().map(|(.., t)| t.detach()).collect(), ..TracedStep::default() }));
     let (mut loss, mut written) = (None, None::<Vec<Tensor>>);
     let mut review = |cells: &[WrittenCell]| -> Result<()> {

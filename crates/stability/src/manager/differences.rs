@@ -2,7 +2,7 @@
 //! directions.
 use super::debug::{GradCheck, taken_back};
 use adamant_core::{
-    Arg, DType, Error, ErrorKind, Grads, Op, Outputs, Result, Tensor,
+    Arg, DType, Error, ErrorKind, Grads, Op, Outputs, Result, Rng, Tensor,
     intercept::{self, Interceptor},
 };
 use adamant_nn::Param;
@@ -44,8 +44,7 @@ pub(super) fn grad_check(parameters: &[(String, Param)], loss: &mut dyn FnMut() 
     }
     let watch = Arc::new(InDouble);
     let mut directional = |scale: f64| -> Result<GradCheck> {
-        let directions: Vec<Tensor> =
-            floats.iter().enumerate().map(|(k, p)| direction(p, seed.wrapping_mul(1009).wrapping_add(k as u64), scale)).collect::<Result<_>>()?;
+        let directions: Vec<Tensor> = floats.iter().enumerate().map(|(k, p)| direction(p, seed, k as u32, scale)).collect::<Result<_>>()?;
         let mut at = |sign: f64, wants: bool| -> Result<(f64, Vec<Tensor>, Option<Grads>)> {
             taken_back(|| {
                 let mut stands = Vec::new();
@@ -91,18 +90,9 @@ pub(super) fn grad_check(parameters: &[(String, Param)], loss: &mut dyn FnMut() 
 }
 /// Numbers between -1 and 1 of the size of a weight's numbers, times `scale`: the same for the same seed.
 #[track_caller]
-fn direction(p: &Param, seed: u64, scale: f64) -> Result<Tensor> {
+fn direction(p: &Param, seed: u64, stream: u32, scale: f64) -> Result<Tensor> {
     let meta = p.cell().meta();
-    let mut state = seed ^ 0x9E37_79B9_7F4A_7C15;
-    let mut next = || {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ z >> 31) as f64 / u64::MAX as f64 * 2.0 - 1.0
-    };
-    let values: Vec<f64> = (0..meta.shape.elements()).map(|_| next() * scale).collect();
+    let drawn = Rng::new_on(seed, stream, meta.device)?.uniform(meta.shape, DType::F64);
     let size = p.detached().cast(DType::F64).abs().maximum(1e-3);
-    (Tensor::from_vec_on(values, meta.shape, meta.device) * size).ok()
+    ((drawn * 2.0 - 1.0) * size * scale).ok()
 }

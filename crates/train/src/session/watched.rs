@@ -7,7 +7,7 @@ use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace, trace_beyond};
+use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_beyond};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -160,8 +160,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         named.extend(model.named_parameters().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
         named.extend(model.named_buffers().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
-        let threshold = watched.handler.as_ref().map(NanHandler::options).filter(|o| o.detect_overflow).map(|o| o.overflow_threshold);
-        let run = |saw_loss: &mut dyn FnMut(&Tensor)| {
+        let threshold = watched.handler.as_ref().map(NanHandler::options).and_then(NanOptions::threshold);
+        let traced = trace_beyond(threshold, &named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
             let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None };
             let outputs = parts.step(&batches, Look::default())?;
@@ -169,11 +169,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
                 saw_loss(loss);
             }
             Ok(())
-        };
-        let traced = match threshold {
-            Some(threshold) => trace_beyond(threshold, &named, run),
-            None => trace(&named, run),
-        };
-        Ok(traced?)
+        })?;
+        Ok(traced)
     }
 }
