@@ -117,7 +117,7 @@ fn users() -> Result<Sequential> {
 const USERS: SortingTask = SortingTask { name: "net with a user's ops", input: &[6], classes: 3, symbols: false, sequence: false, net: users };
 const ROWS: usize = 3;
 
-/// An op of a step: the part, which of its ops, and for those of the forward pass and the loss whether its result or a gradient.
+/// An op of a step: the part, and which of its ops. Those of the walk back are the ops whose rules it walks through.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct PlantedPlace {
     phase: StepPhase,
@@ -218,9 +218,6 @@ impl Interceptor for Planter {
             .enumerate()
             .map(|(k, x)| if Some(k) == first { spoiled(x, self.value, self.share).unwrap_or_else(|_| x.clone()) } else { x.clone() })
             .collect()
-    }
-    fn casts(&self) -> bool {
-        false
     }
 }
 /// A net with its data, its optimizer and its region.

@@ -151,6 +151,12 @@ impl NumericalStabilityManager {
         debug: Option<DebugOptions>,
         performance: Option<Box<dyn StepMetrics>>,
     ) -> Result<NumericalStabilityManager> {
+        if let Some(skip) = nan.as_ref().map(|options| options.restore_skip).filter(|skip| *skip > 0) {
+            return refused(
+                format!("restore_skip is {skip}, and a manager is given its batches"),
+                "leave batches out in the loop, where `nan_stats.restored` tells",
+            );
+        }
         let session = debug.as_ref().map(DebugSession::begin).transpose()?;
         Ok(NumericalStabilityManager {
             clipper: clipping.map(GradientClipper::new).transpose()?,
@@ -555,6 +561,6 @@ impl StepStability {
 pub(crate) fn written(path: PathBuf, text: &str) -> Result<PathBuf> {
     match std::fs::write(&path, text) {
         Ok(()) => Ok(path),
-        Err(e) => Err(Error::new("save_histories", ErrorKind::Argument(format!("{}: {e}", path.display())))),
+        Err(e) => Err(Error::new("NumericalStabilityManager", ErrorKind::Argument(format!("{}: {e}", path.display())))),
     }
 }

@@ -268,6 +268,8 @@ fn numbers_that_make_no_sense_and_parts_that_are_not_there() {
         assert!(refused(DebugOptions { max_debug_iterations: 0, ..DebugOptions::default() }).contains("max_debug_iterations"));
         assert!(refused(DebugOptions { debug_timeout: Duration::ZERO, ..DebugOptions::default() }).contains("debug_timeout"));
         assert!(refused(DebugOptions { profile_memory: true, ..DebugOptions::default() }).contains("profile_autograd"));
+        let skips = NanOptions { restore_skip: 2, ..HandlingType::Restore.into() };
+        assert!(NumericalStabilityManager::new(None, Some(skips), None, None).err().unwrap().to_string().contains("restore_skip is 2"));
         let mut manager = NumericalStabilityManager::new(None, None, None, None).unwrap();
         assert!(manager.start_debug_session().is_err() && manager.stop_debug_session().is_err());
         // After a bad step under stop nothing changes any more, until somebody says so.

@@ -495,11 +495,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
     /// What was learnt up to a snapshot: weights, buffers, slots, the running mean, clipping, precision, the generator.
-    fn restore_learnt(&mut self, from: &Snapshot) -> Result<Saved, Failure> {
+    fn restore_learnt(&mut self, from: &Snapshot, saved: &mut Saved) -> Result<(), Failure> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        let mut saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
         self.model.load_state_dict(part("model")?).map_err(said)?;
         self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
         match (&mut self.average, saved.averaged) {
@@ -513,7 +512,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         self.precision.restore(saved.precision.take(), &from.tensors).map_err(said)?;
         set_rng_state(self.device, RngState(saved.generator))?;
-        Ok(saved)
+        Ok(())
     }
     /// Goes on from a checkpoint; gives back what the run kept beside it.
     ///
@@ -522,14 +521,14 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn restore(&mut self, from: &Snapshot) -> Result<serde_json::Value, Failure> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
-        let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
+        let mut saved = saved_in(from)?;
         let Position { step, epoch } = saved.position;
         // Who can write the file can write its hash too: what is counted on from here is checked.
         if step != from.step || epoch > step.saturating_add(1) || saved.loss_count > step {
             let told = format!("state.json: {epoch} epochs and {} losses at step {step}, and the manifest says step {}", saved.loss_count, from.step);
             return Err(refuse(told));
         }
-        self.restore_learnt(from)?;
+        self.restore_learnt(from, &mut saved)?;
         // The schedule first: a momentum that it cycles is set by it, and then all numbers become those of then.
         match (&mut self.pace, &saved.schedule) {
             (BegunCourse::Constant, None) => {}
@@ -554,6 +553,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         self.losses = Losses { sum: f64::from_bits(saved.loss_sum), count: saved.loss_count, last: f64::from_bits(saved.loss_last), unread: Vec::new() };
         Ok(saved.run)
     }
+}
+/// The part of a snapshot that is no tensor.
+fn saved_in(from: &Snapshot) -> Result<Saved, Failure> {
+    serde_json::from_value(from.state.clone()).map_err(|e| Failure::Input(format!("the checkpoint of step {}: {}", from.step, checkpoint::unfit(&e))))
 }
 impl<M: Walk, B: Batch> Steer<M> for Session<M, B> {
     fn model(&self) -> &M {

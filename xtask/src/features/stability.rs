@@ -245,7 +245,6 @@ fn kinds_of_clipping() -> Checked {
         format!("{} kinds, 40 steps each: at most {worst:.1e} of a gradient apart; {clipped} gradients were clipped", kinds.len()),
     ))
 }
-/// A net whose gradient of `at` is what is given, times whatever else.
 fn policies() -> Checked {
     let (mut finite, mut sign, mut back, mut committed) = (true, true, true, 0);
     for policy in HandlingType::ALL.into_iter().filter(|p| !matches!(p, HandlingType::Detect | HandlingType::Stop)) {

@@ -340,6 +340,8 @@ impl DebugSession {
         }
         #[cfg(feature = "profiling")]
         if self.options.profile_autograd {
+            // That of a step that failed.
+            self.recording = None;
             self.recording = Some(adamant_core::profile::Profiler::new().profile_memory(self.options.profile_memory).start()?);
         }
         Ok(DebugInfo { iteration: self.seen.len() as u64 + 1, grad_check, ..DebugInfo::default() })

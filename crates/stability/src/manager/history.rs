@@ -52,7 +52,7 @@ pub(super) fn text(value: &Value) -> String {
 }
 /// The folder, which is made if it is not there.
 pub(super) fn made(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::new("save_histories", ErrorKind::Argument(format!("{}: {e}", folder.display()))))
+    std::fs::create_dir_all(folder).map_err(|e| Error::new("NumericalStabilityManager", ErrorKind::Argument(format!("{}: {e}", folder.display()))))
 }
 impl Histories {
     pub(super) fn note(&mut self, of: &StepStability) {

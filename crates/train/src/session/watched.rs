@@ -2,7 +2,7 @@
 //!
 //! Data flow: the handler's cells tell up to which step all was well. Where a step has latched, none after it has changed anything on the
 //! device, but the host has counted them: [`Session::rewind`] takes that back, from what the host's state was when it looked last.
-use super::{BegunCourse, Look, Session, StepParts};
+use super::{BegunCourse, Look, Session, StepParts, saved_in};
 use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
@@ -125,7 +125,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Puts an earlier state of what is learnt in the place of the present one: weights, buffers, slots, clipping, precision, the generator. How
     /// far the run is, and where its schedule is, stays; rates are multiplied.
     pub(crate) fn put_back(&mut self, held: &Snapshot, factor: f64) -> Result<(), Failure> {
-        self.restore_learnt(held)?;
+        self.restore_learnt(held, &mut saved_in(held)?)?;
         match &mut self.pace {
             BegunCourse::Schedule(scheduler) => scheduler.scale(factor, &mut *self.optimizer),
             BegunCourse::Constant | BegunCourse::Plateau(..) => {

@@ -28,8 +28,6 @@ pub(super) enum WentBack {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(expecting = "struct KeptRestores")]
 pub(crate) struct KeptRestores {
-    /// how often a state was put back
-    times: u64,
     /// bad steps in a row up to the last one
     row: u32,
     /// the step behind those that it leaves out: another bad one there is one more in a row
@@ -81,13 +79,13 @@ where
         self.session.put_back(held, factor)?;
         let kept = self.kept.restored.get_or_insert_default();
         let left_out = 1 + u64::from(skip);
-        (kept.times, kept.row, kept.left_out, kept.next) = (kept.times + 1, kept.row_before(bad) + 1, left_out, bad + left_out);
+        (kept.row, kept.left_out, kept.next) = (kept.row_before(bad) + 1, left_out, bad + left_out);
         let (to, lr) = (held.step, self.session.lr());
         self.watch.warn(&format!("{}; what was learnt is again that of step {to}, its batches are left out and the rate is {lr}", incident.text(None)));
         if let Some(folder) = &mut self.folder {
             folder.incident(&incident.to_json())?;
             folder.metric(&json!({
-                "kind": "restore", "step": bad, "epoch": self.session.position().epoch + 1, "handling": HandlingType::Restore.name(), "to": to, "lr": lr, "left_out": 1 + skip,
+                "kind": "restore", "step": bad, "epoch": self.session.position().epoch + 1, "handling": HandlingType::Restore.name(), "to": to, "lr": lr, "left_out": left_out,
             }))?;
         }
         self.tell();
