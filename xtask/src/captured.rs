@@ -207,13 +207,18 @@ impl Case<'_> {
     }
     /// The bits of a step's loss and norm.
     fn step(&self, session: &mut Pairs, step: u64, device: Device) -> std::result::Result<Vec<u64>, Failure> {
-        let look = Look { norm: step % 10 == 9, each: step % 20 == 19 };
+        let look = Look { norm: step % 10 == 9, each: step % 20 == 19, layers: step % 20 == 4 };
         let stepped = session.step(&self.group(step, device), look)?;
         // It gets better, then stalls.
         session.measured(if step < 3 { 1.0 / (step + 1) as f64 } else { 0.5 }, None)?;
         let mut bits = vec![session.loss()?.to_bits()];
         bits.extend(stepped.grad_norm.map(|n| n.item::<f64>()).transpose()?.map(f64::to_bits));
         bits.extend(stepped.norms.iter().map(|(_, norm)| norm.to_bits()));
+        if let Some((layers, parameters)) = &stepped.layers {
+            let or_none = |x: Option<f64>| x.unwrap_or(-1.0);
+            bits.extend(layers.iter().flat_map(|l| [l.largest, l.mean, l.zeros, or_none(l.dead), or_none(l.saturated)]).map(f64::to_bits));
+            bits.extend(parameters.iter().flat_map(|p| [or_none(p.gradient), p.weight, p.update]).map(f64::to_bits));
+        }
         Ok(bits)
     }
     /// What differs between a captured run and one op by op; else how often it was captured.

@@ -5,29 +5,30 @@
 //! interceptor, so that the op itself gives the bad number, or its rule gives a bad gradient. What became of it is known without the watch: a
 //! step without one, which is taken back, has bad numbers in its loss, a gradient or what it writes, or the number has come to nothing (a
 //! maximum, a rectifier) and nobody may say anything.
+//!
+//! An explosion is an op's gradient times 1e6. It is one where the norm of all gradients is more than a thousand times what it is in the same step
+//! without it, and has come to nothing where it is less than ten times that.
 use crate::{
     captured::{SortingTask, TASKS},
     device,
     exit::Exit,
 };
 use adamant::{
-    Arg, Composite, DType, Device, Error, ErrorKind, Grads, HostArray, Op, Outputs, Result, Tensor, TensorType, Types,
+    DType, Error, ErrorKind, Grads, Result, Tensor,
     amp::Autocast,
     functional::{CrossEntropyOptions, cross_entropy},
-    nn::{Linear, Module, Param, Sequential, Site, Walk, manual_seed},
+    nn::{Module, Param, Sequential, Walk, manual_seed},
     optim::{AdamW, ClippingOptions, GradientClipper, Optimizer, RmsProp, Sgd, UpdateRule},
-    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, trace_beyond},
+    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, trace_with},
 };
 use adamant_conformance::random::Random;
-use adamant_core::{
-    Origin,
-    composite::{Compound, Cotangents, HostFunction, RuleArgs, Saves},
-    grad::tap,
-    intercept::{self, Interceptor},
-    scope,
-};
-use parking_lot::Mutex;
-use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Instant};
+use adamant_core::intercept;
+use std::{cell::Cell, time::Instant};
+
+mod net;
+mod plant;
+use net::USERS;
+use plant::{KINDS, Plant, PlantedPlace, Planter, can_be_spoiled, in_phase, spoiled};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -59,167 +60,13 @@ pub struct Options {
 }
 /// Beyond this a finite number is bad, where overflows are planted.
 const THRESHOLD: f64 = 1e6;
-/// The kinds of bad numbers.
-const KINDS: [(&str, f64); 5] = [("NaN", f64::NAN), ("+Inf", f64::INFINITY), ("-Inf", f64::NEG_INFINITY), ("overflow", 3e20), ("overflow", -3e20)];
+/// Times the norm without a plant: from here on an explosion has exploded, and below it has not.
+const EXPLODED: f64 = 1e3;
+const NOT_EXPLODED: f64 = 10.0;
 const PHASES: [StepPhase; 6] = [StepPhase::Data, StepPhase::Forward, StepPhase::Loss, StepPhase::Backward, StepPhase::Clip, StepPhase::Optimizer];
 
-/// `x * sigmoid(x)`, as a user writes it.
-#[derive(Clone, Copy, Debug)]
-struct UserSwish;
-impl Composite for UserSwish {
-    fn name(&self) -> &'static str {
-        "user.swish"
-    }
-    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
-        Ok(vec![inputs[0]].into())
-    }
-}
-impl Compound for UserSwish {
-    fn body(&self, x: &[Tensor]) -> Result<Vec<Tensor>> {
-        Ok(vec![&x[0] * x[0].sigmoid()])
-    }
-}
-/// The elements backwards, on the host.
-#[derive(Clone, Copy, Debug)]
-struct Backwards;
-impl HostFunction for Backwards {
-    fn name(&self) -> &'static str {
-        "user.backwards"
-    }
-    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
-        Ok(vec![inputs[0]].into())
-    }
-    fn run(&self, inputs: &[HostArray]) -> std::result::Result<Vec<HostArray>, ErrorKind> {
-        let (x, n) = (&inputs[0], inputs[0].shape.elements());
-        Ok(vec![HostArray::floats(x.shape, x.dtype, (0..n).map(|k| x.float(n - 1 - k)))])
-    }
-    fn saves(&self) -> Option<Saves> {
-        Some(Saves::default())
-    }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
-        Ok(args.cotangents[0].iter().map(|g| Tensor::on_host(Backwards, &[g]).into_iter().next()).collect())
-    }
-}
-#[derive(Module)]
-struct UserLayer {
-    site: Site,
-}
-impl Module for UserLayer {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let _scope = self.site.enter();
-        let y = Tensor::composite1(UserSwish, &[x]);
-        Tensor::on_host(Backwards, &[&y]).into_iter().next().unwrap_or(y).ok()
-    }
-}
-fn users() -> Result<Sequential> {
-    Ok(Sequential::new().add(Linear::new(6, 8)?).add(UserLayer { site: Site::new("UserLayer") }).add(Linear::new(8, 3)?))
-}
-const USERS: SortingTask = SortingTask { name: "net with a user's ops", input: &[6], classes: 3, symbols: false, sequence: false, net: users };
 const ROWS: usize = 3;
 
-/// An op of a step: the part, and which of its ops. Those of the walk back are the ops whose rules it walks through.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct PlantedPlace {
-    phase: StepPhase,
-    op: usize,
-}
-/// What the planted op is.
-#[derive(Clone, Debug)]
-struct PlantedOp {
-    name: &'static str,
-    layer: String,
-    line: String,
-}
-/// Where a step's ops are counted, and where the number is put in.
-struct Planter {
-    /// nothing is put in: ops are counted
-    place: Option<PlantedPlace>,
-    value: f64,
-    /// of the result's elements, which one, as a share
-    share: f64,
-    state: Mutex<PlanterState>,
-}
-#[derive(Default)]
-struct PlanterState {
-    met: BTreeMap<&'static str, usize>,
-    op: Option<PlantedOp>,
-}
-thread_local! {
-    static PHASE: Cell<Option<StepPhase>> = const { Cell::new(None) };
-}
-fn in_phase<R>(phase: StepPhase, f: impl FnOnce() -> R) -> R {
-    let before = PHASE.replace(Some(phase));
-    let result = phase.run(f);
-    PHASE.set(before);
-    result
-}
-impl Planter {
-    fn new(place: Option<PlantedPlace>, value: f64, share: f64) -> Arc<Planter> {
-        Arc::new(Planter { place, value, share, state: Mutex::default() })
-    }
-    /// Counts anew: the step is run once more.
-    fn restart(&self) {
-        *self.state.lock() = PlanterState::default();
-    }
-    /// The number of an op in its phase, if it counts.
-    fn number(&self, phase: StepPhase) -> usize {
-        let mut state = self.state.lock();
-        let met = state.met.entry(phase.name()).or_default();
-        *met += 1;
-        *met - 1
-    }
-}
-/// The tensor with one element replaced.
-fn spoiled(x: &Tensor, value: f64, share: f64) -> Result<Tensor> {
-    let meta = x.try_meta()?;
-    let n = meta.shape.elements();
-    let at = ((share * n as f64) as usize).min(n.saturating_sub(1));
-    let here = Tensor::from_vec_on((0..n).map(|k| k == at).collect::<Vec<bool>>(), meta.shape, meta.device);
-    let value = Tensor::from_vec_on(vec![value], (), Device::reference()).cast(meta.dtype).to(meta.device);
-    here.where_(value, x).ok()
-}
-fn can_be_spoiled(x: &Tensor) -> bool {
-    x.try_meta().is_ok_and(|meta| matches!(meta.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) && meta.shape.elements() > 0)
-}
-impl Interceptor for Planter {
-    fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs {
-        let origin = Origin::here();
-        let name = op.name();
-        // What looks is no part of the step, and what moves numbers makes none.
-        let passes = name == "adamant.all_finite" || matches!(op, Op::View(_) | Op::Const(_) | Op::StopGrad | Op::Transfer(_) | Op::Bitcast(_));
-        let Some(phase) = PHASE.get().filter(|_| !passes && self.state.lock().op.is_none()) else { return next(op, arg, inputs) };
-        let told = || PlantedOp { name, layer: scope::path(origin.scope), line: format!("{}:{}", origin.at.file(), origin.at.line()) };
-        // Its rule gives the bad gradient.
-        let is_walked = matches!(phase, StepPhase::Forward | StepPhase::Loss) && inputs.iter().any(|x| x.is_tracked() && can_be_spoiled(x));
-        if is_walked && Some(PlantedPlace { phase: StepPhase::Backward, op: self.number(StepPhase::Backward) }) == self.place {
-            let (value, share) = (self.value, self.share);
-            let put_in = move |gradients: &[Option<Tensor>]| {
-                let first = gradients.iter().position(|g| g.as_ref().is_some_and(can_be_spoiled));
-                let each = |(k, g): (usize, &Option<Tensor>)| match g {
-                    Some(g) if Some(k) == first => spoiled(g, value, share).map(Some),
-                    g => Ok(g.clone()),
-                };
-                gradients.iter().enumerate().map(each).collect::<Result<Vec<_>>>().map(Some)
-            };
-            self.state.lock().op = Some(told());
-            return match tap(inputs, put_in) {
-                Ok(tapped) => next(op, arg, &tapped.iter().collect::<Vec<_>>()),
-                Err(_) => next(op, arg, inputs),
-            };
-        }
-        let outputs = next(op, arg, inputs);
-        if !outputs.iter().any(can_be_spoiled) || Some(PlantedPlace { phase, op: self.number(phase) }) != self.place {
-            return outputs;
-        }
-        self.state.lock().op = Some(told());
-        let first = outputs.iter().position(can_be_spoiled);
-        outputs
-            .iter()
-            .enumerate()
-            .map(|(k, x)| if Some(k) == first { spoiled(x, self.value, self.share).unwrap_or_else(|_| x.clone()) } else { x.clone() })
-            .collect()
-    }
-}
 /// A net with its data, its optimizer and its region.
 struct FaultTask {
     name: &'static str,
@@ -277,9 +124,9 @@ impl FaultTask {
         let clipping = self.clipper.as_ref().map(GradientClipper::state_dict).unwrap_or_default();
         self.net.state_dict().into_iter().chain(self.optimizer.state_dict()).chain(clipping).map(|(_, t)| t.to_bytes()).collect()
     }
-    /// Would the step, without anybody who looks, have bad numbers in its loss, a gradient or what it writes? It is taken back.
-    fn is_harmed(&mut self, batch: &Batch, beyond: Option<f64>) -> Result<bool> {
-        let harmed = Cell::new(false);
+    /// What the step would come to without anybody who looks. It is taken back.
+    fn judged(&mut self, batch: &Batch, beyond: Option<f64>) -> Result<JudgedStep> {
+        let (harmed, squares) = (Cell::new(false), Cell::new(0.0));
         let judge = |x: &Tensor, beyond: Option<f64>| -> Result<()> {
             let is_bad = can_be_spoiled(x) && x.to_vec_as::<f64>()?.iter().any(|v| !v.is_finite() || beyond.is_some_and(|most| v.abs() > most));
             harmed.set(harmed.get() || is_bad);
@@ -287,7 +134,10 @@ impl FaultTask {
         };
         let mut look = |loss: &Tensor, grads: &mut Grads, parameters: &[Param]| {
             judge(loss, beyond)?;
-            parameters.iter().filter_map(|p| grads.of(&p.cell())).try_for_each(|g| judge(g, beyond))
+            parameters.iter().filter_map(|p| grads.of(&p.cell())).try_for_each(|g| {
+                squares.set(squares.get() + g.to_vec_as::<f64>()?.iter().map(|v| v * v).sum::<f64>());
+                judge(g, beyond)
+            })
         };
         let ended = adamant_core::step_reviewed(
             || self.pass(batch, &mut look, &mut |_| {}),
@@ -296,11 +146,19 @@ impl FaultTask {
                 Err(taken_back())
             },
         );
+        let judged = JudgedStep { has_bad: harmed.get(), norm: squares.get().sqrt() };
         match ended {
-            Err(e) if e.to_string().contains(TAKEN_BACK) => Ok(harmed.get()),
-            other => other.map(|()| harmed.get()),
+            Err(e) if e.to_string().contains(TAKEN_BACK) => Ok(judged),
+            other => other.map(|()| judged),
         }
     }
+}
+/// What a step came to.
+struct JudgedStep {
+    /// Are there bad numbers in its loss, a gradient or what it writes?
+    has_bad: bool,
+    /// of all gradients
+    norm: f64,
 }
 /// Who sees a step's loss and gradients.
 type Looking<'a> = dyn FnMut(&Tensor, &mut Grads, &[Param]) -> Result<()> + 'a;
@@ -319,11 +177,20 @@ fn batch(task: &SortingTask, random: &mut Random) -> Batch {
     let targets = if task.sequence { ROWS * task.input[0] } else { ROWS };
     (x, Tensor::from_vec((0..targets).map(|_| random.below(task.classes) as i64).collect::<Vec<_>>(), [targets]))
 }
-/// What became of a planted number.
+/// Has what was planted come to anything?
+#[derive(Clone, Copy, PartialEq, Default)]
+enum Harm {
+    #[default]
+    Done,
+    None,
+    /// an explosion that is none, and not nothing either
+    Little,
+}
+/// What became of a plant.
 #[derive(Default)]
 struct Outcome {
-    /// it has come to nothing
-    harmless: bool,
+    harm: Harm,
+    explosion: bool,
     found: bool,
     kept: bool,
     /// op, layer and part
@@ -333,26 +200,30 @@ struct Outcome {
 }
 fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
     let (mut task, sorting, dtype) = FaultTask::drawn(random)?;
-    let kinds = if dtype == DType::F16 { 3 } else { KINDS.len() };
-    let (kind, value) = KINDS[random.below(kinds)];
+    let kinds = if dtype == DType::F16 { 4 } else { KINDS.len() };
+    let (kind, plant) = KINDS[random.below(kinds)];
+    let explosion = matches!(plant, Plant::Growth(_));
     let beyond = (kind == "overflow").then_some(THRESHOLD);
     let options = NanOptions {
         detect_overflow: beyond.is_some(),
         overflow_threshold: THRESHOLD,
         gradient_checking: !only_loss,
         parameter_checking: !only_loss,
+        detect_explosion: explosion && !only_loss,
         ..HandlingType::Stop.into()
     };
+    let looks_for = options.traced();
     let mut handler = NanHandler::new(options)?;
-    let at = random.between(1, 5) as u64;
+    // Before it is known how large gradients are, none explodes.
+    let at = if explosion { random.between(5, 12) } else { random.between(1, 5) } as u64;
     for _ in 1..at {
         task.attempt(&batch(sorting, random), &mut handler)?;
     }
     let mut data = batch(sorting, random);
-    let phase = *random.pick(&PHASES);
+    let phase = if explosion { StepPhase::Backward } else { *random.pick(&PHASES) };
     // How many ops there are in each part.
-    let counting = Planter::new(None, value, 0.0);
-    intercept::with(counting.clone(), || task.is_harmed(&data, beyond))?;
+    let counting = Planter::new(None, plant, 0.0);
+    let unharmed = intercept::with(counting.clone(), || task.judged(&data, beyond))?;
     let met = counting.state.lock().met.clone();
     let share = random.unit();
     let count = met.get(phase.name()).copied().unwrap_or(0);
@@ -366,27 +237,34 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
     let count = met.get(phase.name()).copied().unwrap_or(0);
     let place = PlantedPlace { phase, op: random.below(count) };
     if phase == StepPhase::Data {
-        data.0 = spoiled(&data.0, value, share)?;
+        data.0 = spoiled(&data.0, plant, share)?;
     }
-    let planter = Planter::new((phase != StepPhase::Data).then_some(place), value, share);
-    let mut outcome = Outcome::default();
+    let planter = Planter::new((phase != StepPhase::Data).then_some(place), plant, share);
+    let mut outcome = Outcome { explosion, ..Outcome::default() };
     let named = vec![(StepPhase::Data, "batch".to_string(), data.0.clone())];
     intercept::with(planter.clone(), || -> Result<()> {
-        let harmed = task.is_harmed(&data, beyond)?;
+        let judged = task.judged(&data, beyond)?;
+        let harm = match () {
+            () if judged.has_bad => Harm::Done,
+            () if !explosion || judged.norm < NOT_EXPLODED * unharmed.norm => Harm::None,
+            () if judged.norm > EXPLODED * unharmed.norm => Harm::Done,
+            () => Harm::Little,
+        };
         let before = task.bits()?;
         planter.restart();
         task.attempt(&data, &mut handler)?;
         let seen = handler.look()?;
         let planted = planter.state.lock().op.clone();
         let what = format!("{kind} in {} of {} ({}), {dtype}, step {at}", planted.as_ref().map_or("the batch", |op| op.name), task.name, phase.name());
-        if !harmed {
-            outcome = Outcome { harmless: true, found: seen.latched, text: what, ..Outcome::default() };
+        outcome.harm = harm;
+        if harm != Harm::Done {
+            (outcome.found, outcome.text) = (seen.latched, what);
             return Ok(());
         }
         outcome.found = seen.latched && u64::from(seen.steps) + 1 == at;
         outcome.kept = task.bits()? != before;
         planter.restart();
-        let traced = trace_beyond(beyond, &named, |saw| task.pass(&data, &mut |_, _, _| Ok(()), saw))?;
+        let traced = trace_with(looks_for, &named, |saw| task.pass(&data, &mut |_, _, _| Ok(()), saw))?;
         let bad: Option<BadNumber> = traced.bad;
         outcome.text =
             format!("{what}, line {}: {}", planted.as_ref().map_or("none", |op| &op.line), bad.as_ref().map_or("no origin".into(), BadNumber::to_string));
@@ -405,7 +283,7 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
         Ok(())
     })?;
     // Behind a bad step none changes anything.
-    if !outcome.harmless && outcome.found {
+    if outcome.harm == Harm::Done && outcome.found {
         let before = task.bits()?;
         task.attempt(&batch(sorting, random), &mut handler)?;
         outcome.kept |= task.bits()? != before;
@@ -415,26 +293,71 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
 /// A run without any planted number: was there an alarm?
 fn healthy(random: &mut Random, steps: u64) -> Result<Option<String>> {
     let (mut task, sorting, dtype) = FaultTask::drawn(random)?;
-    let mut handler = NanHandler::new(HandlingType::Stop)?;
+    let mut handler = NanHandler::new(NanOptions { detect_explosion: true, ..HandlingType::Stop.into() })?;
     for _ in 0..steps {
         task.attempt(&batch(sorting, random), &mut handler)?;
     }
     let seen = handler.look()?;
     Ok(seen.latched.then(|| format!("{} in {dtype}: step {}", task.name, seen.steps + 1)))
 }
+/// Counts over the plants of a kind that have come to something.
+#[derive(Default, serde::Serialize)]
+struct HarmCounts {
+    harmful: usize,
+    found: usize,
+    kept: usize,
+    origins: usize,
+    lines: usize,
+}
+impl HarmCounts {
+    fn count(&mut self, outcome: &Outcome) {
+        self.harmful += 1;
+        self.found += usize::from(outcome.found);
+        self.kept += usize::from(outcome.kept);
+        self.origins += usize::from(outcome.origin);
+        self.lines += usize::from(outcome.line);
+    }
+    fn share(&self, n: usize) -> f64 {
+        100.0 * n as f64 / self.harmful.max(1) as f64
+    }
+}
+impl std::fmt::Display for HarmCounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let HarmCounts { harmful, found, kept, origins, lines } = *self;
+        let [of_found, of_origins, of_lines] = [found, origins, lines].map(|n| self.share(n));
+        write!(
+            f,
+            "of {harmful} found in their step {found} ({of_found:.1} %), with something kept {kept}, op, layer and part right {origins} ({of_origins:.1} %), line right {lines} ({of_lines:.1} %)"
+        )
+    }
+}
 /// Counts over all cases.
 #[derive(Default, serde::Serialize)]
 struct FaultCounts {
     planted: usize,
+    /// have come to nothing
     harmless: usize,
-    harmful: usize,
-    found: usize,
-    kept: usize,
+    /// explosions that are none, and not nothing either
+    little: usize,
+    numbers: HarmCounts,
+    explosions: HarmCounts,
     false_alarms: usize,
-    origins: usize,
-    lines: usize,
     healthy: usize,
     healthy_alarms: usize,
+}
+impl FaultCounts {
+    fn is_right(&self) -> bool {
+        let FaultCounts { numbers, explosions, .. } = self;
+        let is_told = |n: usize, of: &HarmCounts| n * 100 >= of.harmful * 95;
+        numbers.found == numbers.harmful
+            && is_told(explosions.found, explosions)
+            && numbers.kept == 0
+            && explosions.kept <= explosions.harmful - explosions.found
+            && self.false_alarms == 0
+            && is_told(numbers.origins, numbers)
+            && is_told(numbers.lines, numbers)
+            && self.healthy_alarms * 100 <= self.healthy
+    }
 }
 /// Runs the chore.
 pub fn run(options: &Options) -> Exit {
@@ -449,19 +372,23 @@ pub fn run(options: &Options) -> Exit {
             let mut random = Random::new(options.seed).part(k);
             let outcome = one(&mut random, options.plant)?;
             counts.planted += 1;
-            if outcome.harmless {
-                counts.harmless += 1;
-                counts.false_alarms += usize::from(outcome.found);
-                if outcome.found {
-                    println!("case {k}: {}: an alarm for what has come to nothing", outcome.text);
+            match outcome.harm {
+                Harm::Done => {}
+                Harm::Little => {
+                    counts.little += 1;
+                    continue;
                 }
-                continue;
+                Harm::None => {
+                    counts.harmless += 1;
+                    counts.false_alarms += usize::from(outcome.found);
+                    if outcome.found {
+                        println!("case {k}: {}: an alarm for what has come to nothing", outcome.text);
+                    }
+                    continue;
+                }
             }
-            counts.harmful += 1;
-            counts.found += usize::from(outcome.found);
-            counts.kept += usize::from(outcome.kept);
-            counts.origins += usize::from(outcome.origin);
-            counts.lines += usize::from(outcome.line);
+            let of_kind = if outcome.explosion { &mut counts.explosions } else { &mut counts.numbers };
+            of_kind.count(&outcome);
             if !(outcome.found && !outcome.kept && outcome.origin && outcome.line) || options.case.is_some() {
                 let said =
                     [(!outcome.found, "not found"), (outcome.kept, "something was kept"), (!outcome.origin, "another origin"), (!outcome.line, "another line")];
@@ -483,32 +410,14 @@ pub fn run(options: &Options) -> Exit {
         eprintln!("{e}");
         return Exit::Failed;
     }
-    let share = |n: usize| 100.0 * n as f64 / counts.harmful.max(1) as f64;
-    println!(
-        "{} planted, {} of them harmless; of {} harmful ones found in their step {}, with something kept {}, op, layer and part right {} ({:.1} %), line right {} ({:.1} %); {} false alarms; {} healthy runs of {} steps, {} alarms; {:.0} s",
-        counts.planted,
-        counts.harmless,
-        counts.harmful,
-        counts.found,
-        counts.kept,
-        counts.origins,
-        share(counts.origins),
-        counts.lines,
-        share(counts.lines),
-        counts.false_alarms,
-        counts.healthy,
-        options.steps,
-        counts.healthy_alarms,
-        begun.elapsed().as_secs_f64()
-    );
-    let is_right = counts.found == counts.harmful
-        && counts.kept == 0
-        && counts.false_alarms == 0
-        && counts.origins * 100 >= counts.harmful * 95
-        && counts.lines * 100 >= counts.harmful * 95
-        && counts.healthy_alarms * 100 <= counts.healthy;
-    // With a watch that looks at nothing but the loss, something must be missed.
-    let passed = if options.plant { counts.found < counts.harmful } else { is_right };
+    let FaultCounts { planted, harmless, little, numbers, explosions, false_alarms, healthy, healthy_alarms } = &counts;
+    println!("{planted} planted, {harmless} of them harmless, {little} explosions that are none");
+    println!("bad numbers: {numbers}");
+    println!("explosions: {explosions}");
+    println!("{false_alarms} false alarms; {healthy} healthy runs of {} steps, {healthy_alarms} alarms; {:.0} s", options.steps, begun.elapsed().as_secs_f64());
+    // With a watch that looks at nothing but the loss, something must be missed of each.
+    let is_missed = |of: &HarmCounts| of.found < of.harmful;
+    let passed = if options.plant { is_missed(numbers) && is_missed(explosions) } else { counts.is_right() };
     if options.json {
         println!("{}", serde_json::json!({ "passed": passed, "counts": counts }));
     }

@@ -19,6 +19,7 @@ mod create;
 mod devices;
 mod gradients;
 mod loading;
+mod managed;
 mod measuring;
 mod memory;
 mod models;
@@ -103,6 +104,7 @@ fn rows() -> Vec<&'static RowCheck> {
         reports::ROWS,
         speed::ROWS,
         stability::ROWS,
+        managed::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -2,6 +2,7 @@
 use crate::{
     NanOptions,
     kinds::{BadKinds, are_finite, is_good, looks_at_exponents, mended, replaced},
+    norms::{NormsOfLate, StepNorm},
 };
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Grads, Op, Outputs, Result, Tensor, WrittenCell,
@@ -17,7 +18,7 @@ use std::{cell::RefCell, sync::Arc};
 /// In the state: no step commits any more.
 const LATCH: u32 = 1 << 31;
 /// What is counted, in the order of the counts' elements.
-const COUNTS: [&str; 5] = ["consecutive", "bad", "nan", "inf", "overflow"];
+const COUNTS: [&str; 6] = ["consecutive", "bad", "nan", "inf", "overflow", "explosion"];
 
 /// What a handler has counted since it was made, or since its state was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct NanStats {
     pub inf: u32,
     /// steps with overflows there
     pub overflow: u32,
+    /// steps whose gradients exploded
+    pub explosion: u32,
 }
 /// The cells of a handler.
 struct NanCells {
@@ -44,12 +47,14 @@ struct NanCells {
     state: Cell,
     /// [`COUNTS`]
     counts: Cell,
+    norms: NormsOfLate,
 }
 /// What was found in the attempt under way.
 #[derive(Default)]
 struct Findings {
     good: Option<Tensor>,
     kinds: BadKinds,
+    norm: Option<StepNorm>,
     handled: bool,
     /// results of the forward pass's ops
     activations: Vec<Tensor>,
@@ -148,6 +153,7 @@ pub(crate) struct StepKinds {
     pub nan: Option<Tensor>,
     pub inf: Option<Tensor>,
     pub overflow: Option<Tensor>,
+    pub explosion: Option<Tensor>,
 }
 #[track_caller]
 fn refused<T>(text: &str, hint: &'static str) -> Result<T> {
@@ -231,12 +237,23 @@ impl NanHandler {
                     found.and(is_good(x, options, device));
                 }
             }
+            if options.detect_explosion {
+                let gradients: Vec<&Tensor> = known.iter().filter_map(|p| grads.of(&p.cell())).collect();
+                found.norm = cells.norms.of(&gradients, options)?;
+                // The norm of what is not finite says nothing.
+                let exploded = |norm: &StepNorm| match found.kinds.not_finite() {
+                    Some(bad) => norm.explodes.logical_and(bad.logical_not()),
+                    None => norm.explodes.clone(),
+                };
+                found.kinds.explosion = found.norm.as_ref().map(exploded);
+            }
             if !options.handling_type.mends() {
                 return Ok(());
             }
+            let factor = found.norm.as_ref().zip(found.kinds.explosion.as_ref()).map(|(norm, explodes)| norm.factor(explodes));
             for p in known {
                 let Some(g) = grads.of(&p.cell()) else { continue };
-                let mended = mended_gradient(g, &found.kinds, options)?;
+                let mended = mended_gradient(g, &found.kinds, factor.as_ref(), options)?;
                 grads.set(&p.cell(), mended);
             }
             Ok(())
@@ -256,6 +273,7 @@ impl NanHandler {
         only(&mut found.kinds.nan);
         only(&mut found.kinds.inf);
         only(&mut found.kinds.overflow);
+        only(&mut found.kinds.explosion);
         found.good = found.good.take().map(|good| good.logical_or(applied.logical_not()));
         Ok(())
     }
@@ -289,8 +307,8 @@ impl NanHandler {
         });
         let found = self.found.take();
         self.last = found.filter(|_| tried.is_ok()).and_then(|found| {
-            let BadKinds { nan, inf, overflow } = found.kinds;
-            Some(StepKinds { good: found.good?, committed: found.commits?, nan, inf, overflow })
+            let BadKinds { nan, inf, overflow, explosion } = found.kinds;
+            Some(StepKinds { good: found.good?, committed: found.commits?, nan, inf, overflow, explosion })
         });
         tried
     }
@@ -368,6 +386,9 @@ impl NanHandler {
     fn count(&self) -> Result<()> {
         let (Some(cells), Some(found)) = (&self.cells, &self.found) else { return unhandled() };
         let Some(good) = &found.good else { return unhandled() };
+        if let Some(norm) = &found.norm {
+            cells.norms.take_in(norm, &good.logical_and(cells.latched().logical_not()))?;
+        }
         cells.count(good, &found.kinds, &self.options)
     }
     /// What was counted so far, which waits for the device.
@@ -392,7 +413,9 @@ impl NanHandler {
     }
     /// What it counts, by name: nothing before the first step.
     pub fn state_dict(&self) -> Vec<(String, Tensor)> {
-        self.cells.as_ref().map_or_else(|| self.loaded.clone(), |cells| vec![("counts".into(), cells.counts.detached())])
+        self.cells
+            .as_ref()
+            .map_or_else(|| self.loaded.clone(), |cells| vec![("counts".into(), cells.counts.detached()), ("norms".into(), cells.norms.detached())])
     }
     /// Takes over what [`NanHandler::state_dict`] gave; an empty state is that of a handler that has seen no step. Steps commit again.
     ///
@@ -418,12 +441,15 @@ fn unhandled<T>() -> Result<T> {
 }
 /// A gradient under a policy that mends, by the kinds that the whole step has.
 #[track_caller]
-fn mended_gradient(g: &Tensor, kinds: &BadKinds, options: &NanOptions) -> Result<Tensor> {
+fn mended_gradient(g: &Tensor, kinds: &BadKinds, of_explosion: Option<&Tensor>, options: &NanOptions) -> Result<Tensor> {
     use crate::HandlingType::{Adaptive, GradientScaling, GradientZeroing};
     let meta = g.try_meta()?;
     let dtype = wide(meta.dtype);
     let there = |kind: &Option<Tensor>| kind.as_ref().map(|k| k.to(meta.device));
-    let replaced = replaced(g, options);
+    let mut replaced = replaced(g, options);
+    if let Some(factor) = of_explosion {
+        replaced = (replaced.cast(dtype) * factor.to(meta.device).cast(dtype)).cast(meta.dtype).ok()?;
+    }
     let scaled = |factor: Tensor| (replaced.cast(dtype) * factor).cast(meta.dtype);
     let zero = g.zeros_like();
     match options.handling_type {
@@ -459,11 +485,16 @@ impl NanCells {
             device,
             state: Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?,
             counts: Cell::new(&Tensor::from_vec_on(vec![0u32; COUNTS.len()], [COUNTS.len()], device), false)?,
+            norms: NormsOfLate::new(device)?,
         })
+    }
+    /// Was it over before this step?
+    fn latched(&self) -> Tensor {
+        self.state.detached().ge(LATCH)
     }
     /// Is it over, with this step?
     fn latches(&self, good: &Tensor, options: &NanOptions) -> Tensor {
-        let latched = self.state.detached().ge(LATCH);
+        let latched = self.latched();
         let now = if options.handling_type.latches() {
             good.logical_not()
         } else {
@@ -487,7 +518,7 @@ impl NanCells {
         let bad = good.logical_not().cast(DType::U32);
         let kind = |kind: &Option<Tensor>| kind.as_ref().map_or_else(|| bad.zeros_like(), |k| k.cast(DType::U32));
         let consecutive = (counts.narrow(0, 0, 1).reshape(()) + 1u32) * &bad;
-        let rest = Tensor::stack(&[bad.clone(), kind(&kinds.nan), kind(&kinds.inf), kind(&kinds.overflow)], 0);
+        let rest = Tensor::stack(&[bad.clone(), kind(&kinds.nan), kind(&kinds.inf), kind(&kinds.overflow), kind(&kinds.explosion)], 0);
         let next_counts = Tensor::cat(&[consecutive.reshape([1]), counts.narrow(0, 1, COUNTS.len() - 1) + rest], 0);
         self.state.set(&next)?;
         self.counts.set(&latched.where_(counts, next_counts))
@@ -498,21 +529,25 @@ impl NanCells {
         let counts = self.counts.detached().to_vec::<u32>()?;
         let at = |k: usize| counts.get(k).copied().unwrap_or_default();
         let latched = state >= LATCH;
-        Ok(NanStats { steps: state & !LATCH, latched, consecutive: at(0), bad: at(1), nan: at(2), inf: at(3), overflow: at(4) })
+        Ok(NanStats { steps: state & !LATCH, latched, consecutive: at(0), bad: at(1), nan: at(2), inf: at(3), overflow: at(4), explosion: at(5) })
     }
     #[track_caller]
     fn load(&self, state: &[(String, Tensor)]) -> Result<()> {
-        let refused = |text: String| Err(Error::new("load_state_dict", ErrorKind::Argument(text)));
-        if let Some((name, _)) = state.iter().find(|(name, _)| name != "counts") {
-            return refused(format!("a handler of bad numbers has no `{name}`"));
+        let wrong = |text: String| Error::new("load_state_dict", ErrorKind::Argument(text));
+        if let Some((name, _)) = state.iter().find(|(name, _)| !["counts", "norms"].contains(&name.as_str())) {
+            return Err(wrong(format!("a handler of bad numbers has no `{name}`")));
         }
-        let counts = match state.first() {
-            None => self.counts.detached().zeros_like(),
-            Some((_, counts)) if counts.try_meta()?.shape == self.counts.meta().shape => counts.cast(DType::U32).to(self.device),
-            Some((_, counts)) => return refused(format!("`counts` is of shape {}, not [{}]", counts.shape()?, COUNTS.len())),
+        let taken = |name: &str, own: &Tensor| -> Result<Tensor> {
+            let (meta, Some((_, given))) = (own.try_meta()?, state.iter().find(|(of, _)| of == name)) else { return own.zeros_like().ok() };
+            match given.try_meta()?.shape == meta.shape {
+                true => given.cast(meta.dtype).to(self.device).ok(),
+                false => Err(wrong(format!("`{name}` is of shape {}, not {}", given.shape()?, meta.shape))),
+            }
         };
+        let (counts, norms) = (taken("counts", &self.counts.detached())?, taken("norms", &self.norms.detached())?);
         step(|| {
             self.counts.set(&counts)?;
+            self.norms.set(&norms)?;
             self.state.set(&self.state.detached().zeros_like())
         })
     }

@@ -2,12 +2,13 @@
 use crate::NanOptions;
 use adamant_core::{DType, Device, Tensor, composite::finite::AllFinite, composite::wide::wide};
 
-/// Is there NaN, an infinity, an overflow? Bools of no axes; a kind that is not looked for is none.
+/// Is there NaN, an infinity, an overflow, an explosion of all gradients? Bools of no axes; a kind that is not looked for is none.
 #[derive(Clone, Default)]
 pub(crate) struct BadKinds {
     pub nan: Option<Tensor>,
     pub inf: Option<Tensor>,
     pub overflow: Option<Tensor>,
+    pub explosion: Option<Tensor>,
 }
 /// Either of two that may be missing.
 fn either(a: Option<Tensor>, b: Option<Tensor>) -> Option<Tensor> {
@@ -18,13 +19,22 @@ fn either(a: Option<Tensor>, b: Option<Tensor>) -> Option<Tensor> {
 }
 impl BadKinds {
     pub fn or(self, other: BadKinds) -> BadKinds {
-        BadKinds { nan: either(self.nan, other.nan), inf: either(self.inf, other.inf), overflow: either(self.overflow, other.overflow) }
+        BadKinds {
+            nan: either(self.nan, other.nan),
+            inf: either(self.inf, other.inf),
+            overflow: either(self.overflow, other.overflow),
+            explosion: either(self.explosion, other.explosion),
+        }
     }
     /// Is there any of them?
     pub fn any(&self) -> Option<Tensor> {
-        either(self.nan.clone(), either(self.inf.clone(), self.overflow.clone()))
+        either(self.not_finite(), either(self.overflow.clone(), self.explosion.clone()))
     }
-    /// What a tensor holds, told on a device.
+    /// Is there NaN or an infinity?
+    pub fn not_finite(&self) -> Option<Tensor> {
+        either(self.nan.clone(), self.inf.clone())
+    }
+    /// What a tensor holds, told on a device: no single one explodes.
     pub fn of(x: &Tensor, options: &NanOptions, device: Device) -> BadKinds {
         let x = x.detach();
         let there = |is: bool, bad: &dyn Fn() -> Tensor| is.then(|| bad().any(..).to(device));
@@ -32,6 +42,7 @@ impl BadKinds {
             nan: there(options.detect_nan, &|| x.isnan()),
             inf: there(options.detect_inf, &|| x.isinf()),
             overflow: there(options.detect_overflow, &|| overflows(&x, options.overflow_threshold)),
+            explosion: None,
         }
     }
 }

@@ -7,6 +7,8 @@
 //! then ([`NanHandler::look`]). A step that was suppressed has moved no cell, the generator's neither: run again, op by op, it comes to the same bits,
 //! and [`trace()`] watches it.
 //!
+//! [`LayerLook`] tells what layers and parameters are like in a step, in a few numbers of each.
+//!
 //! [`NumericalStabilityManager`] puts clipping, the policy, debugging and metrics around a training loop of one's own.
 //!
 //! Architecture invariant: no training loop is known here; a step is a closure. Optimizers are known to the manager alone.
@@ -14,11 +16,14 @@
 
 mod handler;
 mod kinds;
+mod layers;
 mod manager;
+mod norms;
 mod options;
 mod trace;
 
 pub use handler::{NanHandler, NanStats};
+pub use layers::{LayerLook, LayerNames, LayerNumbers, ParameterNumbers};
 pub use manager::{
     ClippingStats, NanStepStats, NumericalStabilityManager, StepMetrics, StepStability, TrainingWrapper,
     debug::{
@@ -27,4 +32,4 @@ pub use manager::{
     history::{Histories, SavedHistories},
 };
 pub use options::{HandlingType, NanOptions};
-pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TracedOp, trace, trace_beyond};
+pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TraceOptions, TracedOp, trace, trace_with};

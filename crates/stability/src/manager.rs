@@ -7,7 +7,7 @@
 //! ([`debug`]) looks closer for so many steps or so long.
 //!
 //! This file knows optimizers; what is beside it does not.
-use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, handler::StepKinds, trace_beyond};
+use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, TraceOptions, handler::StepKinds, trace_with};
 use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, grad::with_grad, step};
 use adamant_nn::{Param, Walk};
 use adamant_optim::{ClippingOptions, GradientClipper, Optimizer, get_total_norm};
@@ -59,6 +59,8 @@ pub struct NanStepStats {
     pub inf: bool,
     /// Was something beyond the threshold?
     pub overflow: bool,
+    /// Have the gradients exploded?
+    pub explosion: bool,
     /// Was something bad, also in what the step would have written?
     pub bad: bool,
     /// Did the step change anything?
@@ -128,6 +130,8 @@ pub struct NumericalStabilityManager {
     bad: (u32, u32),
     /// under restore
     held: Option<HeldState>,
+    /// the one before it, until a step from it on was good
+    held_before: Option<HeldState>,
 }
 #[track_caller]
 fn refused<T>(text: String, hint: &'static str) -> Result<T> {
@@ -168,6 +172,7 @@ impl NumericalStabilityManager {
             step: 0,
             bad: (0, 0),
             held: None,
+            held_before: None,
         })
     }
     /// One step: the loss, its gradients, what is to be done about bad ones, clipping, the optimizer. `loss` computes the loss of the batch; it
@@ -180,7 +185,7 @@ impl NumericalStabilityManager {
     /// Those of `loss` and of the optimizer. Under [`Stop`](HandlingType::Stop), and after too many bad steps in a row, the steps behind a bad one
     /// change nothing either: `nan_stats` says so; put an earlier state back, then [`NumericalStabilityManager::reopen`]. Under
     /// [`Restore`](HandlingType::Restore) that is done here: weights, buffers, slots, the clipper's history and the generator are again those of
-    /// the last state that was held, at smaller rates, and the next step goes on from there. With `autograd_anomaly_mode` raise, a bad step is an error that names its origin.
+    /// the last state that was held, and that a good step has tried, at smaller rates, and the next step goes on from there. With `autograd_anomaly_mode` raise, a bad step is an error that names its origin.
     #[track_caller]
     pub fn step(&mut self, model: &(impl Walk + ?Sized), mut loss: impl FnMut() -> Result<Tensor>, optimizer: &mut dyn Optimizer) -> Result<StepStability> {
         self.step_dyn(&model.named_parameters(), &mut || model.leaves(), &mut loss, optimizer)
@@ -198,7 +203,7 @@ impl NumericalStabilityManager {
         if let Some(options) = restores
             && self.held.as_ref().is_none_or(|held| number > held.since + u64::from(options.restore_every))
         {
-            self.held = Some(HeldState::of(self.step, leaves(), optimizer, self.clipper.as_ref())?);
+            self.held_before = self.held.replace(HeldState::of(self.step, leaves(), optimizer, self.clipper.as_ref())?);
         }
         // One that has run out stays, to be stopped.
         let mut session = self.session.take();
@@ -234,8 +239,8 @@ impl NumericalStabilityManager {
         // Before anything of a bad step is kept, its origin is looked for.
         let mut attempted = if looks { run.unless_bad(handler.as_mut())? } else { Some(run.attempt(handler.as_mut())?) };
         if let (None, Some(session)) = (&attempted, &session) {
-            let threshold = handler.as_ref().map(NanHandler::options).and_then(NanOptions::threshold);
-            session.found(&mut info, &run.traced(parameters, threshold)?)?;
+            let looks_for = handler.as_ref().map(|handler| handler.options().traced()).unwrap_or_default();
+            session.found(&mut info, &run.traced(parameters, looks_for)?)?;
             attempted = Some(run.attempt(handler.as_mut())?);
         }
         let Some((unread, kinds)) = attempted else { return refused("the step did not come to its end".into(), "") };
@@ -265,11 +270,15 @@ impl NumericalStabilityManager {
     /// Under restore, what follows a bad step: unless there were too many in a row.
     #[track_caller]
     fn put_back(&mut self, nan: &mut NanStepStats, optimizer: &mut dyn Optimizer) -> Result<()> {
-        let (Some(handler), Some(held)) = (&mut self.handler, &mut self.held) else { return Ok(()) };
+        let before = self.held_before.take();
+        let Some(handler) = &mut self.handler else { return Ok(()) };
         let options = handler.options();
         if !nan.bad || nan.consecutive > options.max_consecutive {
             return Ok(());
         }
+        // The first step from the held state on is bad: so may be the state.
+        self.held = before.or(self.held.take());
+        let Some(held) = &mut self.held else { return Ok(()) };
         held.put_back(optimizer, self.clipper.as_mut(), options.restore_lr_factor)?;
         nan.restored = Some(held.step);
         held.since = self.step;
@@ -278,7 +287,7 @@ impl NumericalStabilityManager {
     /// The kinds of a bad step: where the policy does not tell them apart, the step is run once more, and taken back.
     #[track_caller]
     fn told(&mut self, seen: SeenKinds, parameters: &[(String, Param)], loss: &mut dyn FnMut() -> Result<Tensor>) -> Result<NanStepStats> {
-        let SeenKinds { good, mut nan, mut inf, mut overflow, committed } = seen;
+        let SeenKinds { good, mut nan, mut inf, mut overflow, mut explosion, committed } = seen;
         let (total, consecutive) = if good { (self.bad.0, 0) } else { (self.bad.0 + 1, self.bad.1 + 1) };
         self.bad = (total, consecutive);
         let is_told = nan || inf || overflow;
@@ -287,8 +296,10 @@ impl NumericalStabilityManager {
             && let Some(handler) = &self.handler
         {
             [nan, inf, overflow] = debug::kinds_of(parameters, loss, handler.options())?;
+            // The norm of what is not finite says nothing.
+            explosion &= !(nan || inf);
         }
-        Ok(NanStepStats { nan, inf, overflow, bad: !good, committed, consecutive, total, restored: None })
+        Ok(NanStepStats { nan, inf, overflow, explosion, bad: !good, committed, consecutive, total, restored: None })
     }
     /// A closure around the loss of a batch, with all of this around it: `wrapper.step(&model, &batch, &mut optimizer)` is
     /// [`NumericalStabilityManager::step`] of that batch, to the bit.
@@ -470,9 +481,9 @@ impl StepRun<'_> {
     }
     /// Where the first bad number of the step comes from.
     #[track_caller]
-    fn traced(&mut self, parameters: &[(String, Param)], threshold: Option<f64>) -> Result<StepTrace> {
+    fn traced(&mut self, parameters: &[(String, Param)], looks_for: TraceOptions) -> Result<StepTrace> {
         let named: Vec<_> = parameters.iter().map(|(name, p)| (StepPhase::Forward, name.clone(), p.detached())).collect();
-        trace_beyond(threshold, &named, |saw_loss| self.run(None, saw_loss).map(|_| ()))
+        trace_with(looks_for, &named, |saw_loss| self.run(None, saw_loss).map(|_| ()))
     }
 }
 /// The gradients that there are, by the parameters' numbers.
@@ -488,6 +499,7 @@ struct SeenKinds {
     nan: bool,
     inf: bool,
     overflow: bool,
+    explosion: bool,
     committed: bool,
 }
 struct StepNumbers {
@@ -507,7 +519,7 @@ fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<StepNumbers> {
     }
     if let Some(kinds) = kinds {
         let or_not = |kind: &Option<Tensor>| kind.clone().unwrap_or_else(|| Tensor::from_vec_on(vec![0f32], (), device));
-        all.extend([kinds.good.clone(), kinds.committed.clone(), or_not(&kinds.nan), or_not(&kinds.inf), or_not(&kinds.overflow)]);
+        all.extend([kinds.good.clone(), kinds.committed.clone(), or_not(&kinds.nan), or_not(&kinds.inf), or_not(&kinds.overflow), or_not(&kinds.explosion)]);
     }
     let all: Vec<Tensor> = all.iter().map(|t| t.to(device).cast(dtype).reshape([1])).collect();
     let mut numbers = Tensor::cat(&all, 0).to_vec_as::<f64>()?.into_iter();
@@ -520,8 +532,8 @@ fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<StepNumbers> {
     });
     let kinds = kinds.map(|_| {
         let mut is = || next() != 0.0;
-        let (good, committed, nan, inf, overflow) = (is(), is(), is(), is(), is());
-        SeenKinds { good, nan, inf, overflow, committed }
+        let (good, committed, nan, inf, overflow, explosion) = (is(), is(), is(), is(), is(), is());
+        SeenKinds { good, nan, inf, overflow, explosion, committed }
     });
     Ok(StepNumbers { loss, clipping, kinds })
 }
@@ -548,10 +560,11 @@ impl StepStability {
                     nan = bad.nan,
                     inf = bad.inf,
                     overflow = bad.overflow,
+                    explosion = bad.explosion,
                     committed = bad.committed,
                     consecutive = bad.consecutive,
                     total = bad.total,
-                    "numbers that are not finite"
+                    "bad numbers"
                 );
             }
         }

@@ -1,4 +1,5 @@
 //! What counts as bad, and what is done about it.
+use crate::TraceOptions;
 use adamant_core::{Error, ErrorKind, Result};
 use std::fmt;
 
@@ -96,6 +97,10 @@ pub struct NanOptions {
     pub overflow_threshold: f64,
     /// what stands for it, with its sign (1e6)
     pub overflow_replacement: f64,
+    /// Is a step bad whose gradients are far larger than those before it (no: clipping is for them)?
+    pub detect_explosion: bool,
+    /// how many times the largest norm of late, of all gradients before clipping, a norm is an explosion (100)
+    pub explosion_factor: f64,
     /// Is the loss looked at (yes)?
     pub loss_checking: bool,
     /// Are gradients looked at (yes)?
@@ -124,6 +129,8 @@ impl Default for NanOptions {
             inf_replacement: 1e6,
             overflow_threshold: 1e6,
             overflow_replacement: 1e6,
+            detect_explosion: false,
+            explosion_factor: 100.0,
             loss_checking: true,
             gradient_checking: true,
             parameter_checking: true,
@@ -141,9 +148,9 @@ impl From<HandlingType> for NanOptions {
     }
 }
 impl NanOptions {
-    /// Above which finite numbers are bad; none where they never are.
-    pub fn threshold(&self) -> Option<f64> {
-        self.detect_overflow.then_some(self.overflow_threshold)
+    /// What a trace of a bad step looks for.
+    pub fn traced(&self) -> TraceOptions {
+        TraceOptions { threshold: self.detect_overflow.then_some(self.overflow_threshold), explosion: self.detect_explosion }
     }
     /// Does it make sense?
     ///
@@ -161,8 +168,12 @@ impl NanOptions {
             "restore_every is 0: there would be no state to put back".into()
         } else if !(self.restore_lr_factor.is_finite() && self.restore_lr_factor > 0.0) {
             format!("restore_lr_factor is {}, it must be a positive number", self.restore_lr_factor)
-        } else if !(self.detect_nan || self.detect_inf || self.detect_overflow) {
-            "detect_nan, detect_inf and detect_overflow are all off: nothing is bad then".into()
+        } else if !(self.explosion_factor.is_finite() && self.explosion_factor > 1.0) {
+            format!("explosion_factor is {}, it must be a number above 1", self.explosion_factor)
+        } else if self.detect_explosion && !self.gradient_checking {
+            "detect_explosion looks at gradients, and gradient_checking is off".into()
+        } else if !(self.detect_nan || self.detect_inf || self.detect_overflow || self.detect_explosion) {
+            "detect_nan, detect_inf, detect_overflow and detect_explosion are all off: nothing is bad then".into()
         } else if !(self.loss_checking || self.gradient_checking || self.parameter_checking || self.activation_checking) {
             "nothing is looked at: loss_checking, gradient_checking, parameter_checking and activation_checking are all off".into()
         } else {

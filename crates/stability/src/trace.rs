@@ -7,7 +7,7 @@
 //! is the op that makes it.
 use crate::kinds::overflows;
 use adamant_core::{
-    Arg, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor, WrittenCell,
+    Arg, DType, Error, ErrorKind, Op, Origin, Outputs, Result, Shape, Tensor, WrittenCell,
     grad::{grad_enabled, tap},
     intercept::{self, Interceptor},
     scope, step_reviewed,
@@ -142,11 +142,14 @@ pub struct BadNumber {
     pub inputs: Vec<NumberStats>,
     /// from the op to the symptom: those that handed it on
     pub chain: Vec<TracedOp>,
+    /// of an explosion, how many times larger the norm of what the op's rule gave is than that of what it was given
+    pub growth: Option<f64>,
 }
 impl BadNumber {
-    /// NaN, an infinity with its sign, or an overflow.
+    /// NaN, an infinity with its sign, an overflow, or an explosion.
     pub fn kind(&self) -> &'static str {
         match self.value {
+            _ if self.growth.is_some() => "explosion",
             v if v.is_nan() => "NaN",
             v if v.is_finite() => "overflow",
             v if v > 0.0 => "+Inf",
@@ -157,6 +160,9 @@ impl BadNumber {
 impl fmt::Display for BadNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {:?}", self.kind(), self.at)?;
+        if let Some(growth) = self.growth {
+            write!(f, ", {growth:.1e} times the gradient before")?;
+        }
         match (&self.op, &self.place) {
             (Some(op), _) => write!(f, ", made by {op} ({}, {}:{})", self.phase, op.line.file(), op.line.line()),
             (None, Some(place)) => write!(f, " of {place} ({})", self.phase),
@@ -206,14 +212,16 @@ fn first_wrong(x: &Tensor, threshold: Option<f64>) -> Result<Option<(Vec<usize>,
     }
     let (all, shape) = (x.detach().to_vec_as::<f64>()?, x.shape()?);
     let beyond = |v: &f64| threshold.is_some_and(|threshold| v.abs() > threshold);
-    let Some(mut k) = all.iter().position(beyond) else { return Ok(None) };
-    let value = all[k];
+    Ok(all.iter().position(beyond).map(|k| (place_of(k, shape), all[k])))
+}
+/// The place of an element of this number, in row-major order.
+fn place_of(mut k: usize, shape: Shape) -> Vec<usize> {
     let mut at = vec![0; shape.rank()];
     for axis in (0..shape.rank()).rev() {
         at[axis] = k % shape[axis];
         k /= shape[axis];
     }
-    Ok(Some((at, value)))
+    at
 }
 /// An op that was applied.
 struct Applied {
@@ -229,6 +237,22 @@ struct Pulled {
     by: usize,
     gradient: Tensor,
 }
+/// An op whose rule makes a gradient so many times larger is where one that left the range of its dtype has grown.
+const STEEP: f64 = 1e3;
+/// What the rule of an op made larger.
+struct GrownGradient {
+    by: usize,
+    growth: f64,
+    gradient: Tensor,
+}
+/// What a trace looks for, NaN and infinities apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TraceOptions {
+    /// finite numbers beyond ± this are bad too
+    pub threshold: Option<f64>,
+    /// where there is no bad number: the op whose rule made a gradient grow most. For a step whose gradients have exploded.
+    pub explosion: bool,
+}
 /// All that was seen of a step.
 #[derive(Default)]
 struct TracedStep {
@@ -237,8 +261,11 @@ struct TracedStep {
     made: HashMap<u64, (usize, usize)>,
     pulled: Option<Pulled>,
     failed: Option<Error>,
-    /// above which a finite number is wrong
-    threshold: Option<f64>,
+    looks_for: TraceOptions,
+    /// where explosions are looked for, by an op's number the norm of what its rule was given
+    given: HashMap<usize, f64>,
+    /// the rule that made a gradient grow most
+    grown: Option<GrownGradient>,
     /// values that were there before
     named: Vec<Tensor>,
 }
@@ -249,7 +276,7 @@ impl Interceptor for Tracer {
         let (name, fills) = (op.name(), fills(&op, &arg));
         let number = self.0.lock().ops.len();
         let step = self.0.clone();
-        let threshold = self.0.lock().threshold;
+        let TraceOptions { threshold, explosion } = self.0.lock().looks_for;
         // What the rule of this op makes of gradients, and of nothing else, passes here.
         let tapped = match grad_enabled() {
             true => tap(inputs, move |gradients| {
@@ -257,6 +284,9 @@ impl Interceptor for Tracer {
                 let mut step = step.lock();
                 if let (Some(gradient), None) = (bad, &step.pulled) {
                     step.pulled = Some(Pulled { by: number, gradient: gradient.clone() });
+                }
+                if explosion && step.pulled.is_none() {
+                    step.grew(number, gradients)?;
                 }
                 Ok(None)
             }),
@@ -266,7 +296,16 @@ impl Interceptor for Tracer {
             Ok(tapped) => tapped,
             Err(_) => inputs.iter().map(|t| (*t).clone()).collect(),
         };
-        let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
+        let mut outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
+        if explosion && grad_enabled() {
+            let step = self.0.clone();
+            let given = tap(&outputs.iter().collect::<Vec<_>>(), move |gradients| {
+                let norm = norm_of(gradients.iter().flatten())?;
+                step.lock().given.insert(number, norm);
+                Ok(None)
+            });
+            outputs = given.map_or(outputs, Outputs::from_iter);
+        }
         let looked: Result<Vec<WrongKinds>> = outputs.iter().map(|x| WrongKinds::of(x, threshold)).collect();
         let mut step = self.0.lock();
         match looked {
@@ -302,11 +341,30 @@ enum Root {
     /// infinities that were asked for
     Meant,
 }
+/// The Euclidean norm of all tensors together.
+fn norm_of<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Result<f64> {
+    let mut squares = 0.0;
+    for x in tensors.filter(|x| x.dtype().is_ok_and(DType::is_float)) {
+        squares += x.detach().to_vec_as::<f64>()?.iter().map(|v| v * v).sum::<f64>();
+    }
+    Ok(squares.sqrt())
+}
 impl TracedStep {
+    /// A rule has made gradients: by how much are they larger than what it was given?
+    fn grew(&mut self, by: usize, gradients: &[Option<Tensor>]) -> Result<()> {
+        let Some(given) = self.given.get(&by).copied().filter(|given| *given > 0.0) else { return Ok(()) };
+        for gradient in gradients.iter().flatten() {
+            let growth = norm_of(std::iter::once(gradient))? / given;
+            if growth.is_finite() && self.grown.as_ref().is_none_or(|grown| grown.growth < growth) {
+                self.grown = Some(GrownGradient { by, growth, gradient: gradient.clone() });
+            }
+        }
+        Ok(())
+    }
     fn wrong(&self, x: &Tensor) -> WrongKinds {
         match self.made.get(&x.value_address()) {
             Some((at, k)) => self.ops[*at].wrong.get(*k).copied().unwrap_or_default(),
-            None => WrongKinds::of(x, self.threshold).unwrap_or_default(),
+            None => WrongKinds::of(x, self.looks_for.threshold).unwrap_or_default(),
         }
     }
     /// What a tensor was cast from, if that was not seen: an interceptor casts below all others. It is the last one whose cast has these bits.
@@ -355,9 +413,16 @@ impl TracedStep {
             false => (Root::Op(at), Vec::new()),
         }
     }
+    /// What the rule of an op made in the walk back.
+    fn of_rule(&self, by: usize, (at, value): (Vec<usize>, f64), growth: Option<f64>) -> Result<BadNumber> {
+        let applied = &self.ops[by];
+        let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
+        let op = TracedOp { phase: StepPhase::Backward, ..applied.op.clone() };
+        Ok(BadNumber { phase: StepPhase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new(), growth })
+    }
     fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<Option<BadNumber>> {
         let chain: Vec<TracedOp> = chain.iter().map(|k| self.ops[*k].op.clone()).collect();
-        let first = |x: &Tensor| first_wrong(x, self.threshold).map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
+        let first = |x: &Tensor| first_wrong(x, self.looks_for.threshold).map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
         match root {
             Root::Meant => Ok(None),
             Root::Op(at) => {
@@ -365,12 +430,12 @@ impl TracedStep {
                 let output = applied.outputs.iter().zip(&applied.wrong).find(|(_, w)| w.any()).map_or(symptom, |(output, _)| output);
                 let (at, value) = first(output)?;
                 let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
-                Ok(Some(BadNumber { phase: applied.op.phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain }))
+                Ok(Some(BadNumber { phase: applied.op.phase, op: Some(applied.op.clone()), place: None, at, value, inputs, chain, growth: None }))
             }
             Root::Leaf(x) => {
                 let (at, value) = first(&x)?;
                 let (phase, place) = names(&x).map_or((StepPhase::Forward, None), |(phase, name)| (phase, Some(name)));
-                Ok(Some(BadNumber { phase, op: None, place, at, value, inputs: Vec::new(), chain }))
+                Ok(Some(BadNumber { phase, op: None, place, at, value, inputs: Vec::new(), chain, growth: None }))
             }
         }
     }
@@ -399,15 +464,15 @@ impl TracedStep {
 /// Those of `f`, unless a bad number was found before; a device that failed; inside of a function that is being captured, where nothing can be read.
 #[track_caller]
 pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    trace_beyond(None, named, f)
+    trace_with(TraceOptions::default(), named, f)
 }
-/// As [`trace()`], where finite numbers beyond ± `threshold`, if there is one, are bad too.
+/// As [`trace()`], where other things are looked for too.
 ///
 /// # Errors
 /// As [`trace()`].
 #[track_caller]
-pub fn trace_beyond(threshold: Option<f64>, named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
-    let step = Arc::new(Mutex::new(TracedStep { threshold, named: named.iter().map(|(.., t)| t.detach()).collect(), ..TracedStep::default() }));
+pub fn trace_with(looks_for: TraceOptions, named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMut(&Tensor)) -> Result<()>) -> Result<StepTrace> {
+    let step = Arc::new(Mutex::new(TracedStep { looks_for, named: named.iter().map(|(.., t)| t.detach()).collect(), ..TracedStep::default() }));
     let (mut loss, mut written) = (None, None::<Vec<Tensor>>);
     let mut review = |cells: &[WrittenCell]| -> Result<()> {
         written = Some(cells.iter().map(|w| w.cell.detached()).collect());
@@ -432,12 +497,21 @@ pub fn trace_beyond(threshold: Option<f64>, named: &[(StepPhase, String, Tensor)
     let mut bad = loss.as_ref().map(of_value).transpose()?.flatten();
     // What the walk back made comes before what follows from it.
     if let (None, Some(pulled)) = (&bad, &step.pulled) {
-        bad = Some(of_gradient(&step, pulled, &names)?);
+        let mut of_pulled = of_gradient(&step, pulled, &names)?;
+        // One that grew too large to be a number has grown before.
+        if let Some(grown) = step.grown.as_ref().filter(|grown| of_pulled.phase == StepPhase::Backward && grown.growth > STEEP && grown.by != pulled.by) {
+            let chain = of_pulled.op.take().into_iter().collect();
+            of_pulled = BadNumber { chain, ..of_growth(&step, grown)? };
+        }
+        bad = Some(of_pulled);
     }
     for symptom in written.iter().flatten() {
         if bad.is_none() {
             bad = of_value(symptom)?;
         }
+    }
+    if let (None, Some(grown)) = (&bad, &step.grown) {
+        bad = Some(of_growth(&step, grown)?);
     }
     match ran {
         // It did not come to its end.
@@ -455,8 +529,14 @@ fn of_gradient(step: &TracedStep, pulled: &Pulled, names: &dyn Fn(&Tensor) -> Op
             return Ok(bad);
         }
     }
-    let (at, value) = first_wrong(&pulled.gradient, step.threshold)?.unwrap_or_default();
-    let inputs = applied.inputs.iter().map(NumberStats::of).collect::<Result<_>>()?;
-    let op = TracedOp { phase: StepPhase::Backward, ..applied.op.clone() };
-    Ok(BadNumber { phase: StepPhase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new() })
+    let (at, value) = first_wrong(&pulled.gradient, step.looks_for.threshold)?.unwrap_or_default();
+    step.of_rule(pulled.by, (at, value), None)
+}
+/// The largest element of what a rule has made larger than any other did.
+fn of_growth(step: &TracedStep, grown: &GrownGradient) -> Result<BadNumber> {
+    let all = grown.gradient.detach().to_vec_as::<f64>()?;
+    let largest = all.iter().map(|v| v.abs()).fold(0.0, f64::max);
+    let k = all.iter().position(|v| v.abs() == largest).unwrap_or_default();
+    let value = all.get(k).copied().unwrap_or_default();
+    step.of_rule(grown.by, (place_of(k, grown.gradient.shape()?), value), Some(grown.growth))
 }

@@ -226,6 +226,7 @@ fn an_option_for_debugging_that_does_nothing() {
         assert!(check.relative_error < 1e-6 && check.analytic != 0.0, "{check:?}");
         let waited = last(DebugOptions { device_synchronize: true, ..DebugOptions::default() });
         assert!(waited.seconds.forward > 0.0 && waited.seconds.backward > 0.0 && waited.seconds.optimizer > 0.0);
+        profiled(&last);
         // Limits: the session looks no more, training goes on.
         let (infos, _, mut manager) = infos(DebugOptions { max_debug_iterations: 2, ..DebugOptions::default() }, &GOOD);
         assert_eq!(infos.iter().map(|i| i.as_ref().unwrap().is_some()).collect::<Vec<_>>(), [true, true, false, false]);
@@ -301,15 +302,17 @@ fn a_state_that_is_not_put_back_whole() {
             let mut optimizer = AdamW::new(0.05).over(net.parameters());
             let mut clipper = GradientClipper::new(adaptive()).unwrap();
             let held = |optimizer: &dyn Optimizer, clipper: &GradientClipper| (net.state_dict(), optimizer.state_dict(), clipper.state_dict());
-            let (mut last, mut since) = (held(&optimizer, &clipper), 0);
+            // A state answers once a good step has tried it.
+            let (mut last, mut since, mut before) = (held(&optimizer, &clipper), 0, None);
             for (report, bad) in reports.into_iter().zip(&bad) {
                 let x = batch(&mut random, *bad);
                 if since == every {
-                    (last, since) = (held(&optimizer, &clipper), 0);
+                    (before, since) = (Some(std::mem::replace(&mut last, held(&optimizer, &clipper))), 0);
                 }
                 since += 1;
                 let stats = report.unwrap().nan_stats.unwrap();
                 assert_eq!((stats.restored.is_some(), stats.committed), (bad.is_some(), bad.is_none()), "seed {seed}: {stats:?}");
+                let untried = before.take();
                 if bad.is_none() {
                     step(|| {
                         let mut grads = loss_of(&net, &x)?.backward()?;
@@ -318,6 +321,7 @@ fn a_state_that_is_not_put_back_whole() {
                     })
                     .unwrap();
                 } else {
+                    last = untried.unwrap_or(last);
                     net.load_state_dict(&last.0).unwrap();
                     optimizer.load_state_dict(&last.1).unwrap();
                     clipper.load_state_dict(&last.2).unwrap();
@@ -351,7 +355,7 @@ fn files_that_lack_a_field() {
         assert_eq!((clipping.len(), fields(&clipping[0])), (3, "clipped_norm norm ratio step threshold".into()));
         assert!(clipping[0]["norm"].as_f64().unwrap() > 0.0 && clipping[1]["norm"].is_null());
         let nan = read(&saved.nan);
-        assert_eq!(fields(&nan[1]), "action bad committed consecutive inf nan overflow restored step total");
+        assert_eq!(fields(&nan[1]), "action bad committed consecutive explosion inf nan overflow restored step total");
         assert_eq!(nan.iter().map(|n| n["action"].as_str().unwrap()).collect::<Vec<_>>(), ["none", "skip", "none"]);
         assert_eq!((nan[1]["nan"].as_bool(), nan[1]["committed"].as_bool(), nan[2]["total"].as_u64()), (Some(true), Some(false), Some(1)));
         let scores = read(&saved.scores);
@@ -368,4 +372,19 @@ fn files_that_lack_a_field() {
         assert_eq!(fields(&read(&summary.files[3])[0]["value"]), "growth_bytes live_bytes peak_bytes");
         assert!(manager.save_histories("/dev/null/nowhere").is_err());
     });
+}
+/// Kernels and bytes, where they are compiled in; else an error that says what is missing.
+fn profiled(last: &dyn Fn(DebugOptions) -> adamant_stability::DebugInfo) {
+    let asked = DebugOptions { profile_autograd: true, ..DebugOptions::default() };
+    if cfg!(not(feature = "profiling")) {
+        let refused = NumericalStabilityManager::new(None, None, Some(asked), None).err().unwrap();
+        assert!(refused.to_string().contains("needs the feature `profiling`"), "{refused}");
+        return;
+    }
+    let kernels = last(asked.clone()).kernels.unwrap();
+    // Two products each forward, three backward.
+    let products: u64 = kernels.iter().filter(|k| k.kernel.contains("matmul") || k.kernel.contains("linear")).map(|k| k.calls).sum();
+    assert!(products >= 4 && kernels.iter().all(|k| k.calls > 0 && k.seconds >= 0.0 && k.peak_bytes.is_none()), "{kernels:?}");
+    let with_bytes = last(DebugOptions { profile_memory: true, ..asked }).kernels.unwrap();
+    assert!(with_bytes.iter().any(|k| k.peak_bytes.is_some_and(|bytes| bytes > 0)), "{with_bytes:?}");
 }

@@ -7,7 +7,7 @@ use adamant_conformance::random::Random;
 use adamant_core::{Device, Result, Tensor, functional};
 use adamant_nn::{BatchNorm1d, Gelu, LayerNorm, Linear, Module, Relu, Sequential, Site, Tanh, Walk, manual_seed};
 use adamant_optim::{Adam, GradientClipper, Optimizer, Sgd, UpdateRule};
-use adamant_stability::{BadNumber, StepPhase, trace};
+use adamant_stability::{BadNumber, StepPhase, TraceOptions, trace, trace_with};
 
 const WIDTH: usize = 5;
 /// What a planted layer does.
@@ -187,6 +187,51 @@ fn what_was_bad_before_the_step_and_what_the_optimizer_makes() {
                     assert_eq!(bad.phase, StepPhase::Optimizer, "seed {seed}: {bad}");
                 }
             }
+        }
+    });
+}
+/// A layer whose result is nearly its input's, and whose gradient is a million times what it was given.
+#[derive(Module)]
+struct Steep {
+    site: Site,
+}
+impl Module for Steep {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let y = x * 1e6;
+        (y.detach() * -1.0 + y + x.detach()).ok()
+    }
+}
+#[test]
+fn a_gradient_that_explodes_elsewhere() {
+    Device::cpu().unwrap().scoped(|| {
+        for seed in 0..40u64 {
+            let mut random = Random::new(seed);
+            manual_seed(seed);
+            let layers = random.between(2, 5);
+            let at = random.between(1, layers - 1);
+            let mut net = Sequential::new();
+            for k in 0..layers {
+                net = if k == at { net.add(Steep { site: Site::new("Steep") }) } else { net.add(Linear::new(WIDTH, WIDTH).unwrap()) };
+                net = net.add(Tanh::new());
+            }
+            let x = batch(&mut random);
+            let step = |saw_loss: &mut dyn FnMut(&Tensor)| {
+                let loss = net.forward(&x)?.square().mean(..);
+                saw_loss(&loss);
+                loss.backward().map(drop)
+            };
+            let looks_for = TraceOptions { explosion: true, ..TraceOptions::default() };
+            let bad = trace_with(looks_for, &[], step).unwrap().bad.unwrap();
+            let op = bad.op.as_ref().unwrap();
+            // A product with a number is one with a tensor of it.
+            assert_eq!(
+                (bad.kind(), bad.phase, op.name(), op.layer.as_str()),
+                ("explosion", StepPhase::Backward, "mul", format!("{}", 2 * at).as_str()),
+                "{bad}"
+            );
+            assert!((bad.growth.unwrap() / 1e6 - 1.0).abs() < 1e-3, "{bad}");
+            assert!(trace(&[], step).unwrap().bad.is_none());
         }
     });
 }

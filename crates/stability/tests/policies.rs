@@ -379,6 +379,8 @@ fn a_wrong_call_that_is_taken() {
         assert!(said(NanOptions { nan_replacement: f64::NAN, ..NanOptions::default() }).contains("nan_replacement is NaN"));
         assert!(said(NanOptions { overflow_threshold: 0.0, ..NanOptions::default() }).contains("overflow_threshold is 0"));
         assert!(said(NanOptions { detect_nan: false, detect_inf: false, ..NanOptions::default() }).contains("nothing is bad then"));
+        assert!(said(NanOptions { explosion_factor: 1.0, ..NanOptions::default() }).contains("explosion_factor is 1"));
+        assert!(said(NanOptions { detect_explosion: true, gradient_checking: false, ..NanOptions::default() }).contains("gradient_checking is off"));
         assert!(HandlingType::from_name("skipp").unwrap_err().to_string().contains("there are detect, replace"));
         let mut handler = NanHandler::new(HandlingType::Skip).unwrap();
         let (loss, w) = (Tensor::ones(()), Param::new(&Tensor::ones([2])).unwrap());
@@ -403,5 +405,84 @@ fn a_wrong_call_that_is_taken() {
             Err(adamant_core::Error::new("test", adamant_core::ErrorKind::Argument("no".into())))
         });
         assert!(taken_back.is_err() && w.detached().equal(&before).unwrap());
+    });
+}
+/// The largest norm of late, by its formula in f64; whether a norm is an explosion, and what the gradients of the step become.
+#[derive(Default)]
+struct NormHistory {
+    largest: f64,
+    known: u32,
+    row: u32,
+    bad: u32,
+    latched: bool,
+}
+impl NormHistory {
+    fn step(&mut self, gradient: &[f64], o: &NanOptions) -> Option<Vec<f64>> {
+        if self.latched {
+            return None;
+        }
+        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        let explodes = self.known >= 3 && norm > o.explosion_factor * self.largest;
+        if !explodes {
+            (self.largest, self.known, self.row) = (norm.max(0.99 * self.largest), self.known + 1, 0);
+            return Some(gradient.to_vec());
+        }
+        (self.bad, self.row) = (self.bad + 1, self.row + 1);
+        self.latched = o.handling_type.latches() || (o.handling_type != HandlingType::Detect && self.row > o.max_consecutive);
+        let scaled = |by: f64| Some(gradient.iter().map(|g| g * by * self.largest / norm).collect());
+        match o.handling_type {
+            _ if self.latched => None,
+            HandlingType::Detect => Some(gradient.to_vec()),
+            HandlingType::GradientZeroing => Some(vec![0.0; gradient.len()]),
+            HandlingType::Replace | HandlingType::Adaptive | HandlingType::GradientScaling => scaled(1.0),
+            _ => None,
+        }
+    }
+}
+#[test]
+fn explosions_that_are_not_handled_by_their_formula() {
+    Device::cpu().unwrap().scoped(|| {
+        let mut seen = 0;
+        for policy in HandlingType::ALL {
+            for seed in 0..12u64 {
+                let mut random = Random::new(seed);
+                let options = NanOptions { detect_explosion: true, explosion_factor: [5.0, 100.0][seed as usize % 2], max_consecutive: 2, ..policy.into() };
+                let (a, b) = (Param::new(&Tensor::zeros([3])).unwrap(), Param::new(&Tensor::zeros([2])).unwrap());
+                let mut handler = NanHandler::new(options.clone()).unwrap();
+                let (mut history, mut weights) = (NormHistory::default(), [0.0f64; 5]);
+                for k in 0..30 {
+                    let size = if random.one_in(5) { 1e6 } else { 1.0 + 3.0 * random.unit() };
+                    let gradient: Vec<f64> = (0..5).map(|_| f64::from(((random.unit() * 2.0 - 1.0) * size) as f32)).collect();
+                    let given = Tensor::from_vec(gradient.iter().map(|g| *g as f32).collect::<Vec<_>>(), [5]);
+                    handler
+                        .attempt(|handler| {
+                            let loss = (a.get() * given.narrow(0, 0, 3)).sum(..) + (b.get() * given.narrow(0, 3, 2)).sum(..);
+                            let parameters = [a.clone(), b.clone()];
+                            let mut grads = loss.backward()?;
+                            handler.handle(&loss, &mut grads, &parameters)?;
+                            parameters.iter().try_for_each(|p| p.set(&(p.detached() - grads.of(&p.cell()).unwrap() * RATE)))
+                        })
+                        .unwrap();
+                    if let Some(mended) = history.step(&gradient, &options) {
+                        weights.iter_mut().zip(mended).for_each(|(w, g)| *w -= RATE * g);
+                    }
+                    let got: Vec<f64> = [a.detached(), b.detached()].iter().flat_map(|p| p.to_vec_as::<f64>().unwrap()).collect();
+                    let size = weights.iter().fold(1.0f64, |most, w| most.max(w.abs()));
+                    let near = got.iter().zip(&weights).all(|(got, want)| (got - want).abs() <= 1e-5 * size);
+                    assert!(near, "{policy}, seed {seed}, step {k}: {got:?}, not {weights:?}");
+                }
+                let stats = handler.look().unwrap();
+                assert_eq!(stats.latched, history.latched, "{policy}, seed {seed}");
+                if !policy.latches() {
+                    assert_eq!((stats.bad, stats.explosion), (history.bad, history.bad), "{policy}, seed {seed}");
+                    // Another handler goes on with what this one knows.
+                    let mut other = NanHandler::new(options).unwrap();
+                    other.load_state_dict(&handler.state_dict()).unwrap();
+                    assert_eq!(format!("{:?}", other.state_dict()), format!("{:?}", handler.state_dict()));
+                }
+                seen += history.bad;
+            }
+        }
+        assert!(seen > 150, "{seen} explosions");
     });
 }

@@ -87,7 +87,7 @@ impl Incident {
         let stats = |s: &NumberStats| json!({ "elements": s.elements, "non_finite": s.non_finite, "least": s.least.map(number), "most": s.most.map(number) });
         let bad = self.bad.as_ref().map(|bad| {
             json!({
-                "kind": bad.kind(), "phase": bad.phase.name(), "op": bad.op.as_ref().map(op), "place": bad.place, "at": bad.at,
+                "kind": bad.kind(), "phase": bad.phase.name(), "op": bad.op.as_ref().map(op), "place": bad.place, "at": bad.at, "growth": bad.growth.map(number),
                 "inputs": bad.inputs.iter().map(stats).collect::<Vec<_>>(), "chain": bad.chain.iter().map(op).collect::<Vec<_>>(),
             })
         });

@@ -8,7 +8,7 @@ mod stability;
 pub(crate) use clip::{clip, clipped_layers};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};
-pub(crate) use stability::stability;
+pub(crate) use stability::{WatchedNumbers, stability};
 
 use crate::{
     Failure,

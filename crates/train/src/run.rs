@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
-        let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, .. } = setup;
+        let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
         let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, .. } = setup;
         let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision }, device)?;
         let mut environment = self.environment.clone();
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
             Start {
                 session: &mut session,
                 loader: parts.loader(seed, batch)?,
-                pattern: Pattern { accumulate, log_every, eval_every, steps },
+                pattern: Pattern { accumulate, log_every, eval_every, look_every, steps },
                 judge,
                 stopping: stopping.as_mut(),
                 callbacks: &mut [],

@@ -26,7 +26,7 @@ use adamant_optim::{
     ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
-use adamant_stability::{NanHandler, NanOptions, StepPhase};
+use adamant_stability::{LayerLook, LayerNames, LayerNumbers, NanHandler, NanOptions, ParameterNumbers, StepPhase};
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
@@ -157,6 +157,7 @@ pub struct Session<M, B> {
     captured: CapturedStep,
     precision: SteppedPrecision,
     watched: SteppedWatch,
+    names: LayerNames,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -164,6 +165,8 @@ pub struct Stepped {
     pub grad_norm: Option<Tensor>,
     /// the norm of each parameter's gradient before clipping, where it was asked for
     pub norms: Vec<(String, f64)>,
+    /// what layers and parameters were like, where that was asked for
+    pub layers: Option<(Vec<LayerNumbers>, Vec<ParameterNumbers>)>,
 }
 /// What is to be looked at in a step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,6 +175,8 @@ pub struct Look {
     pub norm: bool,
     /// the norm of each parameter's gradient: gradients that would never be memory become it for this
     pub each: bool,
+    /// what each layer gave, and what became of each parameter
+    pub layers: bool,
 }
 /// What a step works on: all of it is cells and arguments, so a step is the same ops each time.
 struct StepParts<'a, M, B> {
@@ -184,10 +189,12 @@ struct StepParts<'a, M, B> {
     parameters: &'a [(String, Param)],
     precision: &'a mut SteppedPrecision,
     handler: Option<&'a mut NanHandler>,
+    /// what the numbers of layers are of
+    names: &'a mut LayerNames,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
-    /// for or needed anyway; in the end the norms of each parameter, where they were asked for.
+    /// for or needed anyway; in the end the norms of each parameter, and the numbers of layers, where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
         match self.handler.take() {
             Some(handler) => handler.attempt(|handler| self.scaled(batches, look, Some(handler))),
@@ -206,10 +213,15 @@ impl<M, B: Batch> StepParts<'_, M, B> {
     }
     fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
         let (mut grads, mut loss, mut flags, mut total) = (None, None::<Tensor>, None, 0);
+        let mut seen = look.layers.then(LayerLook::new);
         self.accumulator.reset();
         for batch in batches {
             let n = batch.rows()?;
-            let mean = self.precision.forward(&mut flags, || (self.loss)(self.model, batch))?;
+            let forward = || (self.loss)(self.model, batch);
+            let mean = self.precision.forward(&mut flags, || match &mut seen {
+                Some(seen) => seen.forward(forward),
+                None => forward(),
+            })?;
             self.precision.measure(&mean)?;
             let scaled = scaler.scale(&mean)?;
             let backward = || if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() };
@@ -241,6 +253,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             scaler.finite().map(|applied| handler.excuse(&applied)).transpose()?;
         }
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
+        seen.as_mut().map(|seen| seen.gradients(&grads, self.parameters)).transpose()?;
         let clipped = StepPhase::Clip.run(|| match &mut self.clipper {
             None => Ok(None),
             Some(clipper) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
@@ -253,6 +266,11 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         });
         outputs.extend(norms);
         StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
+        if let Some(seen) = seen {
+            let (numbers, names) = seen.finish(self.parameters)?;
+            *self.names = names;
+            outputs.push(numbers);
+        }
         if let Some(average) = &mut self.average {
             average.update()?;
         }
@@ -276,8 +294,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
         let (position, losses) = (Position::default(), Losses::after(f64::NAN));
-        let (captured, watched) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?);
-        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched })
+        let (captured, watched, names) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?, LayerNames::default());
+        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, names })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -340,12 +358,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         self.remember_numbers();
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, names, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let by_op = precision.is_unmeasured();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, names };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
@@ -358,6 +376,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let verdict = if self.precision.scaler.is_enabled() { outputs.next() } else { None };
         let flags = if self.precision.fallback.is_some() { outputs.next() } else { None };
         let underflow = if look.norm && self.precision.region().is_some() { outputs.next() } else { None };
+        let layers = match look.layers {
+            true => Some(self.names.read(&outputs.next_back().ok_or_else(|| Failure::Run("a step without numbers of layers".into()))?)?),
+            false => None,
+        };
         let norms = match look.each {
             true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
             false => Vec::new(),
@@ -372,7 +394,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         if let (BegunCourse::Schedule(scheduler), true) = (&mut self.pace, self.precision.counts_last()) {
             scheduler.step(&mut *self.optimizer);
         }
-        Ok(Stepped { grad_norm: outputs.next(), norms })
+        Ok(Stepped { grad_norm: outputs.next(), norms, layers })
     }
     /// Reads the losses of the steps so far.
     fn settle(&mut self) -> Result<(), Failure> {

@@ -85,6 +85,8 @@ pub struct Setup {
     pub clip: Option<ClippingOptions>,
     /// what is done about numbers that are not finite; none: nobody looks
     pub stability: Option<NanOptions>,
+    /// steps between two looks at layers
+    pub look_every: Option<u64>,
     /// what is learned
     pub objective: Objective,
     /// training, validation and test
@@ -128,7 +130,7 @@ impl Setup {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, precision, looked_at } = prepared;
-        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, stability, weights } = numbers;
+        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
         manual_seed(seed);
@@ -158,7 +160,8 @@ impl Setup {
             log_every,
             eval_every,
             clip,
-            stability,
+            stability: watched.handling,
+            look_every: watched.look_every,
             objective,
             parts,
             model,
@@ -316,7 +319,7 @@ struct RootNumbers {
     log_every: u64,
     eval_every: Option<u64>,
     clip: Option<ClippingOptions>,
-    stability: Option<NanOptions>,
+    watched: recipe::WatchedNumbers,
     weights: Option<PathBuf>,
 }
 impl RootNumbers {
@@ -343,10 +346,10 @@ impl RootNumbers {
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
-        let (clip, stability) = (recipe::clip(root)?, recipe::stability(root)?);
+        let (clip, watched) = (recipe::clip(root)?, recipe::stability(root)?);
         // Who starts the run opens it, before anything is read.
         root.text("device")?;
-        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, stability, weights })
+        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.

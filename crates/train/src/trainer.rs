@@ -17,6 +17,7 @@ mod restored;
 mod resume;
 mod safe;
 mod stopping;
+mod watched;
 
 pub use batch::Batch;
 pub use callback::{Callback, Control};
@@ -46,6 +47,7 @@ use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
 use adamant_stability::NanOptions;
 use judge::score;
 use learn::{Learning, RunKept};
+use restored::HeldStates;
 use safe::Safe;
 use serde_json::{Value, json};
 use std::{
@@ -150,7 +152,7 @@ where
         valid: None,
         watch,
         places: Vec::new(),
-        held: None,
+        held: HeldStates::default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
@@ -240,6 +242,7 @@ pub struct Trainer<M, B> {
     length: RunLength,
     log_every: u64,
     eval_every: Option<u64>,
+    look_every: Option<u64>,
     judge: Option<Validation<M, B>>,
     metrics: Vec<(String, MetricOf<M, B>)>,
     stopping: Option<EarlyStopping>,
@@ -292,6 +295,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             length: RunLength::Epochs(1),
             log_every: 10,
             eval_every: None,
+            look_every: None,
             judge: None,
             metrics: Vec::new(),
             stopping: None,
@@ -329,33 +333,6 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     #[must_use]
     pub fn clip(mut self, clip: impl Into<ClippingOptions>) -> Self {
         self.habits.clip = Some(clip.into());
-        self
-    }
-    /// What is done about numbers that are NaN, infinite or too large. Unless it is set, a step with one that is not finite changes nothing
-    /// and ends the run, with a checkpoint of the step before it.
-    ///
-    /// ```
-    /// # use adamant_core::Tensor;
-    /// # use adamant_nn::{Linear, Module, Walk};
-    /// # use adamant_optim::{Sgd, UpdateRule};
-    /// # use adamant_train::{HandlingType, Trainer};
-    /// # adamant_core::Device::reference().make_current();
-    /// # let model = Linear::new(2, 1)?;
-    /// # let optimizer = Sgd::new(0.1).over(model.parameters());
-    /// # let loss = |model: &Linear, (x, y): &(Tensor, Tensor)| (model.forward(x)? - y).square().mean(..).ok();
-    /// let trainer = Trainer::new(model, optimizer, loss).stability(HandlingType::Skip);
-    /// # let _ = trainer;
-    /// # Ok::<(), adamant_core::Error>(())
-    /// ```
-    #[must_use]
-    pub fn stability(mut self, options: impl Into<NanOptions>) -> Self {
-        self.habits.stability = Some(options.into());
-        self
-    }
-    /// Nobody looks at gradients and weights: a loss that is no number ends the run when it is read.
-    #[must_use]
-    pub fn unwatched(mut self) -> Self {
-        self.habits.stability = None;
         self
     }
     /// Batches in a step.
@@ -491,7 +468,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             precision: self.habits.precision.to_string(),
             folder: self.folder.clone(),
         };
-        let pattern = Pattern { accumulate: self.habits.accumulate, log_every: self.log_every, eval_every: self.eval_every, steps };
+        let pattern =
+            Pattern { accumulate: self.habits.accumulate, log_every: self.log_every, eval_every: self.eval_every, look_every: self.look_every, steps };
         let checkpoint = CheckpointPlan { every: if self.checkpoint.every == 0 { (steps / 25).max(1) } else { self.checkpoint.every }, ..self.checkpoint };
         let (loss, metrics, learned) = (self.loss.clone(), self.metrics, self.loss);
         // A loss of one's own does not tell where the model ends: both are the forward.

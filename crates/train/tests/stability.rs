@@ -233,6 +233,9 @@ fn drawn_restores(random: &mut Random) -> Vec<String> {
         format!("accumulate={}", random.between(1, 2)),
     ];
     keys.extend(random.one_in(2).then(|| "ema.decay=0.9".to_string()));
+    if random.one_in(2) {
+        keys.extend(["stability.detect_explosion=true", "stability.explosion_factor=1.2", "stability.max_consecutive=100"].map(String::from));
+    }
     keys
 }
 #[test]
@@ -302,8 +305,9 @@ fn a_state_that_is_not_put_back_whole() {
         fitted.model.state_dict().iter().map(|(_, t)| t.to_bytes().unwrap()).collect::<Vec<_>>()
     };
     Device::cpu().unwrap().scoped(|| {
-        for (every, batch) in [(1usize, 3usize), (4, 6), (5, 9), (3, 2)] {
-            let held = batch / every * every;
+        for (every, batch) in [(1usize, 3usize), (4, 6), (4, 4), (5, 9), (3, 2)] {
+            // A good step lies between.
+            let held = (batch - 1) / every * every;
             let restore = NanOptions { restore_every: every as u32, restore_lr_factor: 1.0, ..HandlingType::Restore.into() };
             let told = format!("batch {batch}, a state every {every}");
             let restored = ends(batch..batch + 1, restore.clone());
@@ -313,6 +317,26 @@ fn a_state_that_is_not_put_back_whole() {
             assert!(further == ends(held..batch + 2, HandlingType::Skip.into()), "{told}, one more left out");
         }
     });
+}
+/// A rate of 1e30 for a step: its weights are finite, and what is computed from them is not.
+#[test]
+fn a_spoiled_state_that_is_put_back() {
+    for spike in 1..=24 {
+        let place = tempfile::tempdir().unwrap();
+        table(place.path(), None);
+        let spiked = format!(
+            "schedule={{ kind = \"ChainedScheduler\", schedulers = [{{ kind = \"MultiStepLR\", milestones = [{spike}], gamma = 1e30 }}, {{ kind = \"MultiStepLR\", milestones = [{}], gamma = 1e-30 }}] }}",
+            spike + 1
+        );
+        let net = "model.layers=[{ kind = \"Linear\", in_features = 2, out_features = 8 }, { kind = \"Linear\", in_features = 8, out_features = 2 }]";
+        let keys = [net, "optimizer.kind=SGD", &spiked, "stability.handling_type=restore", "stability.restore_every=4", "stability.restore_lr_factor=1"];
+        run(place.path(), "run", &keys).unwrap_or_else(|e| panic!("spike behind step {spike}: {e}"));
+        let lines = left(place.path()).1;
+        let restores: Vec<Value> = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).filter(|line| line["kind"] == "restore").collect();
+        let [restore] = &restores[..] else { panic!("spike behind step {spike}: {restores:?}") };
+        // The spoiled step is the one behind it, the bad one the next.
+        assert_eq!((restore["step"].as_u64(), restore["to"].as_u64()), (Some(spike + 2), Some(spike / 4 * 4)), "spike behind step {spike}");
+    }
 }
 #[test]
 fn bad_steps_in_a_row_that_are_borne_forever() {

@@ -380,7 +380,7 @@ fn files() -> Checked {
     let (clipping, nan) = (read(&saved.clipping)?, read(&saved.nan)?);
     let page = std::fs::read_to_string(&saved.report)?;
     let whole = fields(&clipping[0]) == "clipped_norm norm ratio step threshold"
-        && fields(&nan[0]) == "action bad committed consecutive inf nan overflow restored step total";
+        && fields(&nan[0]) == "action bad committed consecutive explosion inf nan overflow restored step total";
     Ok(Seen::all(
         &[
             ("a line for each step", clipping.len() == 5 && nan.len() == 5),

@@ -8,6 +8,7 @@ use super::{
     kill::Options,
     program::{TrainingProgram, alive, ended, temporaries},
 };
+use adamant::stability::HandlingType;
 use adamant_train::{
     OPTIMIZERS, SCHEDULES,
     checkpoint::{self, Checkpoints, Retention},
@@ -57,6 +58,19 @@ fn schedule(kind: &str) -> Result<&'static str, String> {
         other => return Err(format!("the matrix has no description of the schedule {other}")),
     })
 }
+/// Bad numbers in the data, and each policy that lets a run go on; and gradients that are called explosions.
+fn policies() -> Vec<(String, String)> {
+    let lines = |policy: &str, more: &str| format!("[stability]\nhandling_type = \"{policy}\"\nmax_consecutive = 100\n{more}");
+    let mut values = vec![("clean data".to_string(), String::new())];
+    for policy in HandlingType::ALL.into_iter().filter(|policy| *policy != HandlingType::Stop) {
+        let more = if policy == HandlingType::Restore { "restore_every = 3\nrestore_skip = 1\nrestore_lr_factor = 0.9\n" } else { "" };
+        values.push((policy.name().to_string(), lines(policy.name(), more)));
+    }
+    for policy in ["skip", "restore", "gradient_scaling"] {
+        values.push((format!("{policy} explosions"), lines(policy, "detect_explosion = true\nexplosion_factor = 1.3\n")));
+    }
+    values
+}
 fn factors() -> Result<Vec<MatrixFactor>, String> {
     let optimizers = OPTIMIZERS.iter().map(|kind| {
         let more = match *kind {
@@ -103,6 +117,7 @@ fn factors() -> Result<Vec<MatrixFactor>, String> {
         ),
         factor("background", &[("true", ""), ("false", "background = false\n")]),
         factor("freeze", &[("off", ""), ("on", "freeze = [\"head.bias\"]\n")]),
+        MatrixFactor { name: "stability", values: policies() },
         factor("weights", &[("equal", ""), ("balanced", "class_weights = \"balanced\"\n"), ("focal", "loss = \"focal\"\n")]),
     ])
 }
@@ -153,10 +168,11 @@ fn covering(sizes: &[usize], draw: &mut CaseDraw) -> Vec<Vec<usize>> {
 /// The description of a row.
 fn description(factors: &[MatrixFactor], row: &[usize]) -> String {
     let of = |name: &str| factors.iter().zip(row).find(|(f, _)| f.name == name).map_or("", |(f, v)| f.values[*v].1.as_str());
+    let table = if of("stability").is_empty() { "table.csv" } else { BAD_TABLE };
     format!(
-        "seed = 3\nepochs = 10\nbatch = 8\nlog_every = 2\n{}{}{}{}{}\n[data]\nkind = \"csv\"\npath = \"table.csv\"\nlabel = 6\nclasses = 3\n\
+        "seed = 3\nepochs = 10\nbatch = 8\nlog_every = 2\n{}{}{}{}{}\n[data]\nkind = \"csv\"\npath = \"{table}\"\nallow_nonfinite = true\nlabel = 6\nclasses = 3\n\
          test = {{ modulo = 6, equals = 5 }}\n{}{}\n[model]\nlayers = [\n{{ kind = \"Linear\", in_features = 6, out_features = 8 }},\n{}\n{{ kind = \"Tanh\" }},\n{}\n\
-         {{ name = \"head\", kind = \"Linear\", in_features = 8, out_features = 3 }},\n]\n{}{}{}{}\n[checkpoint]\nevery = 4\nlast = 2\nbest = 1\n{}",
+         {{ name = \"head\", kind = \"Linear\", in_features = 8, out_features = 3 }},\n]\n{}{}{}{}{}\n[checkpoint]\nevery = 4\nlast = 2\nbest = 1\n{}",
         of("accumulate"),
         of("eval_every"),
         of("clip"),
@@ -170,15 +186,19 @@ fn description(factors: &[MatrixFactor], row: &[usize]) -> String {
         of("schedule"),
         of("early_stopping"),
         of("ema"),
+        of("stability"),
         of("background"),
     )
 }
-/// 72 rows of three classes, one of them rarer.
-fn table() -> String {
+/// The table with numbers that are not finite.
+const BAD_TABLE: &str = "bad.csv";
+/// 72 rows of three classes, one of them rarer; and which of their numbers are others.
+fn table(others: &[(usize, usize, &str)]) -> String {
     let mut draw = CaseDraw(11);
     (0..72).fold(String::new(), |mut text, k| {
         let class = if k % 7 == 0 { 2 } else { k % 2 };
-        let values: Vec<String> = (0..6).map(|c| format!("{:.3}", draw.unit() + if c == class { 0.8 } else { 0.0 })).collect();
+        let mut values: Vec<String> = (0..6).map(|c| format!("{:.3}", draw.unit() + if c == class { 0.8 } else { 0.0 })).collect();
+        others.iter().filter(|(row, ..)| *row == k).for_each(|(_, column, other)| values[*column] = (*other).to_string());
         let _ = writeln!(text, "{},{class}", values.join(","));
         text
     })
@@ -202,7 +222,7 @@ fn left(run: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
 }
 
 /// Parts of the state that may be planted as forgotten: then the matrix must fail.
-pub const PLANTS: [&str; 4] = ["momentum", "schedule", "generator", "average"];
+pub const PLANTS: [&str; 6] = ["momentum", "schedule", "generator", "average", "held", "norms"];
 /// Forgets a part of the newest checkpoint, with right hashes.
 fn forget(run: &Path, what: &str) -> Result<(), String> {
     let folder = run.join("checkpoints");
@@ -224,6 +244,14 @@ fn forget(run: &Path, what: &str) -> Result<(), String> {
             }
         }
         "generator" => snapshot.state["generator"] = json!([1, 2, 3, 4]),
+        // What is put back after a bad step.
+        "held" => {
+            if let Some(run) = snapshot.state["run"].as_object_mut() {
+                run.remove("restored");
+            }
+        }
+        // How large gradients were of late.
+        "norms" => snapshot.tensors.get_mut("stability").into_iter().for_each(|kept| kept.retain(|(name, _)| name != "norms")),
         _ => {
             if !snapshot.state["averaged"].is_null() {
                 snapshot.state["averaged"] = json!(0);
@@ -309,7 +337,9 @@ pub fn matrix(program: &TrainingProgram, options: &Options) -> TortureClaim {
         let rows = &all[..options.rows.unwrap_or(all.len()).min(all.len())];
         let place = program.run("matrix");
         fs::create_dir_all(&place).map_err(|e| e.to_string())?;
-        fs::write(place.join("table.csv"), table()).map_err(|e| e.to_string())?;
+        fs::write(place.join("table.csv"), table(&[])).map_err(|e| e.to_string())?;
+        // None of the test part.
+        fs::write(place.join(BAD_TABLE), table(&[(13, 2, "nan"), (40, 0, "inf")])).map_err(|e| e.to_string())?;
         let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         std::thread::scope(|scope| {

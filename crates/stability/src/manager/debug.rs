@@ -494,7 +494,7 @@ pub(super) fn kinds_of(parameters: &[(String, Param)], loss: &mut dyn FnMut() ->
         }
         let mut kinds = [false; 3];
         for x in all.iter().filter(|x| x.dtype().is_ok_and(DType::is_float)) {
-            let BadKinds { nan, inf, overflow } = BadKinds::of(x, options, x.try_meta()?.device);
+            let BadKinds { nan, inf, overflow, .. } = BadKinds::of(x, options, x.try_meta()?.device);
             for (known, kind) in kinds.iter_mut().zip([nan, inf, overflow]) {
                 *known |= kind.map_or(Ok(false), |kind| kind.item::<bool>())?;
             }

@@ -114,6 +114,7 @@ impl Histories {
                     series("NaN", 0, cumulative(&|n| n.nan)),
                     series("infinity", 1, cumulative(&|n| n.inf)),
                     series("overflow", 2, cumulative(&|n| n.overflow)),
+                    series("explosion", 4, cumulative(&|n| n.explosion)),
                     series("bad", 3, cumulative(&|n| n.bad)),
                 ],
             ),

@@ -24,7 +24,7 @@ pub struct OpByOp {
 }
 pub(super) struct CapturedStep {
     /// by what is looked at
-    of: [Compiled<()>; 4],
+    of: [Compiled<()>; 8],
     steps: u64,
     off: Option<OpByOp>,
     told: bool,
@@ -71,7 +71,7 @@ impl CapturedStep {
                 None => Err(Error::new("capture", ErrorKind::Argument("batches do not tell how they are put together (`Batch::with_tensors`)".into()))),
             }
         };
-        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each)];
+        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each) + 4 * usize::from(look.layers)];
         self.steps += 1;
         let checked = if self.steps > 1 && self.steps.is_power_of_two() { compiled.check_with(&inputs, &mut f) } else { Ok(()) };
         match checked.and_then(|()| compiled.call_with(&inputs, &mut f)) {

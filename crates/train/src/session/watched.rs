@@ -7,7 +7,7 @@ use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::Walk;
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_beyond};
+use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_with};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -41,9 +41,10 @@ impl SteppedWatch {
         handler.as_mut().map(|handler| handler.prepare(device)).transpose()?;
         Ok(SteppedWatch { handler, base: 0, seen: NanStats::default(), looked: None, numbers: None })
     }
-    /// What is kept of it; nothing where a bad step ends the run.
+    /// What is kept of it; nothing where no step is judged by those before it.
     pub fn state(&self) -> Option<Vec<(String, Tensor)>> {
-        self.handler.as_ref().filter(|handler| !handler.options().handling_type.latches()).map(NanHandler::state_dict)
+        let looks_back = |options: &NanOptions| !options.handling_type.latches() || options.detect_explosion;
+        self.handler.as_ref().filter(|handler| looks_back(handler.options())).map(NanHandler::state_dict)
     }
     /// Goes on from a checkpoint.
     pub fn restore(&mut self, state: &[(String, Tensor)], step: u64) -> Computed<()> {
@@ -86,6 +87,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             nan: since(now.nan, before.nan),
             inf: since(now.inf, before.inf),
             overflow: since(now.overflow, before.overflow),
+            explosion: since(now.explosion, before.explosion),
             ..now
         }))
     }
@@ -150,7 +152,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Runs a step op by op and takes it back: where does its first bad number come from?
     pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, names, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
@@ -160,10 +162,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         named.extend(model.named_parameters().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
         named.extend(model.named_buffers().into_iter().map(|(name, p)| (StepPhase::Forward, name, p.detached())));
-        let threshold = watched.handler.as_ref().map(NanHandler::options).and_then(NanOptions::threshold);
-        let traced = trace_beyond(threshold, &named, |saw_loss| {
+        let looks_for = watched.handler.as_ref().map(|handler| handler.options().traced()).unwrap_or_default();
+        let traced = trace_with(looks_for, &named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, names };
             let outputs = parts.step(&batches, Look::default())?;
             if let Some(loss) = outputs.first() {
                 saw_loss(loss);

@@ -1,8 +1,9 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
 use super::{
     Batch, Callback, Control, EarlyStopping, Safe, Score,
-    restored::{KeptRestores, WentBack, save_held},
+    restored::{HeldStates, KeptRestores, WentBack, save_held},
     stopping::Seen,
+    watched::layers_line,
 };
 use crate::{
     Failure,
@@ -29,6 +30,8 @@ pub(crate) struct Pattern {
     pub accumulate: usize,
     pub log_every: u64,
     pub eval_every: Option<u64>,
+    /// steps between two looks at layers, if there are any
+    pub look_every: Option<u64>,
     pub steps: u64,
 }
 /// What the run keeps in a checkpoint beside the session's state.
@@ -105,7 +108,7 @@ where
     /// where the loader was before each step since somebody looked at the session's numbers
     pub places: Vec<LoaderState>,
     /// the state that a bad step is answered by, where that is the policy
-    pub held: Option<Snapshot>,
+    pub held: HeldStates,
 }
 impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
@@ -222,7 +225,8 @@ where
         let is_last = step == self.pattern.steps;
         let logs = step % self.pattern.log_every == 0 || is_last;
         let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
-        let look = Look { norm: logs, each: judges && self.folder.is_some() };
+        let layers = self.folder.is_some() && self.pattern.look_every.is_some_and(|n| step % n == 0);
+        let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
         let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
             if !meant {
@@ -234,10 +238,13 @@ where
         }
         self.fell_back(step)?;
         // Before anybody counts on the step; a checkpoint looks itself.
-        if (logs || judges || !self.callbacks.is_empty() || self.session.decides_by_steps()) && self.look()? == WentBack::To {
+        if (logs || judges || layers || !self.callbacks.is_empty() || self.session.decides_by_steps()) && self.look()? == WentBack::To {
             return Ok(WentBack::To);
         }
         self.watch.step(step);
+        if let (Some((layers, parameters)), Some(folder)) = (&stepped.layers, &mut self.folder) {
+            folder.metric(&layers_line(self.session.position(), layers, parameters))?;
+        }
         if logs {
             self.log(&stepped, since)?;
         }
@@ -262,6 +269,7 @@ where
             LookedAt::Went(_) => {}
         }
         self.places.clear();
+        self.went_well();
         Ok(WentBack::Not)
     }
     /// A bad step: goes back to before it, and finds where its numbers come from.
@@ -334,7 +342,7 @@ where
             amp.as_ref().into_iter().for_each(|amp| line["precision"] = told_precision(amp));
             let seen = self.session.bad_steps();
             if seen.bad > 0 {
-                line["bad_steps"] = json!({ "all": seen.bad, "nan": seen.nan, "inf": seen.inf, "overflow": seen.overflow });
+                line["bad_steps"] = json!({ "all": seen.bad, "nan": seen.nan, "inf": seen.inf, "overflow": seen.overflow, "explosion": seen.explosion });
             }
             folder.metric(&line)?;
             folder.time(json!({
@@ -442,7 +450,7 @@ where
         let mut snapshot = self.session.snapshot(kept)?;
         let best = self.stopping.as_ref().and_then(|s| s.best.clone());
         snapshot.tensors.extend(best.map(|weights| (BEST.to_string(), weights)));
-        save_held(self.held.as_ref(), &mut snapshot);
+        save_held(&self.held, &mut snapshot);
         let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
         safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
     }

@@ -5,6 +5,9 @@
 //! the held state, the batches of the bad step and some behind it are left out, and rates are multiplied. How far the run is stays: steps
 //! that are left out count, so that epochs, the schedule and the lines of the log go on as they would have.
 //!
+//! A state may be spoiled already when it is held, by numbers that are finite: a rate that was far too large for a step. The step behind it
+//! tells. Until that one was good, the state that was held before it is kept too, and answers ([`HeldStates`]).
+//!
 //! When the host looks decides nothing: it goes back to the bad step itself. A checkpoint keeps the held state beside its own, so that a
 //! resumed run answers the next bad step as the other one would have.
 use super::{Batch, learn::Learning};
@@ -23,6 +26,40 @@ const HELD: &str = "held-";
 pub(super) enum WentBack {
     Not,
     To,
+}
+/// The states that can be put back.
+#[derive(Default)]
+pub(super) struct HeldStates {
+    /// a step from it on was good
+    tried: Option<Snapshot>,
+    /// held since then: no step from it on is known to be good
+    newest: Option<Snapshot>,
+}
+impl HeldStates {
+    fn is_empty(&self) -> bool {
+        self.tried.is_none() && self.newest.is_none()
+    }
+    fn has(&self, step: u64) -> bool {
+        [&self.tried, &self.newest].into_iter().flatten().any(|held| held.step == step)
+    }
+    fn hold(&mut self, state: Snapshot) {
+        if let Some(before) = self.newest.replace(state) {
+            self.tried = Some(before);
+        }
+    }
+    /// All steps up to this one were good.
+    fn went_to(&mut self, step: u64) {
+        if self.newest.as_ref().is_some_and(|newest| newest.step < step) {
+            self.tried = self.newest.take();
+        }
+    }
+    /// Decides what answers a bad step: the newest that a good step before it has tried, or the only one that there is.
+    fn settle(&mut self, bad: u64) {
+        let newest = self.newest.take();
+        if let Some(newest) = newest.filter(|newest| self.tried.is_none() || newest.step + 1 < bad) {
+            self.tried = Some(newest);
+        }
+    }
 }
 /// What a run keeps of it in a checkpoint, beside the held tensors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -58,23 +95,24 @@ where
     pub(super) fn hold(&mut self) -> Result<(), Failure> {
         let Some(every) = self.session.restoring().map(|options| u64::from(options.restore_every)) else { return Ok(()) };
         let step = self.session.position().step;
-        let is_due = self.held.as_ref().is_none_or(|held| step.is_multiple_of(every) && held.step != step);
+        let is_due = self.held.is_empty() || (step.is_multiple_of(every) && !self.held.has(step));
         if !is_due || self.look()? == WentBack::To {
             return Ok(());
         }
-        self.held = Some(self.session.snapshot(Value::Null)?);
+        self.held.hold(self.session.snapshot(Value::Null)?);
         self.kept.restored.get_or_insert_default();
         Ok(())
     }
     /// Is a bad step answered by the held state, or is it one too many in a row?
     pub(super) fn puts_back(&self, bad: u64) -> bool {
         let kept = self.kept.restored.as_ref();
-        self.held.is_some() && self.session.restoring().is_some_and(|options| kept.map_or(0, |kept| kept.row_before(bad)) < options.max_consecutive)
+        !self.held.is_empty() && self.session.restoring().is_some_and(|options| kept.map_or(0, |kept| kept.row_before(bad)) < options.max_consecutive)
     }
     /// Answers a bad step.
     pub(super) fn put_back(&mut self, bad: u64) -> Result<(), Failure> {
         let incident = self.investigated(bad)?;
-        let (Some(held), Some(options)) = (&self.held, self.session.restoring()) else { return Err(Failure::Run("no state is held".into())) };
+        self.held.settle(bad);
+        let (Some(held), Some(options)) = (&self.held.tried, self.session.restoring()) else { return Err(Failure::Run("no state is held".into())) };
         let (skip, factor) = (options.restore_skip, options.restore_lr_factor);
         self.session.put_back(held, factor)?;
         let kept = self.kept.restored.get_or_insert_default();
@@ -91,6 +129,10 @@ where
         self.tell();
         Ok(())
     }
+    /// All was well up to now.
+    pub(super) fn went_well(&mut self) {
+        self.held.went_to(self.session.position().step);
+    }
     /// Are the batches at hand left out?
     pub(super) fn leaves_out(&self) -> bool {
         self.kept.restored.as_ref().is_some_and(|kept| kept.left_out > 0)
@@ -101,7 +143,7 @@ where
             kept.left_out -= 1;
         }
         self.session.pass_over()?;
-        Ok(Stepped { grad_norm: None, norms: Vec::new() })
+        Ok(Stepped { grad_norm: None, norms: Vec::new(), layers: None })
     }
     /// Takes the held state from a checkpoint.
     pub(super) fn restore_held(&mut self, from: &Snapshot) -> Result<(), Failure> {
@@ -113,13 +155,13 @@ where
         let Some(held) = self.kept.restored.as_mut().and_then(|kept| kept.held.take()) else { return Ok(()) };
         let own = |(name, tensors): (&String, &Vec<_>)| Some((name.strip_prefix(HELD)?.to_string(), tensors.clone()));
         let tensors = from.tensors.iter().filter_map(own).collect();
-        self.held = Some(Snapshot { step: held.step, tensors, state: held.state });
+        self.held = HeldStates { tried: Some(Snapshot { step: held.step, tensors, state: held.state }), newest: None };
         Ok(())
     }
 }
-/// Puts the held state into a checkpoint, unless it is the same.
-pub(super) fn save_held(held: Option<&Snapshot>, into: &mut Snapshot) {
-    let Some(held) = held.filter(|held| held.step != into.step) else { return };
+/// Puts the held state into a checkpoint, unless it is the same. (The newest is: behind all that was done, all was well.)
+pub(super) fn save_held(held: &HeldStates, into: &mut Snapshot) {
+    let Some(held) = held.tried.as_ref().filter(|held| held.step != into.step) else { return };
     into.tensors.extend(held.tensors.iter().map(|(name, tensors)| (format!("{HELD}{name}"), tensors.clone())));
     into.state["run"]["restored"]["held"] = json!({ "step": held.step, "state": held.state });
 }

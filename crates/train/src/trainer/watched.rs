@@ -1,0 +1,57 @@
+//! What a trainer looks at while it trains.
+use super::Trainer;
+use crate::{folder::number, session::Position};
+use adamant_stability::{LayerNumbers, NanOptions, ParameterNumbers};
+use serde_json::{Value, json};
+
+impl<M, B> Trainer<M, B> {
+    /// What is done about numbers that are NaN, infinite or too large. Unless it is set, a step with one that is not finite changes nothing
+    /// and ends the run, with a checkpoint of the step before it.
+    ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module, Walk};
+    /// # use adamant_optim::{Sgd, UpdateRule};
+    /// # use adamant_train::{HandlingType, Trainer};
+    /// # adamant_core::Device::reference().make_current();
+    /// # let model = Linear::new(2, 1)?;
+    /// # let optimizer = Sgd::new(0.1).over(model.parameters());
+    /// # let loss = |model: &Linear, (x, y): &(Tensor, Tensor)| (model.forward(x)? - y).square().mean(..).ok();
+    /// let trainer = Trainer::new(model, optimizer, loss).stability(HandlingType::Skip);
+    /// # let _ = trainer;
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stability(mut self, options: impl Into<NanOptions>) -> Self {
+        self.habits.stability = Some(options.into());
+        self
+    }
+    /// Nobody looks at gradients and weights: a loss that is no number ends the run when it is read.
+    #[must_use]
+    pub fn unwatched(mut self) -> Self {
+        self.habits.stability = None;
+        self
+    }
+    /// Looks at layers and parameters each so many steps; unless it is set, never. Lines of kind `layers` in the folder's `metrics.jsonl` have what
+    /// each layer gave (the largest and the mean absolute value, shares of zeros, of dead units, of saturated elements) and, of each
+    /// parameter, the norms of its gradient, of itself and of its update ([`adamant_stability::LayerLook`]). It changes no bit of a run.
+    #[must_use]
+    pub fn look_every(self, steps: u64) -> Self {
+        Trainer { look_every: Some(steps.max(1)), ..self }
+    }
+}
+/// What layers and parameters were like, as a line of metrics.
+pub(super) fn layers_line(at: Position, layers: &[LayerNumbers], parameters: &[ParameterNumbers]) -> Value {
+    let share = |x: Option<f64>| x.map(number);
+    let layer = |l: &LayerNumbers| {
+        let of = json!({ "op": l.op, "largest": number(l.largest), "mean": number(l.mean), "zeros": number(l.zeros), "dead": share(l.dead), "saturated": share(l.saturated) });
+        (l.layer.clone(), of)
+    };
+    let parameter =
+        |p: &ParameterNumbers| (p.parameter.clone(), json!({ "gradient": share(p.gradient), "weight": number(p.weight), "update": number(p.update) }));
+    json!({
+        "kind": "layers", "step": at.step, "epoch": at.epoch + 1,
+        "layers": layers.iter().map(layer).collect::<serde_json::Map<_, _>>(),
+        "parameters": parameters.iter().map(parameter).collect::<serde_json::Map<_, _>>(),
+    })
+}
