@@ -194,6 +194,43 @@ fn a_watch_that_changes_a_bit_of_a_healthy_run() {
         assert!(on == off, "{policy}");
     }
 }
+/// Lines of layers: at their steps, of all layers and parameters in their order, the same whether steps are captured or resumed; and no bit else changes.
+#[test]
+fn a_look_at_layers_that_changes_a_run_or_is_not_written() {
+    let place = tempfile::tempdir().unwrap();
+    table(place.path(), None);
+    let ends = |folder: &str, set: &[&str]| {
+        run(place.path(), folder, set).unwrap();
+        let folder = place.path().join(folder);
+        let lines = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+        let (looks, rest): (Vec<String>, Vec<String>) = lines.lines().map(String::from).partition(|line| line.contains("\"kind\":\"layers\""));
+        (fs::read(folder.join("weights.safetensors")).unwrap(), rest, looks)
+    };
+    let (weights, lines, none) = ends("plain", &[]);
+    let looked = ends("looked", &["stability.look_every=3"]);
+    assert!(none.is_empty() && (&looked.0, &looked.1) == (&weights, &lines), "a look has changed something");
+    assert!(ends("by-op", &["stability.look_every=3", "capture=false"]) == looked, "other numbers op by op");
+    // Sixty rows without the ten of the test part, by five, six times.
+    let read: Vec<Value> = looked.2.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read.iter().map(|line| line["step"].as_u64().unwrap()).collect::<Vec<_>>(), (1..=20).map(|k| 3 * k).collect::<Vec<_>>());
+    for line in &read {
+        let named = |of: &str, name: &str| line[of].as_array().unwrap().iter().map(|x| x[name].as_str().unwrap().to_string()).collect::<Vec<_>>();
+        assert_eq!(named("layers", "layer"), ["0", "1", "2", "3", "head"]);
+        assert_eq!(named("parameters", "parameter"), ["0.weight", "0.bias", "1.weight", "1.bias", "head.weight", "head.bias"]);
+        assert!(line["parameters"].as_array().unwrap().iter().all(|p| p["update"].as_f64().unwrap() > 0.0 && p["gradient"].as_f64().is_some()), "{line}");
+        assert!(line["layers"][3]["op"] == "relu" && line["layers"][3]["zeros"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    // Resumed from the middle.
+    let interrupt = Interrupt::new();
+    let mut document = Document::parse("run.toml", RUN).unwrap();
+    document.set("stability.look_every=3").unwrap();
+    let folder = place.path().join("resumed");
+    let ended = Device::cpu()
+        .unwrap()
+        .scoped(|| Run::new(&document).data(place.path()).folder(&folder).resume(true).interrupt(interrupt.clone()).train(&mut EndAt(31, interrupt)));
+    assert!(matches!(ended, Err(Failure::Interrupted { .. })));
+    assert!(ends("resumed", &["stability.look_every=3"]) == looked, "other lines where it was resumed");
+}
 #[test]
 fn a_finite_checkpoint_that_is_pushed_out() {
     let place = tempfile::tempdir().unwrap();

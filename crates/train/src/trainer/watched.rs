@@ -40,18 +40,19 @@ impl<M, B> Trainer<M, B> {
         Trainer { look_every: Some(steps.max(1)), ..self }
     }
 }
-/// What layers and parameters were like, as a line of metrics.
+/// What layers and parameters were like, in their order, as a line of metrics.
 pub(super) fn layers_line(at: Position, layers: &[LayerNumbers], parameters: &[ParameterNumbers]) -> Value {
-    let share = |x: Option<f64>| x.map(number);
+    let known = |x: Option<f64>| x.map(number);
     let layer = |l: &LayerNumbers| {
-        let of = json!({ "op": l.op, "largest": number(l.largest), "mean": number(l.mean), "zeros": number(l.zeros), "dead": share(l.dead), "saturated": share(l.saturated) });
-        (l.layer.clone(), of)
+        json!({
+            "layer": l.layer, "op": l.op, "largest": number(l.largest), "mean": number(l.mean),
+            "zeros": number(l.zeros), "dead": known(l.dead), "saturated": known(l.saturated),
+        })
     };
     let parameter =
-        |p: &ParameterNumbers| (p.parameter.clone(), json!({ "gradient": share(p.gradient), "weight": number(p.weight), "update": number(p.update) }));
+        |p: &ParameterNumbers| json!({ "parameter": p.parameter, "gradient": known(p.gradient), "weight": number(p.weight), "update": number(p.update) });
     json!({
         "kind": "layers", "step": at.step, "epoch": at.epoch + 1,
-        "layers": layers.iter().map(layer).collect::<serde_json::Map<_, _>>(),
-        "parameters": parameters.iter().map(parameter).collect::<serde_json::Map<_, _>>(),
+        "layers": layers.iter().map(layer).collect::<Vec<_>>(), "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
     })
 }
