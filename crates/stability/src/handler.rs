@@ -144,16 +144,13 @@ pub struct NanHandler {
     found: Option<Findings>,
     last: Option<StepKinds>,
 }
-/// What was found in the last step, as bools of no axes; a kind that was not looked for is none.
+/// What was found in the last step, as bools of no axes.
 #[derive(Clone)]
 pub(crate) struct StepKinds {
     pub good: Tensor,
     /// Did it change anything?
     pub committed: Tensor,
-    pub nan: Option<Tensor>,
-    pub inf: Option<Tensor>,
-    pub overflow: Option<Tensor>,
-    pub explosion: Option<Tensor>,
+    pub kinds: BadKinds,
 }
 #[track_caller]
 fn refused<T>(text: &str, hint: &'static str) -> Result<T> {
@@ -306,10 +303,7 @@ impl NanHandler {
             Ok(result)
         });
         let found = self.found.take();
-        self.last = found.filter(|_| tried.is_ok()).and_then(|found| {
-            let BadKinds { nan, inf, overflow, explosion } = found.kinds;
-            Some(StepKinds { good: found.good?, committed: found.commits?, nan, inf, overflow, explosion })
-        });
+        self.last = found.filter(|_| tried.is_ok()).and_then(|found| Some(StepKinds { good: found.good?, committed: found.commits?, kinds: found.kinds }));
         tried
     }
     /// Runs `f`, and notes the results of all ops of its forward pass that are floats.

@@ -13,6 +13,7 @@ use adamant_core::{
     scope,
 };
 use adamant_nn::Param;
+use adamant_optim::get_total_norm;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -211,9 +212,7 @@ impl LayerLook {
 /// The Euclidean norm as f32, `[1]`.
 #[track_caller]
 fn norm(x: &Tensor) -> Result<Tensor> {
-    let x = x.detach();
-    let wide = if x.dtype()? == DType::F64 { x } else { x.cast(DType::F32) };
-    wide.square().sum(..).sqrt().cast(DType::F32).reshape([1]).ok()
+    get_total_norm([&x.detach()], 2.0, false)?.cast(DType::F32).reshape([1]).ok()
 }
 impl SeenLayer {
     fn numbers(&self) -> Result<[Tensor; OF_LAYER]> {

@@ -11,7 +11,8 @@
 //!
 //! [`NumericalStabilityManager`] puts clipping, the policy, debugging and metrics around a training loop of one's own.
 //!
-//! Architecture invariant: no training loop is known here; a step is a closure. Optimizers are known to the manager alone.
+//! Architecture invariant: no training loop is known here; a step is a closure. Optimizers are known to the manager alone; of
+//! their crate the rest knows what the norm of tensors is.
 #![forbid(unsafe_code)]
 
 mod handler;

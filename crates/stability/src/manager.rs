@@ -517,9 +517,9 @@ fn read(step: &UnreadStep, kinds: Option<&StepKinds>) -> Result<StepNumbers> {
     if let Some((before, behind, threshold)) = &step.clipped {
         all.extend([before.clone(), behind.clone(), threshold.clone().unwrap_or_else(absent)]);
     }
-    if let Some(kinds) = kinds {
+    if let Some(StepKinds { good, committed, kinds }) = kinds {
         let or_not = |kind: &Option<Tensor>| kind.clone().unwrap_or_else(|| Tensor::from_vec_on(vec![0f32], (), device));
-        all.extend([kinds.good.clone(), kinds.committed.clone(), or_not(&kinds.nan), or_not(&kinds.inf), or_not(&kinds.overflow), or_not(&kinds.explosion)]);
+        all.extend([good.clone(), committed.clone(), or_not(&kinds.nan), or_not(&kinds.inf), or_not(&kinds.overflow), or_not(&kinds.explosion)]);
     }
     let all: Vec<Tensor> = all.iter().map(|t| t.to(device).cast(dtype).reshape([1])).collect();
     let mut numbers = Tensor::cat(&all, 0).to_vec_as::<f64>()?.into_iter();

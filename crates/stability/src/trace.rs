@@ -468,6 +468,19 @@ pub fn trace(named: &[(StepPhase, String, Tensor)], f: impl FnOnce(&mut dyn FnMu
 }
 /// As [`trace()`], where other things are looked for too.
 ///
+/// ```
+/// # use adamant_core::{Cell, DType, Tensor};
+/// # use adamant_stability::{TraceOptions, trace_with};
+/// # adamant_core::Device::reference().make_current();
+/// let weight = Cell::new(&Tensor::full([2], 0.5, DType::F32), true)?;
+/// let looks_for = TraceOptions { explosion: true, ..TraceOptions::default() };
+/// let traced = trace_with(looks_for, &[], |_| (weight.get() * 1e6).sin().mean(..).backward().map(drop))?;
+/// let bad = traced.bad.unwrap();
+/// assert_eq!((bad.kind(), bad.op.unwrap().op), ("explosion", "mul"));
+/// assert!((bad.growth.unwrap() - 1e6).abs() < 1.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`trace()`].
 #[track_caller]

@@ -224,7 +224,6 @@ fn a_gradient_that_explodes_elsewhere() {
             let looks_for = TraceOptions { explosion: true, ..TraceOptions::default() };
             let bad = trace_with(looks_for, &[], step).unwrap().bad.unwrap();
             let op = bad.op.as_ref().unwrap();
-            // A product with a number is one with a tensor of it.
             assert_eq!(
                 (bad.kind(), bad.phase, op.name(), op.layer.as_str()),
                 ("explosion", StepPhase::Backward, "mul", format!("{}", 2 * at).as_str()),

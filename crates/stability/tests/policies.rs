@@ -429,12 +429,11 @@ impl NormHistory {
         }
         (self.bad, self.row) = (self.bad + 1, self.row + 1);
         self.latched = o.handling_type.latches() || (o.handling_type != HandlingType::Detect && self.row > o.max_consecutive);
-        let scaled = |by: f64| Some(gradient.iter().map(|g| g * by * self.largest / norm).collect());
         match o.handling_type {
             _ if self.latched => None,
             HandlingType::Detect => Some(gradient.to_vec()),
             HandlingType::GradientZeroing => Some(vec![0.0; gradient.len()]),
-            HandlingType::Replace | HandlingType::Adaptive | HandlingType::GradientScaling => scaled(1.0),
+            HandlingType::Replace | HandlingType::Adaptive | HandlingType::GradientScaling => Some(gradient.iter().map(|g| g * self.largest / norm).collect()),
             _ => None,
         }
     }

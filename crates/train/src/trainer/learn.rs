@@ -269,7 +269,7 @@ where
             LookedAt::Went(_) => {}
         }
         self.places.clear();
-        self.went_well();
+        self.held.went_to(step);
         Ok(WentBack::Not)
     }
     /// A bad step: goes back to before it, and finds where its numbers come from.

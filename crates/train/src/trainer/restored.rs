@@ -48,7 +48,7 @@ impl HeldStates {
         }
     }
     /// All steps up to this one were good.
-    fn went_to(&mut self, step: u64) {
+    pub(super) fn went_to(&mut self, step: u64) {
         if self.newest.as_ref().is_some_and(|newest| newest.step < step) {
             self.tried = self.newest.take();
         }
@@ -128,10 +128,6 @@ where
         }
         self.tell();
         Ok(())
-    }
-    /// All was well up to now.
-    pub(super) fn went_well(&mut self) {
-        self.held.went_to(self.session.position().step);
     }
     /// Are the batches at hand left out?
     pub(super) fn leaves_out(&self) -> bool {
