@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use adamant_amp::{Autocast, GradScaler, MixedPrecisionTrainer, ScalerOptions, autocast};
-use adamant_backend_cpu as _;
+use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{
     Ambient, Composite, Compound, DType, Device, ErrorKind, Op, Result, Tensor, TensorType, Types, compile,
     composite::{Cotangents, RuleArgs, Saves},
@@ -133,9 +133,11 @@ fn a_weight_is_cast_once_a_step() {
 /// written, by whichever way.
 #[test]
 fn casts_stay_with_weights_that_stay() {
+    // Of its own: other tests take memory of the common one meanwhile.
+    let device = Context::new(CpuBackend::builder().threads(1)).unwrap().device();
+    device.make_current();
     let model = Linear::new(64, 64).unwrap();
     let x = Tensor::ones([1, 64]);
-    let device = Device::current().unwrap();
     let answer = || f16().run(|| no_grad(|| model.forward(&x))).unwrap().float().to_vec::<f32>().unwrap();
     let plain = || {
         let low = |p: &Param| p.get().detach().cast(DType::F16);
