@@ -221,10 +221,11 @@ impl Case<'_> {
         let mut bits = vec![session.loss()?.to_bits()];
         bits.extend(stepped.grad_norm.map(|n| n.item::<f64>()).transpose()?.map(f64::to_bits));
         bits.extend(stepped.norms.iter().map(|(_, norm)| norm.to_bits()));
-        if let Some((layers, parameters)) = &stepped.layers {
+        if let Some(seen) = &stepped.layers {
             let or_none = |x: Option<f64>| x.unwrap_or(-1.0);
-            bits.extend(layers.iter().flat_map(|l| [l.largest, l.mean, l.zeros, or_none(l.dead), or_none(l.saturated)]).map(f64::to_bits));
-            bits.extend(parameters.iter().flat_map(|p| [or_none(p.gradient), p.weight, p.update]).map(f64::to_bits));
+            bits.extend(seen.batch.iter().flat_map(|b| [b.largest, b.mean, b.zeros]).map(f64::to_bits));
+            bits.extend(seen.layers.iter().flat_map(|l| [l.largest, l.mean, l.zeros, or_none(l.dead), or_none(l.saturated)]).map(f64::to_bits));
+            bits.extend(seen.parameters.iter().flat_map(|p| [or_none(p.gradient), p.weight, p.update, or_none(p.range)]).map(f64::to_bits));
         }
         Ok(bits)
     }

@@ -14,6 +14,7 @@
 //!
 //! `--slice` takes the checks alone that take seconds and judge no times: what runs in CI.
 mod backends;
+mod causes;
 mod clipped;
 mod create;
 mod devices;
@@ -104,6 +105,7 @@ fn rows() -> Vec<&'static RowCheck> {
         reports::ROWS,
         speed::ROWS,
         stability::ROWS,
+        causes::ROWS,
         managed::ROWS,
     ]
     .into_iter()

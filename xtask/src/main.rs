@@ -4,6 +4,7 @@
 
 mod bench;
 mod captured;
+mod causes;
 mod conformance;
 mod device;
 mod exit;
@@ -37,6 +38,8 @@ enum Chore {
     Bench(bench::Options),
     /// Training steps captured whole: the bits of the same steps op by op
     Captured(captured::Options),
+    /// Faults planted into training runs: doctor names cause, layer and step, and its remedy ends them
+    Causes(causes::Options),
     /// The suite that every backend passes, on one device
     Conformance(conformance::Options),
     /// Bad numbers planted into training steps: found in their step, nothing kept of it, and traced to the op
@@ -75,6 +78,7 @@ fn main() -> std::process::ExitCode {
     match cli.chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::Captured(options) => captured::run(&options),
+        Chore::Causes(options) => causes::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
         Chore::Faults(options) => faults::run(&options),
         Chore::Features(options) => features::run(&options),

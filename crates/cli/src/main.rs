@@ -11,6 +11,7 @@ mod amp;
 mod bench;
 mod config;
 mod device;
+mod doctor;
 mod environment;
 mod graph;
 mod info;
@@ -67,6 +68,8 @@ enum Verb {
     Config(config::Config),
     /// Draws the report of a run again.
     Report(verbs::ReportVerb),
+    /// Says what is wrong with a run: the cause, the layer, the step, and what ends it.
+    Doctor(doctor::Options),
     /// Suggests a batch size and a learning rate for a model of so many parameters.
     Suggest(verbs::Suggest),
     /// Says what a verb does and which options it has.
@@ -130,6 +133,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Info(o) => (o.json, verbs::info(&o)),
         Verb::Config(o) => config::run(&o),
         Verb::Report(o) => (o.json, verbs::report(&o)),
+        Verb::Doctor(o) => (o.json, doctor::run(&o)),
         Verb::Suggest(o) => (o.json, verbs::suggest(&o)),
         Verb::Help { verb } => (false, help(&verb)),
         Verb::Completions { shell } => {

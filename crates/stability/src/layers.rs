@@ -1,9 +1,9 @@
 //! What a model's layers and parameters are like in a step: a few numbers of each, computed on the device and read at once.
 //!
 //! Data flow: the forward pass runs in [`LayerLook::forward`], where an interceptor notes what each layer gives: the last of what the ops in its
-//! scope make that is used outside of it. [`LayerLook::gradients`] is given gradients as they are before clipping, [`LayerLook::finish`] is called
-//! behind the optimizer's step and makes one small tensor of it all. In a captured step that is one more result; [`LayerNames::read`] puts names
-//! to its numbers.
+//! scope make that is used outside of it. [`LayerLook::batch`] is given what the step learns from, [`LayerLook::gradients`] gradients as they are
+//! before clipping; [`LayerLook::finish`] is called behind the optimizer's step and makes one small tensor of it all. In a captured step that is one
+//! more result; [`LayerNames::read`] puts names to its numbers.
 //!
 //! Nothing that is looked at changes by it.
 use adamant_core::{
@@ -19,12 +19,25 @@ use std::sync::Arc;
 
 /// What stands for a number that there is none of: all others are at least 0, or NaN.
 const NONE: f64 = -1.0;
-/// Numbers of a layer, and of a parameter.
+/// Numbers of a tensor of the batch, of a layer, and of a parameter.
+const OF_BATCH: usize = 3;
 const OF_LAYER: usize = 5;
-const OF_PARAMETER: usize = 3;
+const OF_PARAMETER: usize = 4;
 /// From here on a number between -1 and 1 is saturated.
 const SATURATED: f64 = 0.99;
 
+/// What a tensor of floats in the batch was like.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct BatchNumbers {
+    /// which of the batch's tensors
+    pub tensor: usize,
+    /// the largest absolute value
+    pub largest: f64,
+    /// the mean absolute value
+    pub mean: f64,
+    /// the share of elements that are 0
+    pub zeros: f64,
+}
 /// What the result of a layer was like.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LayerNumbers {
@@ -49,18 +62,33 @@ pub struct LayerNumbers {
 pub struct ParameterNumbers {
     /// its path
     pub parameter: String,
+    /// its shape
+    pub shape: Vec<usize>,
     /// the norm of its gradient before clipping; none where there is no gradient
     pub gradient: Option<f64>,
     /// its norm before the step
     pub weight: f64,
     /// the norm of what the step added to it
     pub update: f64,
+    /// its largest element less its least one, before the step; none where it has no elements, or complex ones
+    pub range: Option<f64>,
+}
+/// All numbers of a look.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct LookedNumbers {
+    /// of the batch
+    pub batch: Vec<BatchNumbers>,
+    /// of what each layer gave, in the order of their first op
+    pub layers: Vec<LayerNumbers>,
+    /// of each parameter
+    pub parameters: Vec<ParameterNumbers>,
 }
 /// What the numbers of a step are of.
 #[derive(Clone, Debug, Default)]
 pub struct LayerNames {
+    batch: Vec<usize>,
     layers: Vec<(String, &'static str)>,
-    parameters: Vec<String>,
+    parameters: Vec<(String, Vec<usize>)>,
 }
 impl LayerNames {
     /// Reads the numbers, which waits for the device.
@@ -68,14 +96,16 @@ impl LayerNames {
     /// # Errors
     /// A device that failed; numbers of something else.
     #[track_caller]
-    pub fn read(&self, numbers: &Tensor) -> Result<(Vec<LayerNumbers>, Vec<ParameterNumbers>)> {
+    pub fn read(&self, numbers: &Tensor) -> Result<LookedNumbers> {
         let all = numbers.to_vec_as::<f64>()?;
-        let (of_layers, rest) = all.split_at_checked(self.layers.len() * OF_LAYER).unwrap_or((&[], &[]));
+        let (of_batch, rest) = all.split_at_checked(self.batch.len() * OF_BATCH).unwrap_or_default();
+        let (of_layers, rest) = rest.split_at_checked(self.layers.len() * OF_LAYER).unwrap_or_default();
         if rest.len() != self.parameters.len() * OF_PARAMETER {
             let text = format!("{} numbers are not those of {} layers and {} parameters", all.len(), self.layers.len(), self.parameters.len());
             return Err(Error::new("LayerNames", ErrorKind::Argument(text)));
         }
         let known = |x: f64| (x != NONE).then_some(x);
+        let batch = |(tensor, x): (&usize, &[f64])| BatchNumbers { tensor: *tensor, largest: x[0], mean: x[1], zeros: x[2] };
         let layer = |((layer, op), x): (&(String, &'static str), &[f64])| LayerNumbers {
             layer: layer.clone(),
             op: (*op).to_string(),
@@ -85,11 +115,19 @@ impl LayerNames {
             dead: known(x[3]),
             saturated: known(x[4]),
         };
-        let parameter = |(name, x): (&String, &[f64])| ParameterNumbers { parameter: name.clone(), gradient: known(x[0]), weight: x[1], update: x[2] };
-        Ok((
-            self.layers.iter().zip(of_layers.chunks_exact(OF_LAYER)).map(layer).collect(),
-            self.parameters.iter().zip(rest.chunks_exact(OF_PARAMETER)).map(parameter).collect(),
-        ))
+        let parameter = |((name, shape), x): (&(String, Vec<usize>), &[f64])| ParameterNumbers {
+            parameter: name.clone(),
+            shape: shape.clone(),
+            gradient: known(x[0]),
+            weight: x[1],
+            update: x[2],
+            range: known(x[3]),
+        };
+        Ok(LookedNumbers {
+            batch: self.batch.iter().zip(of_batch.chunks_exact(OF_BATCH)).map(batch).collect(),
+            layers: self.layers.iter().zip(of_layers.chunks_exact(OF_LAYER)).map(layer).collect(),
+            parameters: self.parameters.iter().zip(rest.chunks_exact(OF_PARAMETER)).map(parameter).collect(),
+        })
     }
 }
 /// What is seen of a layer.
@@ -140,13 +178,14 @@ impl BoundedResult {
 /// look.gradients(&grads, &net.named_parameters())?;
 /// sgd.step(&grads)?;
 /// let (numbers, names) = look.finish(&net.named_parameters())?;
-/// let (layers, parameters) = names.read(&numbers)?;
-/// assert_eq!(layers.iter().map(|l| l.layer.as_str()).collect::<Vec<_>>(), ["0", "1", "2"]);
-/// assert!((parameters[0].update - 0.1 * parameters[0].gradient.unwrap()).abs() < 1e-6);
+/// let seen = names.read(&numbers)?;
+/// assert_eq!(seen.layers.iter().map(|l| l.layer.as_str()).collect::<Vec<_>>(), ["0", "1", "2"]);
+/// assert!((seen.parameters[0].update - 0.1 * seen.parameters[0].gradient.unwrap()).abs() < 1e-6);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 #[derive(Default)]
 pub struct LayerLook {
+    batch: Vec<(usize, Tensor)>,
     seen: Vec<SeenLayer>,
     gradients: Vec<Option<Tensor>>,
     before: Vec<Tensor>,
@@ -155,6 +194,11 @@ impl LayerLook {
     /// Nothing was looked at.
     pub fn new() -> LayerLook {
         LayerLook::default()
+    }
+    /// Takes what the step learns from: tensors of floats are looked at.
+    pub fn batch(&mut self, tensors: &[&Tensor]) {
+        let floats = tensors.iter().enumerate().filter(|(_, x)| has_floats(x));
+        self.batch = floats.map(|(k, x)| (k, x.detach())).collect();
     }
     /// Runs a forward pass, and notes what its layers give. Of several passes the last counts.
     pub fn forward<R>(&mut self, f: impl FnOnce() -> R) -> R {
@@ -195,17 +239,22 @@ impl LayerLook {
         };
         with_grad(false, || {
             let mut all = Vec::new();
+            for (_, x) in &self.batch {
+                all.extend(sizes(&x.cast(DType::F32))?);
+            }
             for seen in &self.seen {
                 all.extend(seen.numbers()?);
             }
             let none = || Tensor::full_on([1], NONE, DType::F32, device);
             for (((_, p), before), gradient) in parameters.iter().zip(&self.before).zip(&self.gradients) {
-                all.extend([gradient.clone().unwrap_or_else(none), norm(before)?, norm(&(p.detached() - before))?]);
+                let range = if has_floats(before) { (before.amax(..) - before.amin(..)).cast(DType::F32).reshape([1]) } else { none() };
+                all.extend([gradient.clone().unwrap_or_else(none), norm(before)?, norm(&(p.detached() - before))?, range]);
             }
             let all: Vec<Tensor> = all.iter().map(|x| x.to(device)).collect();
             let numbers = if all.is_empty() { Tensor::full_on([0], 0.0, DType::F32, device) } else { Tensor::cat(&all, 0) };
             let layers = self.seen.into_iter().map(|seen| (seen.layer, seen.output.op)).collect();
-            Ok((numbers.ok()?, LayerNames { layers, parameters: parameters.iter().map(|(name, _)| name.clone()).collect() }))
+            let parameters = parameters.iter().map(|(name, p)| (name.clone(), p.meta().shape.to_vec())).collect();
+            Ok((numbers.ok()?, LayerNames { batch: self.batch.into_iter().map(|(k, _)| k).collect(), layers, parameters }))
         })
     }
 }
@@ -214,12 +263,22 @@ impl LayerLook {
 fn norm(x: &Tensor) -> Result<Tensor> {
     get_total_norm([&x.detach()], 2.0, false)?.cast(DType::F32).reshape([1]).ok()
 }
+fn has_floats(x: &Tensor) -> bool {
+    x.try_meta().is_ok_and(|meta| meta.dtype.is_float() && meta.shape.elements() > 0)
+}
+/// The largest and the mean absolute value, and the share of zeros, `[1]` each.
+#[track_caller]
+fn sizes(x: &Tensor) -> Result<[Tensor; OF_BATCH]> {
+    let size = x.abs();
+    let one = |x: Tensor| x.reshape([1]).ok();
+    Ok([one(size.amax(..))?, one(size.mean(..))?, one(x.eq(0.0).cast(DType::F32).mean(..))?])
+}
 impl SeenLayer {
     fn numbers(&self) -> Result<[Tensor; OF_LAYER]> {
         let x = self.output.value.cast(DType::F32);
         let shape = x.shape()?;
         let one = |x: Tensor| x.reshape([1]).ok();
-        let (size, zero) = (x.abs(), x.eq(0.0).cast(DType::F32));
+        let zero = x.eq(0.0).cast(DType::F32);
         let none = || Tensor::full_on([1], NONE, DType::F32, x.device().unwrap_or_else(|_| Device::reference()));
         // Channels of images are their second axis, features the last.
         let units = match shape.rank() {
@@ -233,7 +292,8 @@ impl SeenLayer {
             None => none(),
             Some(bounded) => one(bounded.saturated())?,
         };
-        Ok([one(size.amax(..))?, one(size.mean(..))?, one(zero.mean(..))?, dead, saturated])
+        let [largest, mean, zeros] = sizes(&x)?;
+        Ok([largest, mean, zeros, dead, saturated])
     }
 }
 /// Is a scope, or one inside of it?
@@ -260,8 +320,7 @@ impl Interceptor for LayerWatch {
                 of.made.clear();
             }
         }
-        let is_float = |x: &&Tensor| x.try_meta().is_ok_and(|meta| meta.dtype.is_float() && meta.shape.elements() > 0);
-        if let Some(value) = outputs.first().filter(is_float).filter(|_| !layer.is_empty()) {
+        if let Some(value) = outputs.first().filter(|x| has_floats(x)).filter(|_| !layer.is_empty()) {
             let bounded = BoundedResult::of(name, value);
             let of_layer = seen.iter_mut().find(|of| of.layer == layer);
             let op = of_layer.as_ref().filter(|_| moves).map_or(name, |of| of.made.last().unwrap_or(&of.output).op);

@@ -24,7 +24,7 @@ mod options;
 mod trace;
 
 pub use handler::{NanHandler, NanStats};
-pub use layers::{LayerLook, LayerNames, LayerNumbers, ParameterNumbers};
+pub use layers::{BatchNumbers, LayerLook, LayerNames, LayerNumbers, LookedNumbers, ParameterNumbers};
 pub use manager::{
     ClippingStats, NanStepStats, NumericalStabilityManager, StepMetrics, StepStability, TrainingWrapper,
     debug::{

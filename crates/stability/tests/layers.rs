@@ -7,7 +7,7 @@ use adamant_conformance::random::Random;
 use adamant_core::{Device, Tensor, compile};
 use adamant_nn::{BatchNorm2d, Conv2d, Flatten, Linear, Lstm, Module, Relu, Sequential, Sigmoid, Site, Tanh, Walk, manual_seed};
 use adamant_optim::{AdamW, Optimizer, UpdateRule};
-use adamant_stability::{LayerLook, LayerNames, LayerNumbers, ParameterNumbers};
+use adamant_stability::{LayerLook, LayerNames, LookedNumbers};
 use std::cell::RefCell;
 
 /// A random net over images, and which of its layers has bounds.
@@ -55,8 +55,9 @@ fn brute(x: &Tensor, kind: &str) -> (f64, f64, f64, f64, Option<f64>) {
     (all.iter().fold(0.0, |most, v| v.abs().max(most)), all.iter().map(|v| v.abs()).sum::<f64>() / n, share(&|v| v == 0.0), dead, saturated)
 }
 /// One step, looked at or not.
-fn stepped(net: &Sequential, x: &Tensor, optimizer: &mut dyn Optimizer, looks: bool) -> Option<(Vec<LayerNumbers>, Vec<ParameterNumbers>)> {
+fn stepped(net: &Sequential, x: &Tensor, optimizer: &mut dyn Optimizer, looks: bool) -> Option<LookedNumbers> {
     let mut look = LayerLook::new();
+    look.batch(&[x, &Tensor::from_vec(vec![1i64, 2], [2])]);
     let forward = || net.forward(x).unwrap();
     let y = if looks { look.forward(forward) } else { forward() };
     let grads = y.square().mean(..).backward().unwrap();
@@ -95,8 +96,10 @@ fn numbers_of_a_step_that_are_not_those_of_its_layers() {
             }
             let before: Vec<Tensor> = net.named_parameters().iter().map(|(_, p)| p.detached()).collect();
             let grads = at.square().mean(..).backward().unwrap();
-            let (layers, parameters) = stepped(&net, &x, &mut AdamW::new(0.01).over(net.parameters()), true).unwrap();
+            let LookedNumbers { batch, layers, parameters } = stepped(&net, &x, &mut AdamW::new(0.01).over(net.parameters()), true).unwrap();
             let told = format!("seed {seed}: {layers:?} {parameters:?}");
+            let (largest, mean, zeros, ..) = brute(&x, "none");
+            assert!(batch.len() == 1 && batch[0].tensor == 0 && near(batch[0].largest, largest) && near(batch[0].mean, mean) && near(batch[0].zeros, zeros));
             let named: Vec<&str> = layers.iter().map(|l| l.layer.as_str()).collect();
             // A layer that only moves numbers gives what it was given.
             assert_eq!(named, outputs.iter().map(|(path, ..)| path.as_str()).collect::<Vec<_>>(), "{told}");
@@ -111,6 +114,9 @@ fn numbers_of_a_step_that_are_not_those_of_its_layers() {
             for (got, ((name, p), before)) in parameters.iter().zip(net.named_parameters().iter().zip(&before)) {
                 assert_eq!(&got.parameter, name);
                 assert!(near(got.gradient.unwrap(), norm(grads.of(&p.cell()).unwrap())) && near(got.weight, norm(before)), "{told}");
+                let all = values(before);
+                let range = all.iter().copied().fold(f64::MIN, f64::max) - all.iter().copied().fold(f64::MAX, f64::min);
+                assert!(got.shape[..] == before.shape().unwrap()[..] && near(got.range.unwrap(), range), "{told}");
                 assert!(near(got.update, norm(&(p.detached() - before))) && got.update > 0.0, "{told}");
             }
         }
@@ -176,7 +182,7 @@ fn gates_that_are_not_seen() {
             let grads = y.unwrap().sum(..).backward().unwrap();
             look.gradients(&grads, &lstm.named_parameters()).unwrap();
             let (numbers, names) = look.finish(&lstm.named_parameters()).unwrap();
-            names.read(&numbers).unwrap().0
+            names.read(&numbers).unwrap().layers
         };
         assert!(seen().iter().any(|l| l.saturated == Some(0.0)), "{:?}", seen());
         for (name, p) in lstm.named_parameters() {

@@ -21,6 +21,7 @@ mod table;
 
 pub use bottleneck::{Bottleneck, Remedy};
 pub use memory::{Alive, Holds, MemoryRow, ModelMemory, Peak};
+pub(crate) use picture::mermaid_text;
 pub use picture::{ArchitecturePicture, PictureNode};
 
 use crate::summary::{Looked, Row, Summary, look};

@@ -19,6 +19,7 @@ pub mod analysis;
 pub mod checkpoint;
 pub mod config;
 pub mod dataset;
+pub mod doctor;
 mod dry;
 pub mod evaluate;
 pub mod events;

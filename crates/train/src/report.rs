@@ -6,7 +6,7 @@
 //!
 //! Invariants: every text that comes from the run is escaped where it is written; equal folders give equal reports.
 mod curves;
-mod files;
+pub(crate) mod files;
 mod image;
 mod model;
 mod page;

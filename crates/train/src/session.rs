@@ -26,7 +26,7 @@ use adamant_optim::{
     ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
-use adamant_stability::{LayerLook, LayerNames, LayerNumbers, NanHandler, NanOptions, ParameterNumbers, StepPhase};
+use adamant_stability::{LayerLook, LookedNumbers, NanHandler, NanOptions, StepPhase};
 use captured::CapturedStep;
 pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
@@ -35,7 +35,7 @@ pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use watched::LookedAt;
-use watched::SteppedWatch;
+use watched::{SessionLooks, SteppedWatch};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ pub struct Session<M, B> {
     captured: CapturedStep,
     precision: SteppedPrecision,
     watched: SteppedWatch,
-    names: LayerNames,
+    looks: SessionLooks,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -166,7 +166,7 @@ pub struct Stepped {
     /// the norm of each parameter's gradient before clipping, where it was asked for
     pub norms: Vec<(String, f64)>,
     /// what layers and parameters were like, where that was asked for
-    pub layers: Option<(Vec<LayerNumbers>, Vec<ParameterNumbers>)>,
+    pub layers: Option<LookedNumbers>,
 }
 /// What is to be looked at in a step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,8 +189,7 @@ struct StepParts<'a, M, B> {
     parameters: &'a [(String, Param)],
     precision: &'a mut SteppedPrecision,
     handler: Option<&'a mut NanHandler>,
-    /// what the numbers of layers are of
-    names: &'a mut LayerNames,
+    looks: &'a mut SessionLooks,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
@@ -231,6 +230,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted))
             });
             total += n;
+            seen.iter_mut().for_each(|seen| seen.batch(&batch.tensors()));
         }
         let waiting = match grads {
             None => time_block!("backward", self.accumulator.finish())?,
@@ -253,7 +253,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             scaler.finite().map(|applied| handler.excuse(&applied)).transpose()?;
         }
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
-        seen.as_mut().map(|seen| seen.gradients(&grads, self.parameters)).transpose()?;
+        seen.as_mut().map(|seen| seen.gradients(&grads, &self.looks.parameters)).transpose()?;
         let clipped = StepPhase::Clip.run(|| match &mut self.clipper {
             None => Ok(None),
             Some(clipper) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
@@ -267,9 +267,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         outputs.extend(norms);
         StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(seen) = seen {
-            let (numbers, names) = seen.finish(self.parameters)?;
-            *self.names = names;
-            outputs.push(numbers);
+            outputs.push(self.looks.finish(seen)?);
         }
         if let Some(average) = &mut self.average {
             average.update()?;
@@ -294,8 +292,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
         let (position, losses) = (Position::default(), Losses::after(f64::NAN));
-        let (captured, watched, names) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?, LayerNames::default());
-        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, names })
+        let (captured, watched, looks) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?, SessionLooks::of(&model));
+        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, looks })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -358,12 +356,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         self.remember_numbers();
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, names, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let by_op = precision.is_unmeasured();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, names };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
@@ -377,7 +375,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let flags = if self.precision.fallback.is_some() { outputs.next() } else { None };
         let underflow = if look.norm && self.precision.region().is_some() { outputs.next() } else { None };
         let layers = match look.layers {
-            true => Some(self.names.read(&outputs.next_back().ok_or_else(|| Failure::Run("a step without numbers of layers".into()))?)?),
+            true => Some(self.looks.names.read(&outputs.next_back().ok_or_else(|| Failure::Run("a step without numbers of layers".into()))?)?),
             false => None,
         };
         let norms = match look.each {

@@ -95,15 +95,10 @@ impl ArchitecturePicture {
     }
     /// The picture in the language of Mermaid, which many pages draw.
     pub fn mermaid(&self) -> String {
-        // Its texts know `#name;` for characters that are its own, and no backslash.
-        let plain = |text: &str| {
-            let text = escape(text).replace('#', "#35;").replace("&amp;", "#amp;").replace("&lt;", "#lt;").replace("&gt;", "#gt;");
-            text.replace("&quot;", "#quot;").replace("&#35;39;", "#39;").replace(['\n', '\t'], " ").replace('`', "#96;")
-        };
         let mut out = String::from("flowchart TB\n");
         for (k, node) in self.nodes.iter().enumerate() {
             let [name, shape] = ArchitecturePicture::label(node);
-            let _ = writeln!(out, "    n{k}[\"{}<br/>{}\"]", plain(&name), plain(&shape));
+            let _ = writeln!(out, "    n{k}[\"{}<br/>{}\"]", mermaid_text(&name), mermaid_text(&shape));
         }
         for (from, to) in &self.edges {
             let _ = writeln!(out, "    n{from} --> n{to}");
@@ -233,4 +228,9 @@ fn lanes(edges: &[(usize, usize)]) -> Vec<Option<usize>> {
         lanes[k] = Some(free);
     }
     lanes
+}
+/// A text in a box of Mermaid's: it knows `#name;` for characters that are its own, and no backslash.
+pub(crate) fn mermaid_text(text: &str) -> String {
+    let text = escape(text).replace('#', "#35;").replace("&amp;", "#amp;").replace("&lt;", "#lt;").replace("&gt;", "#gt;");
+    text.replace("&quot;", "#quot;").replace("&#35;39;", "#39;").replace(['\n', '\t'], " ").replace('`', "#96;")
 }

@@ -18,6 +18,9 @@ pub struct ReadRun {
     pub steps: Vec<ReadStep>,
     pub epochs: Vec<ReadEpoch>,
     pub test: Option<Test>,
+    pub looks: Vec<ReadLook>,
+    /// `incidents.jsonl`
+    pub incidents: Vec<ReadIncident>,
     /// by step
     pub timing: Vec<Timing>,
     pub checkpoints: Vec<Checkpoint>,
@@ -37,6 +40,7 @@ pub struct ReadRun {
 enum MetricsLine {
     Step(ReadStep),
     Epoch(ReadEpoch),
+    Layers(ReadLook),
     Test(Test),
     /// Lines before this one were lost.
     Gap {
@@ -78,6 +82,7 @@ pub struct ReadPrecision {
     pub scale_most: Option<f64>,
     pub applied: Option<u64>,
     pub skipped: Option<u64>,
+    pub underflow: Option<f64>,
     #[serde(default)]
     pub overflows: BTreeMap<String, u64>,
     #[serde(default)]
@@ -93,6 +98,95 @@ pub struct ReadEpoch {
     #[serde(default)]
     pub grad_norms: Norms,
     pub valid: Option<Valid>,
+}
+/// What batch, layers and parameters were like in a step. A number that is not there was none, or is not finite.
+#[derive(Deserialize)]
+#[serde(expecting = "struct Look")]
+pub struct ReadLook {
+    pub step: u64,
+    pub loss: Option<f64>,
+    pub lr: Option<f64>,
+    /// of each of the step's batches
+    #[serde(default)]
+    pub rows: Vec<usize>,
+    #[serde(default)]
+    pub batch: Vec<LookedBatch>,
+    #[serde(default)]
+    pub layers: Vec<LookedLayer>,
+    #[serde(default)]
+    pub parameters: Vec<LookedParameter>,
+}
+#[derive(Deserialize)]
+pub struct LookedBatch {
+    pub tensor: usize,
+    pub largest: Option<f64>,
+    pub mean: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct LookedLayer {
+    pub layer: String,
+    pub op: String,
+    pub largest: Option<f64>,
+    pub mean: Option<f64>,
+    pub zeros: Option<f64>,
+    pub dead: Option<f64>,
+    pub saturated: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct LookedParameter {
+    pub parameter: String,
+    #[serde(default)]
+    pub shape: Vec<usize>,
+    pub gradient: Option<f64>,
+    pub weight: Option<f64>,
+    pub update: Option<f64>,
+    pub range: Option<f64>,
+}
+/// A line of `incidents.jsonl`.
+#[derive(Deserialize)]
+#[serde(expecting = "struct Incident")]
+pub struct ReadIncident {
+    pub step: u64,
+    pub origin: Option<ReadOrigin>,
+    #[serde(default)]
+    pub records: Vec<ReadRecord>,
+}
+#[derive(Deserialize)]
+#[serde(expecting = "struct Origin")]
+pub struct ReadOrigin {
+    pub kind: String,
+    pub phase: String,
+    pub op: Option<ReadOp>,
+    pub place: Option<String>,
+    #[serde(default)]
+    pub inputs: Vec<ReadNumbers>,
+    /// the ops that handed it on, to what it was noticed in
+    #[serde(default)]
+    pub chain: Vec<ReadOp>,
+}
+#[derive(Deserialize)]
+#[serde(expecting = "struct Op")]
+pub struct ReadOp {
+    pub op: String,
+    pub called: Option<String>,
+    #[serde(default)]
+    pub layer: String,
+    pub file: Option<String>,
+    pub line: Option<u64>,
+}
+#[derive(Deserialize)]
+#[serde(expecting = "struct Numbers")]
+pub struct ReadNumbers {
+    pub non_finite: usize,
+    pub least: Option<f64>,
+    pub most: Option<f64>,
+}
+#[derive(Deserialize)]
+#[serde(expecting = "struct Record")]
+pub struct ReadRecord {
+    pub file: String,
+    pub index: u64,
+    pub finite: bool,
 }
 #[derive(Deserialize)]
 pub struct Valid {
@@ -242,6 +336,7 @@ pub fn read(folder: &Path) -> ReadRun {
             // A resumed run does the steps after its checkpoint again: later lines replace earlier ones.
             MetricsLine::Step(step) => replace(&mut run.steps, step, |s| s.step),
             MetricsLine::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
+            MetricsLine::Layers(look) => replace(&mut run.looks, look, |l| l.step),
             MetricsLine::Test(test) => run.test = Some(test),
             MetricsLine::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
             MetricsLine::Other => {}
@@ -256,6 +351,9 @@ pub fn read(folder: &Path) -> ReadRun {
             Timed::Resume { step } => run.resumes.push(step),
             Timed::Other => {}
         }
+    }
+    if folder.join("incidents.jsonl").is_file() {
+        run.incidents = lines(folder, "incidents.jsonl", &mut run.notes);
     }
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
     // Runs of older versions have none.

@@ -5,9 +5,9 @@
 use super::{BegunCourse, Look, Session, StepParts, saved_in};
 use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
-use adamant_nn::Walk;
+use adamant_nn::{Param, Walk};
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_with};
+use adamant_stability::{HandlingType, LayerLook, LayerNames, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_with};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -53,6 +53,24 @@ impl SteppedWatch {
         (self.base, self.looked, self.numbers) = (step, None, None);
         self.seen = handler.look()?;
         Ok(())
+    }
+}
+/// What looks at layers are of.
+pub(super) struct SessionLooks {
+    /// all of the model's, those that are not learned too
+    pub parameters: Vec<(String, Param)>,
+    /// of the numbers of the last look
+    pub names: LayerNames,
+}
+impl SessionLooks {
+    pub fn of(model: &dyn Walk) -> SessionLooks {
+        SessionLooks { parameters: model.named_parameters(), names: LayerNames::default() }
+    }
+    /// The numbers of a look, behind the optimizer's step.
+    pub fn finish(&mut self, seen: LayerLook) -> Computed<Tensor> {
+        let (numbers, names) = seen.finish(&self.parameters)?;
+        self.names = names;
+        Ok(numbers)
     }
 }
 impl<M: Walk, B: Batch> Session<M, B> {
@@ -152,7 +170,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Runs a step op by op and takes it back: where does its first bad number come from?
     pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, names, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, looks, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
@@ -165,7 +183,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let looks_for = watched.handler.as_ref().map(|handler| handler.options().traced()).unwrap_or_default();
         let traced = trace_with(looks_for, &named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, names };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks };
             let outputs = parts.step(&batches, Look::default())?;
             if let Some(loss) = outputs.first() {
                 saw_loss(loss);

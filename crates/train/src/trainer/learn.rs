@@ -225,7 +225,8 @@ where
         let is_last = step == self.pattern.steps;
         let logs = step % self.pattern.log_every == 0 || is_last;
         let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
-        let layers = self.folder.is_some() && self.pattern.look_every.is_some_and(|n| step % n == 0);
+        let layers = self.folder.is_some() && self.pattern.look_every.is_some_and(|n| step % n == 0 || step == 1);
+        let lr = self.session.lr();
         let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
         let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
@@ -242,8 +243,9 @@ where
             return Ok(WentBack::To);
         }
         self.watch.step(step);
-        if let (Some((layers, parameters)), Some(folder)) = (&stepped.layers, &mut self.folder) {
-            folder.metric(&layers_line(self.session.position(), layers, parameters))?;
+        if let (Some(seen), Some(folder)) = (&stepped.layers, &mut self.folder) {
+            let rows = group.iter().map(Batch::rows).collect::<Result<Vec<_>, _>>()?;
+            folder.metric(&layers_line(self.session.position(), (self.session.loss()?, lr), &rows, seen))?;
         }
         if logs {
             self.log(&stepped, since)?;

@@ -1,7 +1,7 @@
 //! What a trainer looks at while it trains.
 use super::Trainer;
 use crate::{folder::number, session::Position};
-use adamant_stability::{LayerNumbers, NanOptions, ParameterNumbers};
+use adamant_stability::{BatchNumbers, LayerNumbers, LookedNumbers, NanOptions, ParameterNumbers};
 use serde_json::{Value, json};
 
 impl<M, B> Trainer<M, B> {
@@ -32,27 +32,35 @@ impl<M, B> Trainer<M, B> {
         self.habits.stability = None;
         self
     }
-    /// Looks at layers and parameters each so many steps; unless it is set, never. Lines of kind `layers` in the folder's `metrics.jsonl` have what
-    /// each layer gave (the largest and the mean absolute value, shares of zeros, of dead units, of saturated elements) and, of each
-    /// parameter, the norms of its gradient, of itself and of its update ([`adamant_stability::LayerLook`]). It changes no bit of a run.
+    /// Looks at layers and parameters in the first step and each so many steps; unless it is set, never. Lines of kind `layers` in the folder's
+    /// `metrics.jsonl` have what the batch was like, what each layer gave (the largest and the mean absolute value, shares of zeros, of dead
+    /// units, of saturated elements) and, of each parameter, the norms of its gradient, of itself and of its update
+    /// ([`adamant_stability::LayerLook`]): what [`crate::doctor`] reads. It changes no bit of a run.
     #[must_use]
     pub fn look_every(self, steps: u64) -> Self {
         Trainer { look_every: Some(steps.max(1)), ..self }
     }
 }
-/// What layers and parameters were like, in their order, as a line of metrics.
-pub(super) fn layers_line(at: Position, layers: &[LayerNumbers], parameters: &[ParameterNumbers]) -> Value {
+/// What batch, layers and parameters were like, in their order, as a line of metrics; with the step's loss and rate, and the rows of each of
+/// its batches.
+pub(super) fn layers_line(at: Position, (loss, lr): (f64, f64), rows: &[usize], seen: &LookedNumbers) -> Value {
     let known = |x: Option<f64>| x.map(number);
+    let batch = |b: &BatchNumbers| json!({ "tensor": b.tensor, "largest": number(b.largest), "mean": number(b.mean), "zeros": number(b.zeros) });
     let layer = |l: &LayerNumbers| {
         json!({
             "layer": l.layer, "op": l.op, "largest": number(l.largest), "mean": number(l.mean),
             "zeros": number(l.zeros), "dead": known(l.dead), "saturated": known(l.saturated),
         })
     };
-    let parameter =
-        |p: &ParameterNumbers| json!({ "parameter": p.parameter, "gradient": known(p.gradient), "weight": number(p.weight), "update": number(p.update) });
+    let parameter = |p: &ParameterNumbers| {
+        json!({
+            "parameter": p.parameter, "shape": p.shape, "gradient": known(p.gradient), "weight": number(p.weight), "update": number(p.update),
+            "range": known(p.range),
+        })
+    };
     json!({
-        "kind": "layers", "step": at.step, "epoch": at.epoch + 1,
-        "layers": layers.iter().map(layer).collect::<Vec<_>>(), "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "kind": "layers", "step": at.step, "epoch": at.epoch + 1, "loss": number(loss), "lr": number(lr), "rows": rows,
+        "batch": seen.batch.iter().map(batch).collect::<Vec<_>>(),
+        "layers": seen.layers.iter().map(layer).collect::<Vec<_>>(), "parameters": seen.parameters.iter().map(parameter).collect::<Vec<_>>(),
     })
 }
