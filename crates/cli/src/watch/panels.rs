@@ -29,12 +29,18 @@ pub fn curves(frame: &mut Frame<'_>, area: Rect, seen: &SeenRun, look: ScreenLoo
     frame.render_widget(Paragraph::new(told), line);
     // Of a run that logs no steps the epochs are what there is.
     let training = if m.loss.last().is_some() { &m.loss } else { &m.epoch_loss };
-    draw_chart(frame, above, " loss ", &[("training", training, Color::Cyan), ("validation", &m.valid, Color::Yellow)], look);
-    draw_chart(frame, below, " rate ", &[("rate", &m.rate, Color::Green)], look);
+    draw_chart(frame, above, "loss", &[("training", training, Color::Cyan), ("validation", &m.valid, Color::Yellow)], look);
+    draw_chart(frame, below, "rate", &[("rate", &m.rate, Color::Green)], look);
 }
 /// Curves over one range of steps.
 fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[NamedCurve<'_>], look: ScreenLook) {
-    let block = Block::bordered().title(title.to_string());
+    // The terminal may be too small for a legend: the title is one.
+    let mut legend = vec![Span::raw(format!(" {title}"))];
+    for (k, (name, _, colour)) in curves.iter().enumerate().filter(|(_, (_, curve, _))| curves.len() > 1 && curve.last().is_some()) {
+        legend.push(Span::styled(format!(" {} {name}", if k == 0 { "⠒" } else { "•" }), Style::new().fg(*colour)));
+    }
+    legend.push(Span::raw(" "));
+    let block = Block::bordered().title(Line::from(legend));
     let all: Vec<(&str, Vec<(f64, f64)>, Color)> =
         curves.iter().map(|(name, curve, colour)| (*name, curve.points(), *colour)).filter(|(_, points, _)| !points.is_empty()).collect();
     let range = |values: &mut dyn Iterator<Item = f64>| values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), v| (least.min(v), most.max(v)));
@@ -56,9 +62,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[NamedCur
     });
     let x = Axis::default().bounds([first, end]).labels([format!("{first:.0}"), format!("step {last:.0}")]);
     let y = Axis::default().bounds([low, high]).labels([figure(Some(low)), figure(Some((low + high) / 2.0)), figure(Some(high))]);
-    let chart = Chart::new(datasets.collect()).block(block).x_axis(x).y_axis(y);
-    // With one curve the title says it all.
-    frame.render_widget(if all.len() == 1 && curves.len() == 1 { chart.legend_position(None) } else { chart }, area);
+    frame.render_widget(Chart::new(datasets.collect()).block(block).x_axis(x).y_axis(y).legend_position(None), area);
 }
 
 /// What layers gave and what became of parameters, in the last look at them.

@@ -24,7 +24,9 @@ e            ends the run behind this epoch (asks first)
 Tab, 1 to 5  panels
 ↑ ↓          scrolls
 ?            this page; any key leaves it";
-const FOOTER: &str = "q leave  c checkpoint  p pause  r rate×0.5  e end after epoch  Tab panels  ? help";
+const FOOTER: &str = "q leave  c checkpoint  p pause  r rate × 0.5  e end  Tab panels  ? help";
+/// Lines of a screen from which on keys and answers have a line each.
+const TALL: u16 = 12;
 
 /// What the terminal shows.
 #[derive(Clone, Copy)]
@@ -34,8 +36,9 @@ pub struct ScreenLook {
 }
 
 pub fn draw(frame: &mut Frame<'_>, look: ScreenLook, seen: &SeenRun, link: &LinkState, keys: &mut Keys) {
-    let [head, gauge, tabs, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+    let one = Constraint::Length(1);
+    let tall = u16::from(frame.area().height >= TALL);
+    let [head, gauge, tabs, body, foot, hints] = Layout::vertical([one, one, one, Constraint::Min(0), one, Constraint::Length(tall)]).areas(frame.area());
     let state = StateShown::of(seen, link);
     let head_line =
         Line::from(vec![Span::styled(state.word.clone(), Style::new().fg(state.colour).add_modifier(Modifier::BOLD)), Span::raw(format!("  {}", state.more))]);
@@ -51,12 +54,14 @@ pub fn draw(frame: &mut Frame<'_>, look: ScreenLook, seen: &SeenRun, link: &Link
         3 => panels::machine(frame, body, seen),
         _ => panels::diary(frame, body, seen, &mut keys.scrolled),
     }
-    let foot_line = match keys.question() {
+    let hint = Line::styled(FOOTER, Style::new().add_modifier(Modifier::DIM));
+    let said = match keys.question() {
         Some(question) => Line::styled(question, Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)),
-        None if keys.said.is_empty() => Line::styled(FOOTER, Style::new().add_modifier(Modifier::DIM)),
+        None if keys.said.is_empty() && tall == 0 => hint.clone(),
         None => Line::raw(out::plain(&keys.said).replace('\n', " ")),
     };
-    frame.render_widget(Paragraph::new(foot_line), foot);
+    frame.render_widget(Paragraph::new(said), foot);
+    frame.render_widget(Paragraph::new(hint), hints);
     if keys.helps {
         draw_help(frame);
     }
@@ -123,7 +128,8 @@ fn fit(buffer: &mut Buffer, look: ScreenLook) {
                 "▁" | "▂" => "_",
                 "▃" | "▄" | "▅" => "=",
                 "▆" | "▇" | "█" => "#",
-                "•" => "*",
+                "•" => "o",
+                "–" => "-",
                 // Braille: what curves are drawn with.
                 other if other.chars().all(|c| ('\u{2801}'..='\u{28ff}').contains(&c)) => "*",
                 _ => "?",
