@@ -60,7 +60,7 @@ impl Keys {
     }
     fn action(&mut self, letter: char, state: &LinkState) -> Option<ControlRequest> {
         let Some(status) = &state.status else {
-            self.said = state.why.clone().unwrap_or_else(|| "the run is not running".into());
+            self.said = state.why.clone().unwrap_or_else(|| "the run has not answered yet".into());
             return None;
         };
         match letter {
@@ -123,7 +123,7 @@ mod tests {
         for key in ['c', 'p', 'r', 'e', 'y'] {
             assert_eq!(keys.press(&Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)), &LinkState::default()), None);
         }
-        assert_eq!(keys.said, "the run is not running");
+        assert_eq!(keys.said, "the run has not answered yet");
         assert_eq!(keys.press(&Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), &LinkState::default()), None);
         assert!(keys.leaves);
     }

@@ -86,6 +86,9 @@ impl StateShown {
             let why = result["stopped"].as_str().map_or_else(String::new, |why| format!("  {}", out::plain(why)));
             return shown("ended", format!("{folder}{why}"), Color::Cyan);
         }
+        if link.why.is_none() {
+            return shown("asking", folder, Color::Reset);
+        }
         shown("not running", format!("{folder}  `--resume {folder}` goes on with it"), Color::Red)
     }
 }
@@ -168,7 +171,8 @@ mod tests {
     }
     fn drawn(seen: &SeenRun, look: ScreenLook, keys: &mut Keys, (width, height): (u16, u16)) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, look, seen, &LinkState::default(), keys)).unwrap();
+        let dead = LinkState { status: None, why: Some("it is not running".into()) };
+        terminal.draw(|frame| draw(frame, look, seen, &dead, keys)).unwrap();
         let buffer = terminal.backend().buffer();
         assert!(look.colours || buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
         buffer.content.chunks(usize::from(width).max(1)).map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
