@@ -21,11 +21,13 @@ type NamedCurve<'a> = (&'a str, &'a SeenCurve, Color);
 /// Training and validation loss, and the rate below them.
 pub fn curves(frame: &mut Frame<'_>, area: Rect, seen: &SeenRun, look: ScreenLook) {
     let m = &seen.metrics;
-    let [line, above, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
+    let told_lines = if area.height > 12 && (m.last_valid.is_some() || m.test.is_some()) { 2 } else { 1 };
+    let [line, above, below] = Layout::vertical([Constraint::Length(told_lines), Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
     let last = |curve: &SeenCurve| figure(curve.last().map(|(_, v)| v));
     let mut told = format!("loss {}  rate {}  gradient norm {}", last(&m.loss), last(&m.rate), last(&m.norm));
-    m.last_valid.iter().for_each(|valid| told += &format!("  valid {}", valid_text(valid)));
-    m.test.iter().for_each(|test| told += &format!("  test {}", valid_text(test)));
+    let between = if told_lines == 2 { "\n" } else { "  " };
+    m.last_valid.iter().for_each(|valid| told += &format!("{between}valid {}", valid_text(valid)));
+    m.test.iter().for_each(|test| told += &format!("{}test {}", if m.last_valid.is_some() { "  " } else { between }, valid_text(test)));
     frame.render_widget(Paragraph::new(told), line);
     // Of a run that logs no steps the epochs are what there is.
     let training = if m.loss.last().is_some() { &m.loss } else { &m.epoch_loss };
@@ -61,7 +63,9 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[NamedCur
         Dataset::default().name(*name).marker(marker).graph_type(shape).style(Style::new().fg(*colour)).data(points)
     });
     let x = Axis::default().bounds([first, end]).labels([format!("{first:.0}"), format!("step {last:.0}")]);
-    let y = Axis::default().bounds([low, high]).labels([figure(Some(low)), figure(Some((low + high) / 2.0)), figure(Some(high))]);
+    // Of a rate that has hardly moved four digits would say nothing.
+    let label = |v: f64| if figure(Some(low)) == figure(Some(high)) { format!("{v:.6e}") } else { figure(Some(v)) };
+    let y = Axis::default().bounds([low, high]).labels([label(low), label((low + high) / 2.0), label(high)]);
     frame.render_widget(Chart::new(datasets.collect()).block(block).x_axis(x).y_axis(y).legend_position(None), area);
 }
 
@@ -81,7 +85,16 @@ pub fn layers(frame: &mut Frame<'_>, area: Rect, seen: &SeenRun, scrolled: &mut 
     let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     *scrolled = (*scrolled).min(layers.len().max(parameters.len()).saturating_sub(1));
     let rows = layers.iter().skip(*scrolled).map(|l| {
-        Row::new([text(l, "layer"), text(l, "op"), number(l, "largest"), number(l, "mean"), share(l, "zeros"), share(l, "dead"), share(l, "saturated")])
+        let op = text(l, "op");
+        Row::new([
+            text(l, "layer"),
+            op.strip_prefix("adamant.").unwrap_or(&op).to_string(),
+            number(l, "largest"),
+            number(l, "mean"),
+            share(l, "zeros"),
+            share(l, "dead"),
+            share(l, "saturated"),
+        ])
     });
     let widths = [
         Constraint::Fill(2),

@@ -207,7 +207,7 @@ fn note(notes: &mut VecDeque<String>, step: u64, text: &str) {
 pub fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".into(),
-        Some(v) if v == 0.0 => "0".into(),
+        Some(0.0) => "0".into(),
         Some(v) if (1e-3..1e5).contains(&v.abs()) => {
             let digits = (3 - v.abs().log10().floor() as i32).clamp(0, 6) as usize;
             format!("{v:.digits$}")
