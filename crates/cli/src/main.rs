@@ -10,6 +10,7 @@ mod amp;
 #[cfg(feature = "profiling")]
 mod bench;
 mod config;
+mod control;
 mod device;
 mod doctor;
 mod environment;
@@ -25,6 +26,7 @@ mod terminal;
 mod train;
 mod usage;
 mod verbs;
+mod watch;
 
 use adamant_train::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -50,6 +52,10 @@ enum Verb {
     /// Times this machine's speed table, or a model's answers.
     #[cfg(feature = "profiling")]
     Bench(bench::Bench),
+    /// Looks at a run, living or ended, in the terminal.
+    Watch(watch::WatchVerb),
+    /// Asks a living run for a checkpoint, a pause, another rate, the end.
+    Control(control::ControlVerb),
     /// Evaluates a trained model on the test part or the validation part of its data.
     Eval(verbs::Eval),
     /// Answers for inputs from files.
@@ -124,6 +130,8 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         #[cfg(feature = "profiling")]
         Verb::Bench(o) => bench::run(&o),
         Verb::Train(o) => (o.json, train::run(&o)),
+        Verb::Watch(o) => (o.json, watch::run(&o)),
+        Verb::Control(o) => (o.json, control::run(&o)),
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),

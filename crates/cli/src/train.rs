@@ -30,6 +30,9 @@ pub struct Train {
     /// goes on from the newest checkpoint: `auto`, or the folder of a run
     #[arg(long, value_name = "auto|RUN")]
     resume: Option<String>,
+    /// opens no socket in the run folder: nobody can ask the run for anything
+    #[arg(long)]
+    no_control: bool,
     /// one batch of everything: what it costs in memory and time; nothing is written
     #[arg(long)]
     dry_run: bool,
@@ -61,11 +64,9 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     signals::listen(interrupt.clone())?;
     let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
-    let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).interrupt(interrupt).environment(environment(
-        device,
-        &options.config,
-        &data,
-    ));
+    let environment = environment(device, &options.config, &data);
+    let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control);
+    let run = run.interrupt(interrupt).environment(environment);
     let report = device.scoped(|| run.train(&mut *watch)).inspect_err(|_| place.leave())?;
     drop(watch);
     if !options.quiet {

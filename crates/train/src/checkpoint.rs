@@ -294,7 +294,7 @@ fn folder_name(step: u64) -> String {
     format!("step-{step:08}")
 }
 /// The step of a folder's name, if it is one that [`folder_name`] gives.
-fn step_of(name: &OsStr) -> Option<u64> {
+pub(crate) fn step_of(name: &OsStr) -> Option<u64> {
     let name = name.to_str()?;
     let step = name.strip_prefix("step-")?.parse().ok()?;
     (folder_name(step) == name).then_some(step)

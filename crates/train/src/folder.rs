@@ -5,6 +5,7 @@
 //! metrics.jsonl      what the computation determines      timing.jsonl       what the machine determines
 //! events.out.*       the same for TensorBoard             checkpoints/       one folder each, all or nothing
 //! incidents.jsonl    steps whose numbers ended the run: where they came from, in which records
+//! control.sock       while it runs: where it is asked   control.jsonl      what it was asked for that changes its numbers
 //! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
 //! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end
 //! ```

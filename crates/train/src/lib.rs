@@ -12,12 +12,13 @@
 //! known spelling; nothing in a file is silently ignored.
 //!
 //! Architecture invariant: no backend is named here and nothing is printed; a caller watches through [`Watch`] and asks
-//! for an end through [`Interrupt`].
+//! for an end through [`Interrupt`]. Who is no caller does both over the socket of [`control`].
 #![forbid(unsafe_code)]
 
 pub mod analysis;
 pub mod checkpoint;
 pub mod config;
+pub mod control;
 pub mod dataset;
 pub mod doctor;
 mod dry;

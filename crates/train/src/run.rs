@@ -98,13 +98,14 @@ pub struct Run<'a> {
     data: PathBuf,
     folder: Option<PathBuf>,
     resume: bool,
+    control: bool,
     interrupt: Interrupt,
     environment: Value,
 }
 impl<'a> Run<'a> {
     /// Of a description, on the current device, with data beside this program and no run folder.
     pub fn new(document: &'a Document) -> Run<'a> {
-        Run { document, data: PathBuf::new(), folder: None, resume: false, interrupt: Interrupt::new(), environment: json!({}) }
+        Run { document, data: PathBuf::new(), folder: None, resume: false, control: true, interrupt: Interrupt::new(), environment: json!({}) }
     }
     /// The folder that paths of data are relative to.
     #[must_use]
@@ -120,6 +121,11 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn resume(self, resume: bool) -> Run<'a> {
         Run { resume, ..self }
+    }
+    /// Does a socket in the run folder take requests ([`crate::control`])? It does, unless it is said otherwise.
+    #[must_use]
+    pub fn control(self, control: bool) -> Run<'a> {
+        Run { control, ..self }
     }
     /// Who may ask for an early end.
     #[must_use]
@@ -176,6 +182,7 @@ impl<'a> Run<'a> {
                 callbacks: &mut [],
                 folder: self.folder.as_deref(),
                 resume: self.resume,
+                control: self.control,
                 interrupt: &self.interrupt,
                 checkpoint,
                 document: &document,
@@ -192,7 +199,7 @@ impl<'a> Run<'a> {
             },
             watch,
         )?;
-        let Learned { losses, seconds, resumed, stopped, folder, .. } = learned;
+        let Learned { losses, seconds, resumed, stopped, folder, controls: _open, .. } = learned;
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
         let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()? };

@@ -11,6 +11,7 @@
 //! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
 mod batch;
 mod callback;
+mod controlled;
 mod judge;
 mod learn;
 mod restored;
@@ -45,6 +46,7 @@ use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
 use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
 use adamant_stability::NanOptions;
+use controlled::Controls;
 use judge::score;
 use learn::{Learning, RunKept};
 use restored::HeldStates;
@@ -64,6 +66,8 @@ pub(crate) struct Learned {
     pub stopped: Option<String>,
     pub valid: Option<Score>,
     pub folder: Option<RunFolder>,
+    /// its socket, which is open until the caller lets go of it
+    pub controls: Controls,
 }
 /// All that a run is made of.
 pub(crate) struct Start<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
@@ -78,6 +82,8 @@ where
     pub callbacks: &'a mut [Box<dyn Callback<M>>],
     pub folder: Option<&'a Path>,
     pub resume: bool,
+    /// does a socket in the folder take requests?
+    pub control: bool,
     pub interrupt: &'a Interrupt,
     pub checkpoint: CheckpointPlan,
     pub document: &'a Document,
@@ -138,6 +144,7 @@ where
     if let Some(folder) = &folder {
         opened(folder)?;
     }
+    let controls = path.map(|f| Controls::open(f, (resume, kept.controls), start.control.then_some(pattern.steps), watch)).transpose()?;
     let mut learning = Learning {
         session,
         pattern,
@@ -153,12 +160,14 @@ where
         watch,
         places: Vec::new(),
         held: HeldStates::default(),
+        controls: controls.unwrap_or_default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
     learning.run(interrupt)?;
-    let (kept, valid) = (learning.kept, learning.valid);
+    let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
+    controls.over();
     if let Some(safe) = &mut safe {
         safe.flush(watch)?;
     }
@@ -166,7 +175,7 @@ where
         Some(best) => session.model.load_state_dict(&best)?,
         None => session.settle_on_judged()?,
     }
-    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder })
+    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls })
 }
 
 /// A measure of one's own: the mean over the rows of a batch.
@@ -249,6 +258,7 @@ pub struct Trainer<M, B> {
     callbacks: Vec<Box<dyn Callback<M>>>,
     folder: Option<PathBuf>,
     resume: bool,
+    control: bool,
     interrupt: Interrupt,
     checkpoint: CheckpointPlan,
     notes: BTreeMap<String, String>,
@@ -302,6 +312,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             callbacks: Vec::new(),
             folder: None,
             resume: false,
+            control: true,
             interrupt: Interrupt::new(),
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
             notes: BTreeMap::new(),
@@ -494,6 +505,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 callbacks: &mut self.callbacks,
                 folder: self.folder.as_deref(),
                 resume: self.resume,
+                control: self.control,
                 interrupt: &self.interrupt,
                 checkpoint,
                 document: &document,
@@ -505,7 +517,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             },
             watch,
         )?;
-        let Learned { losses, seconds, resumed, stopped, valid, folder } = learned;
+        let Learned { losses, seconds, resumed, stopped, valid, folder, controls: _open } = learned;
         let weights = folder.as_ref().map(|f| f.path().join("weights.safetensors"));
         let amp = session.amp_stats()?;
         let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights, amp };

@@ -18,6 +18,8 @@ mod summary;
 #[cfg(unix)]
 mod table;
 mod train;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::{
     fs,

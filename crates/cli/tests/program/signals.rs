@@ -8,9 +8,9 @@ use std::{
 };
 
 /// Long enough that no machine is through before it is stopped; each step is told.
-const LONG: [&str; 8] = ["--set", "epochs=30000", "--set", "log_every=1", "--set", "checkpoint.every=500", "--set", "optimizer.momentum=0.9"];
+pub(super) const LONG: [&str; 8] = ["--set", "epochs=30000", "--set", "log_every=1", "--set", "checkpoint.every=500", "--set", "optimizer.momentum=0.9"];
 /// A length that can be waited for.
-const SHORT: [&str; 2] = ["--set", "epochs=2000"];
+pub(super) const SHORT: [&str; 2] = ["--set", "epochs=2000"];
 
 /// The program, and what starts it where this process ignores SIGHUP, as under `nohup`: a program inherits that.
 fn that_hears_hangups() -> Vec<&'static str> {
@@ -19,7 +19,7 @@ fn that_hears_hangups() -> Vec<&'static str> {
     let program = env!("CARGO_BIN_EXE_adamant");
     if ignored.unwrap_or(0) & 1 == 0 { vec![program] } else { vec!["env", "--default-signal=HUP", program] }
 }
-fn long(folder: &Path, run: &str) -> Command {
+pub(super) fn long(folder: &Path, run: &str) -> Command {
     let program = that_hears_hangups();
     let mut command = Command::new(program[0]);
     command.current_dir(folder).env("ADAMANT_DEVICE", "reference").args(&program[1..]).args(["train", "run.toml", "--json", "--run", run]);
@@ -31,16 +31,16 @@ fn told(folder: &Path, run: &str) -> usize {
     fs::read_to_string(folder.join(run).join("metrics.jsonl")).map_or(0, |t| t.lines().count())
 }
 /// Waits until a run has told so many lines.
-fn until(child: &mut Child, folder: &Path, run: &str, lines: usize) {
+pub(super) fn until(child: &mut Child, folder: &Path, run: &str, lines: usize) {
     while told(folder, run) < lines {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it could be stopped");
         std::thread::yield_now();
     }
 }
-fn send(child: &Child, signal: &str) {
+pub(super) fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
 }
-fn goes_on(folder: &Path, run: &str) {
+pub(super) fn goes_on(folder: &Path, run: &str) {
     let go = |run: &str| {
         let arguments = ["train", "run.toml", "--quiet", "--resume", "auto", "--run", run];
         let output = command(folder, &arguments).args(LONG).args(SHORT).output().unwrap();

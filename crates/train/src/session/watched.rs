@@ -146,6 +146,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// far the run is, and where its schedule is, stays; rates are multiplied.
     pub(crate) fn put_back(&mut self, held: &Snapshot, factor: f64) -> Result<(), Failure> {
         self.restore_learnt(held, &mut saved_in(held)?)?;
+        self.scale_rates(factor);
+        Ok(())
+    }
+    /// Multiplies all rates, and those that the schedule has from here on.
+    pub(crate) fn scale_rates(&mut self, factor: f64) {
         match &mut self.pace {
             BegunCourse::Schedule(scheduler) => scheduler.scale(factor, &mut *self.optimizer),
             BegunCourse::Constant | BegunCourse::Plateau(..) => {
@@ -153,7 +158,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
                 self.optimizer.set_lrs(&rates);
             }
         }
-        Ok(())
+    }
+    /// Would rates still be numbers, and those above 0 stay so?
+    pub(crate) fn can_scale_rates(&self, factor: f64) -> bool {
+        let stays = |rate: f64| (rate * factor).is_finite() && (rate == 0.0 || rate * factor != 0.0);
+        let scale = if let BegunCourse::Schedule(scheduler) = &self.pace { scheduler.state().scale } else { 1.0 };
+        stays(scale) && self.optimizer.lrs().into_iter().all(stays)
     }
     /// A step whose batches are left out: it changes nothing, and counts.
     pub(crate) fn pass_over(&mut self) -> Result<(), Failure> {

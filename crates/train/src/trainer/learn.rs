@@ -1,6 +1,7 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
 use super::{
     Batch, Callback, Control, EarlyStopping, Safe, Score,
+    controlled::{ASKED_TO_STOP, Controls},
     restored::{HeldStates, KeptRestores, WentBack, save_held},
     stopping::Seen,
     watched::layers_line,
@@ -22,7 +23,11 @@ use adamant_optim::schedule::Goal;
 use adamant_stability::HandlingType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// Numbers that the loop asks for.
 #[derive(Clone, Copy)]
@@ -39,7 +44,7 @@ pub(crate) struct Pattern {
 #[serde(expecting = "struct Kept")]
 pub(crate) struct RunKept {
     pub metrics_bytes: u64,
-    loader: Option<LoaderState>,
+    pub(super) loader: Option<LoaderState>,
     /// bits of the mean loss of each epoch
     losses: Vec<u64>,
     /// seconds of training so far, over all starts
@@ -60,6 +65,15 @@ pub(crate) struct RunKept {
     /// where bad steps are answered by an earlier state
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restored: Option<KeptRestores>,
+    /// lines of `control.jsonl` that are in this state
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub controls: u64,
+    /// does the run end behind this epoch, because somebody asked?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stops_after_epoch: bool,
+}
+fn is_none_of_them(count: &u64) -> bool {
+    *count == 0
 }
 impl RunKept {
     pub fn read(value: Value) -> Result<RunKept, Failure> {
@@ -109,6 +123,8 @@ where
     pub places: Vec<LoaderState>,
     /// the state that a bad step is answered by, where that is the policy
     pub held: HeldStates,
+    /// what is asked for from outside
+    pub controls: Controls,
 }
 impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
@@ -141,10 +157,17 @@ where
     /// Steps until the run is as long as it was to be, or until somebody asks for an end.
     pub fn run(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let (begun, before) = (Instant::now(), self.kept.seconds);
-        let elapsed = || before + begun.elapsed().as_secs_f64();
+        let paused = Cell::new(Duration::ZERO);
+        let elapsed = || before + begun.elapsed().saturating_sub(paused.get()).as_secs_f64();
         self.call(|callback, control| callback.on_train_begin(control))?;
         let mut since = Since::now();
         while self.session.position().step < self.pattern.steps && self.kept.stopped.is_none() {
+            let (went, waited) = self.heed(interrupt, &elapsed)?;
+            paused.set(paused.get() + waited);
+            since.time += waited;
+            if went == WentBack::To {
+                continue;
+            }
             self.hold()?;
             let waiting = Instant::now();
             let place = self.loader.state();
@@ -394,6 +417,9 @@ where
             self.score = Some((at.step, if stopping.goal == Goal::Min { -measure } else { measure }));
             over = stopping.over();
         }
+        if self.kept.stops_after_epoch && is_over {
+            over.get_or_insert_with(|| ASKED_TO_STOP.into());
+        }
         if let Some(reason) = over {
             self.stop(reason)?;
         }
@@ -429,7 +455,7 @@ where
         folder.scalars(at.step, &scalars)
     }
     /// A checkpoint of now.
-    fn save(&mut self) -> Result<(), Failure> {
+    pub(super) fn save(&mut self) -> Result<(), Failure> {
         if self.safe.is_none() {
             return Ok(());
         }
@@ -457,7 +483,7 @@ where
         safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
     }
     /// The end that somebody asked for. The checkpoint was handed over; here it is waited for.
-    fn interrupted(&mut self, signal: i32) -> Failure {
+    pub(super) fn interrupted(&mut self, signal: i32) -> Failure {
         let checkpoint = match &mut self.safe {
             None => None,
             Some(safe) => match safe.flush(self.watch) {

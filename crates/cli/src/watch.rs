@@ -1,0 +1,103 @@
+//! `adamant watch`: looks at a run, living or ended, in a terminal.
+//!
+//! ```text
+//! metrics.jsonl, timing.jsonl, incidents.jsonl -> follow -> seen -> screen   (a terminal)
+//!                       control.sock <-> link -> state  ->      -> summary  (no terminal, --once, --json)
+//! ```
+//!
+//! Invariant: the folder is only read. What is asked of the run goes over its socket, by threads of their own: a run that does not
+//! answer holds no key up.
+mod curve;
+mod follow;
+mod keys;
+mod link;
+mod panels;
+mod screen;
+mod seen;
+mod summary;
+
+use crate::{out, terminal};
+use adamant_train::Failure;
+use clap::Args;
+use keys::Keys;
+use link::Link;
+use seen::SeenRun;
+use std::{
+    io::IsTerminal,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const EXAMPLES: &str = "Examples:
+  adamant watch runs/mnist-1           curves, layers, incidents, machine; q leaves, the run goes on
+  adamant watch runs/mnist-1 --once    a summary in words, as where there is no terminal";
+
+/// Options of `watch`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct WatchVerb {
+    /// the run folder
+    run: PathBuf,
+    /// a summary in words, once
+    #[arg(long)]
+    once: bool,
+    /// prints one JSON document, once
+    #[arg(long)]
+    pub json: bool,
+}
+/// How often the screen is drawn anew, at most.
+const FRAME: Duration = Duration::from_millis(150);
+
+pub fn run(o: &WatchVerb) -> Result<(), Failure> {
+    if !o.run.is_dir() {
+        return Err(Failure::Input(format!("{}: there is no such run", o.run.display())));
+    }
+    let mut seen = SeenRun::of(&o.run);
+    if !seen.is_run() {
+        return Err(Failure::Input(format!("{}: no run: neither config.toml nor metrics.jsonl is in it", o.run.display())));
+    }
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if o.once || o.json || !is_terminal {
+        seen.read_all()?;
+        let state = link::look(&o.run);
+        return if o.json { out::line(summary::document(&seen, &state)) } else { out::line(summary::text(&seen, &state)) };
+    }
+    show(&o.run, seen)
+}
+/// The screen, until somebody leaves it.
+fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::Run(format!("the terminal cannot be used: {e}; `--once` prints a summary"));
+    // Who ends this program from outside gets the terminal back as it was.
+    let ended = Arc::new(AtomicBool::new(false));
+    #[cfg(unix)]
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
+    }
+    let look = screen::ScreenLook { colours: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()), ascii: terminal::style().ascii };
+    let mut link = Link::start(run);
+    let mut keys = Keys::default();
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let shown = (|| {
+        while !ended.load(Ordering::Relaxed) && !keys.leaves {
+            seen.read_on()?;
+            link.listen(&mut keys.said);
+            terminal.draw(|frame| screen::draw(frame, look, &seen, &link.state, &mut keys)).map_err(failed)?;
+            // What has been pressed meanwhile is heard at once.
+            let mut most = if seen.is_behind() { Duration::ZERO } else { FRAME };
+            while crossterm::event::poll(most).map_err(failed)? {
+                if let Some(request) = keys.press(&crossterm::event::read().map_err(failed)?, &link.state) {
+                    link.ask(request, &mut keys.said);
+                }
+                most = Duration::ZERO;
+            }
+        }
+        Ok(())
+    })();
+    ratatui::restore();
+    // A terminal that is gone is no fault of the run's or of who looks.
+    if ended.load(Ordering::Relaxed) { Ok(()) } else { shown }
+}

@@ -1,0 +1,338 @@
+//! The viewer and the requests of a living run, on the real program: in a terminal, and without one.
+
+use super::{
+    Wrong, adamant, command, err, folder, out,
+    signals::{LONG, SHORT, goes_on, long, send, until},
+};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// How long a word is waited for: what takes longer is not going to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A viewer in a terminal of its own.
+struct Viewer {
+    child: Child,
+    keys: File,
+    output: Arc<Mutex<Vec<u8>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+impl Viewer {
+    fn of(folder: &Path, run: &str, (columns, rows): (u16, u16), environment: &[(&str, &str)]) -> Viewer {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = OpenOptions::new().read(true).write(true).open(std::ffi::OsStr::from_bytes(name.as_bytes())).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let end = || Stdio::from(slave.try_clone().unwrap());
+        let mut command = command(folder, &["watch", run]);
+        command.env_remove("NO_COLOR").env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env_remove("LC_ALL").env_remove("LC_CTYPE");
+        command.envs(environment.iter().copied()).stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().unwrap();
+        drop(command);
+        drop(slave);
+        let keys = File::from(master);
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let reader = std::thread::spawn({
+            let (mut screen, output) = (keys.try_clone().unwrap(), output.clone());
+            move || {
+                let mut piece = [0; 4096];
+                while let Ok(n @ 1..) = screen.read(&mut piece) {
+                    output.lock().unwrap().extend_from_slice(&piece[..n]);
+                }
+            }
+        });
+        Viewer { child, keys, output, reader: Some(reader) }
+    }
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
+    }
+    /// Waits until a word stands on the screen.
+    fn shows(&mut self, word: &str) {
+        let begun = Instant::now();
+        while !screen(&self.text()).contains(word) {
+            let lives = self.child.try_wait().unwrap().is_none() && begun.elapsed() < PATIENCE;
+            assert!(lives, "`{word}` does not come: {}", screen(&self.text()));
+            std::thread::yield_now();
+        }
+    }
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+    fn resize(&mut self, (columns, rows): (u16, u16)) {
+        tcsetwinsize(&self.keys, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    }
+    /// Leaves; gives what came at last.
+    fn leave(mut self) -> String {
+        self.press("q");
+        let status = self.child.wait().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        let text = self.text();
+        assert!(status.success(), "{status}: {text}");
+        assert!(text.contains("\u{1b}[?1049l"), "the terminal is left as it was drawn on: {text:?}");
+        text
+    }
+}
+/// What stands on a terminal after such an output, line by line.
+fn screen(output: &str) -> String {
+    let mut cells: BTreeMap<(usize, usize), char> = BTreeMap::new();
+    let (mut row, mut column) = (1, 1);
+    let mut rest = output.chars();
+    while let Some(c) = rest.next() {
+        if c != '\u{1b}' {
+            cells.insert((row, column), c);
+            column += 1;
+            continue;
+        }
+        rest.next();
+        let mut of = String::new();
+        let last = loop {
+            match rest.next() {
+                Some(c) if c.is_ascii_alphabetic() => break c,
+                Some(c) => of.push(c),
+                None => return String::new(),
+            }
+        };
+        match last {
+            'H' => (row, column) = of.split_once(';').map_or((1, 1), |(row, column)| (row.parse().unwrap(), column.parse().unwrap())),
+            'J' => cells.clear(),
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    for row in 1..=cells.keys().map(|(row, _)| *row).max().unwrap_or(0) {
+        let width = cells.range((row, 0)..(row + 1, 0)).next_back().map_or(0, |((_, column), _)| *column);
+        text.extend((1..=width).map(|column| cells.get(&(row, column)).copied().unwrap_or(' ')));
+        text.push('\n');
+    }
+    text
+}
+/// A run that waits for nobody to read what it says.
+fn living(folder: &Path, run: &str) -> Command {
+    let mut command = long(folder, run);
+    command.arg("--quiet");
+    command
+}
+/// The parameters of each sequence that sets how characters look.
+fn looks(text: &str) -> Vec<String> {
+    let sequences = text.split("\u{1b}[").skip(1).filter_map(|s| s.split_once(|c: char| c.is_ascii_alphabetic()).map(|(of, _)| (of, &s[of.len()..])));
+    sequences.filter(|(_, rest)| rest.starts_with('m')).flat_map(|(of, _)| of.split(';').map(String::from).collect::<Vec<_>>()).collect()
+}
+fn is_colour(look: &String) -> bool {
+    look.parse::<u32>().is_ok_and(|n| (30..=38).contains(&n) || (40..=48).contains(&n) || (90..=107).contains(&n))
+}
+
+#[test]
+fn a_viewer_that_changes_a_run_or_ends_it() {
+    let folder = folder();
+    let at = folder.path();
+    let mut run = living(at, "run").spawn().unwrap();
+    until(&mut run, at, "run", 20);
+    // Comes and goes, in windows of all sizes.
+    for size in [(80, 24), (200, 60), (20, 5)] {
+        let mut viewer = Viewer::of(at, "run", size, &[]);
+        viewer.shows("training  run");
+        viewer.press("\t12345?x");
+        for size in [(80, 24), (40, 10), (5, 2), (1, 1), (120, 40), (80, 24)] {
+            viewer.resize(size);
+            viewer.press("\t");
+        }
+        viewer.press("1");
+        viewer.shows("Curves");
+        viewer.leave();
+    }
+    // Is killed, with a request under way.
+    let mut viewer = Viewer::of(at, "run", (80, 24), &[]);
+    viewer.shows("training  run");
+    viewer.press("c");
+    viewer.child.kill().unwrap();
+    viewer.child.wait().unwrap();
+    // Its terminal is closed.
+    let mut viewer = Viewer::of(at, "run", (80, 24), &[]);
+    viewer.shows("training  run");
+    let Viewer { mut child, keys, output, reader } = viewer;
+    drop((keys, output));
+    send(&child, "HUP");
+    child.wait().unwrap();
+    reader.unwrap().join().unwrap();
+    // A checkpoint, a pause, and on.
+    let mut viewer = Viewer::of(at, "run", (80, 24), &[]);
+    viewer.shows("training  run");
+    viewer.press("c");
+    viewer.shows("checkpoints/step-");
+    viewer.press("p");
+    viewer.shows("paused");
+    viewer.press("p");
+    viewer.shows("goes on after step");
+    viewer.press("rn");
+    viewer.shows("nothing was asked for");
+    viewer.leave();
+    assert!(run.try_wait().unwrap().is_none(), "the run has ended");
+    send(&run, "TERM");
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(143));
+    assert!(!at.join("run/control.sock").exists() && !at.join("run/control.jsonl").exists());
+    goes_on(at, "run");
+}
+#[test]
+fn a_key_that_the_run_does_not_obey() {
+    let folder = folder();
+    let at = folder.path();
+    let mut run = living(at, "run").spawn().unwrap();
+    until(&mut run, at, "run", 20);
+    let mut viewer = Viewer::of(at, "run", (100, 30), &[]);
+    viewer.shows("training  run");
+    viewer.press("r");
+    viewer.shows("y/n");
+    viewer.press("y");
+    viewer.shows("it is 5e-2 now");
+    viewer.press("e");
+    viewer.shows("y/n");
+    viewer.press("y");
+    viewer.shows("ended");
+    viewer.leave();
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(0));
+    let journal = fs::read_to_string(at.join("run/control.jsonl")).unwrap();
+    assert!(journal.lines().count() == 2 && journal.contains("\"factor\":0.5") && journal.contains("stop_after_epoch"), "{journal}");
+    let metrics = fs::read_to_string(at.join("run/metrics.jsonl")).unwrap();
+    assert!(metrics.contains("\"kind\":\"stop\"") && metrics.contains("\"kind\":\"control\""));
+    // Of an ended run nothing can be asked, and that is said.
+    let mut viewer = Viewer::of(at, "run", (100, 30), &[]);
+    viewer.shows("ended");
+    viewer.press("c");
+    viewer.shows("the run is not running");
+    viewer.press("5");
+    viewer.shows("asked for: the end behind the epoch");
+    viewer.leave();
+}
+#[test]
+fn colours_where_none_are_wanted() {
+    let folder = folder();
+    let at = folder.path();
+    assert!(adamant(at, &["train", "run.toml", "--quiet", "--run", "run"]).status.success());
+    for (environment, colours, plain) in [(&[][..], true, false), (&[("NO_COLOR", "1")], false, false), (&[("NO_COLOR", "1"), ("LC_ALL", "C")], false, true)] {
+        let mut viewer = Viewer::of(at, "run", (80, 24), environment);
+        for (key, word) in [("1", "ended"), ("2", "look_every"), ("3", "not finite"), ("4", "memory"), ("5", "what happened"), ("?", "Keys")] {
+            viewer.press(key);
+            viewer.shows(word);
+        }
+        viewer.press("x");
+        let all = viewer.leave();
+        let seen = looks(&all);
+        assert!(!seen.is_empty());
+        assert_eq!(seen.iter().any(is_colour), colours, "{environment:?}: {seen:?}");
+        assert!(!plain || all.is_ascii(), "{all:?}");
+    }
+}
+#[test]
+fn a_viewer_without_a_terminal() {
+    let folder = folder();
+    let at = folder.path();
+    let mut wrong = Wrong::default();
+    assert!(adamant(at, &["train", "run.toml", "--quiet", "--run", "run"]).status.success());
+    for arguments in [&["watch", "run"][..], &["watch", "run", "--once"]] {
+        let output = adamant(at, arguments);
+        wrong.ends("ended", &output, 0, "state      ended");
+        wrong.unless(out(&output).contains("step       6") && out(&output).contains("epoch 2: loss"), || out(&output));
+        wrong.unless(!out(&output).contains('\u{1b}'), || out(&output));
+    }
+    let output = adamant(at, &["--json", "watch", "run"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    wrong.unless(document["state"] == "ended" && document["step"] == 6 && document["incidents"] == 0, || document.to_string());
+    // One that was killed, and one whose files are damaged.
+    fs::remove_file(at.join("run/result.json")).unwrap();
+    wrong.ends("dead", &adamant(at, &["watch", "run"]), 0, "state      not running");
+    fs::write(at.join("run/metrics.jsonl"), b"{\"kind\":\"step\",\"step\":3,\"loss\":1e999}\n\xff\xfe\n{\"kind\":\"epoch\"}\n{\"kind\":\"st").unwrap();
+    wrong.ends("damaged", &adamant(at, &["watch", "run"]), 0, "state      not running");
+    wrong.ends("nowhere", &adamant(at, &["watch", "nowhere"]), 4, "nowhere: there is no such run");
+    fs::create_dir(at.join("empty")).unwrap();
+    wrong.ends("no run", &adamant(at, &["watch", "empty"]), 4, "neither config.toml nor metrics.jsonl");
+}
+#[test]
+fn a_request_of_a_script_that_is_lost_or_not_told() {
+    let folder = folder();
+    let at = folder.path();
+    let mut wrong = Wrong::default();
+    let mut run = living(at, "run").spawn().unwrap();
+    until(&mut run, at, "run", 20);
+    let ask = |arguments: &[&str]| adamant(at, &[&["control", "run"], arguments].concat());
+    wrong.ends("status", &ask(&["status"]), 0, "training: step ");
+    wrong.ends("checkpoint", &ask(&["checkpoint"]), 0, "; checkpoint in run/checkpoints/step-");
+    wrong.ends("pause", &ask(&["pause"]), 0, "paused after step ");
+    wrong.ends("paused", &ask(&["status"]), 0, "paused: step ");
+    let lines = fs::read_to_string(at.join("run/metrics.jsonl")).unwrap().lines().count();
+    let document = |output: &std::process::Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+    let status = document(&ask(&["status", "--json"]));
+    wrong.unless(status["state"] == "paused" && status["pid"] == run.id() && status["run"] == "run", || status.to_string());
+    wrong.unless(fs::read_to_string(at.join("run/metrics.jsonl")).unwrap().lines().count() == lines, || "it goes on".into());
+    wrong.ends("rate", &ask(&["rate", "--factor", "0.5"]), 0, "the rate × 0.5 after step ");
+    wrong.ends("resume", &ask(&["resume"]), 0, "goes on after step ");
+    let answer = document(&ask(&["rate", "--factor", "2", "--json"]));
+    wrong.unless(answer["ok"] == true && answer["lr"] == 0.1 && answer["action"] == "rate", || answer.to_string());
+    for (arguments, says) in [
+        (&["rate"][..], "--factor F says"),
+        (&["pause", "--factor", "1"], "--factor is for rate alone"),
+        (&["rate", "--factor", "0"], "take a finite number above 0"),
+        (&["rate", "--factor", "-1"], "take a finite number above 0"),
+        (&["rate", "--factor", "nan"], "take a finite number above 0"),
+        (&["dance"], "dance"),
+    ] {
+        wrong.ends(&arguments.join(" "), &ask(arguments), 2, says);
+    }
+    wrong.ends("stop", &ask(&["stop"]), 0, "ended after step ");
+    let output = run.wait_with_output().unwrap();
+    wrong.ends("the run", &output, 143, "interrupted");
+    let dead = ask(&["checkpoint", "--json"]);
+    wrong.ends("dead", &dead, 2, "run: the run is not running");
+    wrong.unless(document(&dead)["error"]["kind"] == "usage", || out(&dead));
+    wrong.ends("nowhere", &adamant(at, &["control", "nowhere", "status"]), 4, "there is no such run");
+    // Nobody can ask a run that was told so.
+    let mut alone = living(at, "alone").arg("--no-control").spawn().unwrap();
+    until(&mut alone, at, "alone", 20);
+    wrong.unless(!at.join("alone/control.sock").exists(), || "it has a socket".into());
+    wrong.ends("alone", &adamant(at, &["control", "alone", "pause"]), 2, "--no-control");
+    send(&alone, "TERM");
+    alone.wait_with_output().unwrap();
+}
+#[test]
+fn a_rate_that_a_killed_run_forgets() {
+    let folder = folder();
+    let at = folder.path();
+    let mut run = living(at, "killed").spawn().unwrap();
+    until(&mut run, at, "killed", 700);
+    assert!(adamant(at, &["control", "killed", "rate", "--factor", "0.25"]).status.success());
+    let lines = fs::read_to_string(at.join("killed/metrics.jsonl")).unwrap().lines().count();
+    until(&mut run, at, "killed", lines + 100);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // What the dead run has left is in nobody's way: neither its socket nor its lines.
+    assert!(at.join("killed/control.sock").exists());
+    let journal = fs::read(at.join("killed/control.jsonl")).unwrap();
+    let go = |name: &str| {
+        let output = command(at, &["train", "run.toml", "--quiet", "--resume", "auto", "--run", name]).args(LONG).args(SHORT).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output)
+    };
+    go("killed");
+    // One that was told of it before it began, and was never killed.
+    fs::create_dir(at.join("whole")).unwrap();
+    fs::write(at.join("whole/control.jsonl"), &journal).unwrap();
+    let told = go("whole");
+    assert!(told.contains("is done again: the rate × 0.25"), "{told}");
+    for name in ["weights.safetensors", "metrics.jsonl"] {
+        assert!(fs::read(at.join("killed").join(name)).unwrap() == fs::read(at.join("whole").join(name)).unwrap(), "{name}");
+    }
+    assert!(fs::read_to_string(at.join("whole/metrics.jsonl")).unwrap().contains("\"kind\":\"control\""));
+}
