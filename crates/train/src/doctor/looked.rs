@@ -66,19 +66,22 @@ pub fn findings(record: &RunRecord) -> Vec<Finding> {
     ];
     rules.iter().filter_map(|rule| rule(record)).collect()
 }
-/// The first look from which on something holds in all of them.
+/// The first look from which on something holds: to the end, or for a third of the run.
 fn from<'a, T>(record: &'a RunRecord, seen: impl Fn(&'a ReadLook) -> Option<T>) -> Option<(u64, T)> {
-    let mut since = None;
+    let long = (record.looks.len() / 3).max(3);
+    let (mut since, mut looks) = (None, 0);
     for look in &record.looks {
-        match (seen(look), &since) {
-            (None, _) => since = None,
-            (Some(what), None) => since = Some((look.step, what)),
-            (Some(_), Some(_)) => {}
+        match seen(look) {
+            Some(what) => {
+                looks += 1;
+                since.get_or_insert((look.step, what));
+            }
+            None if looks >= long => break,
+            None => (since, looks) = (None, 0),
         }
     }
     // What shows at the very end alone may be over with the next step.
-    let last = record.looks.last().map(|l| l.step);
-    since.filter(|(step, _)| record.looks.len() == 1 || Some(*step) != last)
+    since.filter(|_| looks >= record.looks.len().min(2))
 }
 /// What stands in the tensors of the batch that are inputs, or in the last one, which is what is to be learned.
 fn size_of_batch(look: &ReadLook, targets: bool) -> Option<(f64, f64)> {
@@ -390,7 +393,9 @@ fn rate(record: &RunRecord) -> Option<Finding> {
             "a step changes weights by up to {:.0} % of themselves at a rate of {rate}, and the loss goes from {first:.3} to {end:.3}",
             100.0 * longest
         );
-        let set = format!("optimizer.lr={:.1e}", rate * (0.01 / longest).min(0.1));
+        // What ended within its first steps was never seen at its worst.
+        let usual = if ends_early { 0.001 } else { 0.01 };
+        let set = format!("optimizer.lr={:.1e}", rate * (usual / longest).min(0.1));
         return Some(Finding { cause: RootCause::RateTooHigh, layer: None, step, evidence, remedy: RunRemedy::set("a lower rate", [set]) });
     }
     None
