@@ -7,7 +7,7 @@
 //! incidents.jsonl    steps whose numbers ended the run: where they came from, in which records
 //! control.sock       while it runs: where it is asked   control.jsonl      what it was asked for that changes its numbers
 //! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
-//! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end
+//! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end; failure.json: why there was none
 //! ```
 //!
 //! `metrics.jsonl` is the same, byte for byte, for any number of threads and however often the run was interrupted: a
@@ -43,6 +43,10 @@ const METRICS: &str = "metrics.jsonl";
 const TIMING: &str = "timing.jsonl";
 const INCIDENTS: &str = "incidents.jsonl";
 const EVENTS: &str = "events.out.tfevents";
+/// Why the run failed.
+pub(crate) const FAILURE: &str = "failure.json";
+/// What a run leaves when it ends.
+const OF_THE_END: [&str; 7] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors"];
 
 fn broken(path: &Path, e: &std::io::Error) -> Failure {
     match e.get_ref().and_then(|inner| inner.downcast_ref::<StorageError>()) {
@@ -106,13 +110,11 @@ impl RunFolder {
         }
         // Times are a diary: nothing is cut out of it when a run goes on.
         let timing = Lines::open(&path.join(TIMING), if mark.is_none() { Some(0) } else { None })?;
-        if mark.is_none() {
-            for old in ["result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors"] {
-                // A file of an earlier run of the same name would be taken for this one's.
-                match std::fs::remove_file(path.join(old)) {
-                    Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(broken(&path.join(old), &e)),
-                    _ => {}
-                }
+        for old in if mark.is_none() { &OF_THE_END[..] } else { &[FAILURE] } {
+            // A file of an earlier run of the same name would be taken for this one's.
+            match std::fs::remove_file(path.join(old)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(broken(&path.join(old), &e)),
+                _ => {}
             }
         }
         write(&path.join("config.toml"), document.to_toml().as_bytes())?;

@@ -165,7 +165,10 @@ where
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
-    learning.run(interrupt)?;
+    if let Err(failure) = learning.run(interrupt) {
+        learning.failed(&failure);
+        return Err(failure);
+    }
     let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
     controls.over();
     if let Some(safe) = &mut safe {

@@ -62,7 +62,7 @@ fn run(data: &Path, name: &str, set: &[String]) -> (Diagnosis, Option<f64>) {
     let folder = data.join(name);
     let loss = match Run::new(&document).data(data).folder(&folder).train(&mut ()) {
         Ok(report) => Some(report.test.loss),
-        Err(Failure::Diverged(_)) => None,
+        Err(Failure::Diverged(_) | Failure::Run(_)) => None,
         Err(other) => panic!("{other}"),
     };
     (diagnose(&folder).unwrap(), loss)
@@ -118,6 +118,23 @@ fn a_record_that_is_no_number() {
         assert!(json["findings"][0]["cause"] == "non_finite_input" && json["findings"][0]["set"][0] == "stability.handling_type=skip", "{json}");
         let (after, loss) = run(place.path(), "mended", &[&set[..], &root.remedy.set].concat());
         assert!(after.root().is_none() && loss.unwrap() < 0.6, "{after:?} {loss:?}");
+    });
+}
+#[test]
+fn a_last_batch_of_one_row() {
+    let place = tempfile::tempdir().unwrap();
+    Device::cpu().unwrap().scoped(|| {
+        write_rows(place.path(), 1.0);
+        let normed = "model.layers.1={ kind = \"BatchNorm1d\", num_features = 24 }".to_string();
+        let (healthy, loss) = run(place.path(), "run", std::slice::from_ref(&normed));
+        assert!(healthy.root().is_none() && loss.is_some(), "{healthy:?}");
+        // 384 rows are learned from.
+        let (found, loss) = run(place.path(), "run", &[normed, "batch=383".to_string()]);
+        let root = found.root().unwrap_or_else(|| panic!("{found:?} {loss:?}"));
+        assert!(root.cause == RootCause::BatchNormOneRow && root.layer.as_deref() == Some("1") && root.step == 2 && loss.is_none(), "{found:?}");
+        assert!(place.path().join("run/failure.json").is_file());
+        let (after, _) = run(place.path(), "run", &[]);
+        assert!(after.root().is_none() && !place.path().join("run/failure.json").exists(), "{after:?}");
     });
 }
 /// Files that are cut off, changed, or of somebody else: what is there is used, and nothing panics.

@@ -1,7 +1,7 @@
 //! What rules ask of a run: its files, and the numbers of its description.
 use crate::{
     Document,
-    report::files::{self, LookedLayer, LookedParameter, ReadIncident, ReadLook, ReadRun, ReadStep},
+    report::files::{self, LookedLayer, LookedParameter, ReadFailure, ReadIncident, ReadLook, ReadRun, ReadStep},
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,6 +12,7 @@ pub struct RunRecord {
     pub valid: Vec<(u64, f64)>,
     pub looks: Vec<ReadLook>,
     pub incidents: Vec<ReadIncident>,
+    pub failure: Option<ReadFailure>,
     pub facts: RunFacts,
     pub notes: Vec<String>,
 }
@@ -62,9 +63,12 @@ const GROUPS: [&str; 4] = ["group0", "group1", "group2", "group3"];
 
 impl RunRecord {
     pub fn read(folder: &Path) -> RunRecord {
-        let ReadRun { config, steps, epochs, looks, incidents, notes, .. } = files::read(folder);
-        let valid = epochs.iter().filter_map(|e| Some((e.step, e.valid.as_ref()?.loss?))).collect();
-        RunRecord { steps, valid, looks, incidents, facts: config.as_deref().and_then(RunFacts::of).unwrap_or_default(), notes }
+        let ReadRun { config, steps, epochs, looks, incidents, failure, test, notes, .. } = files::read(folder);
+        let mut valid: Vec<(u64, f64)> = epochs.iter().filter_map(|e| Some((e.step, e.valid.as_ref()?.loss?))).collect();
+        // Without a validation part, what was tested once.
+        let tested = test.and_then(|test| Some((epochs.last()?.step, test.loss?)));
+        valid.extend(tested.filter(|_| valid.is_empty()));
+        RunRecord { steps, valid, looks, incidents, failure, facts: config.as_deref().and_then(RunFacts::of).unwrap_or_default(), notes }
     }
     /// The last step that is told of.
     pub fn last_step(&self) -> u64 {

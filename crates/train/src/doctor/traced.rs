@@ -1,6 +1,6 @@
 //! Faults that were traced: which op was given good numbers and made a bad one.
 use super::{Finding, RootCause, RunRemedy, record::RunRecord};
-use crate::report::files::{ReadIncident, ReadNumbers, ReadOp, ReadOrigin};
+use crate::report::files::{ReadFailure, ReadIncident, ReadNumbers, ReadOp, ReadOrigin};
 
 /// The most records that a finding names.
 const NAMED: usize = 3;
@@ -9,7 +9,16 @@ const LARGEST_F16: f64 = 65504.0;
 
 /// What incidents tell of.
 pub fn findings(record: &RunRecord) -> Vec<Finding> {
-    record.incidents.iter().filter_map(|incident| of(record, incident)).collect()
+    let failed = record.failure.as_ref().and_then(refused);
+    record.incidents.iter().filter_map(|incident| of(record, incident)).chain(failed).collect()
+}
+/// What an op was given that it cannot compute with.
+fn refused(failure: &ReadFailure) -> Option<Finding> {
+    let text = &failure.error.message;
+    let of_one_row = text.contains("batch_norm") && text.contains("more than one element per channel");
+    let layer = text.split_once("in layer ").map(|(_, rest)| rest.split([' ', ',', ';', ':']).next().unwrap_or(rest).to_string());
+    let remedy = RunRemedy::of("larger batches, and a last batch that is left out where it is short; LayerNorm or GroupNorm where rows come one by one");
+    of_one_row.then(|| Finding { cause: RootCause::BatchNormOneRow, layer, step: failure.step, evidence: text.clone(), remedy })
 }
 fn of(record: &RunRecord, incident: &ReadIncident) -> Option<Finding> {
     let origin = incident.origin.as_ref()?;

@@ -21,6 +21,8 @@ pub struct ReadRun {
     pub looks: Vec<ReadLook>,
     /// `incidents.jsonl`
     pub incidents: Vec<ReadIncident>,
+    /// `failure.json`
+    pub failure: Option<ReadFailure>,
     /// by step
     pub timing: Vec<Timing>,
     pub checkpoints: Vec<Checkpoint>,
@@ -141,6 +143,18 @@ pub struct LookedParameter {
     pub weight: Option<f64>,
     pub update: Option<f64>,
     pub range: Option<f64>,
+}
+/// Why a run failed, in the step that it names.
+#[derive(Deserialize)]
+#[serde(expecting = "struct Failure")]
+pub struct ReadFailure {
+    pub step: u64,
+    pub error: ReadError,
+}
+#[derive(Deserialize)]
+#[serde(expecting = "struct Error")]
+pub struct ReadError {
+    pub message: String,
 }
 /// A line of `incidents.jsonl`.
 #[derive(Deserialize)]
@@ -354,6 +368,9 @@ pub fn read(folder: &Path) -> ReadRun {
     }
     if folder.join("incidents.jsonl").is_file() {
         run.incidents = lines(folder, "incidents.jsonl", &mut run.notes);
+    }
+    if folder.join("failure.json").is_file() {
+        run.failure = whole(folder, "failure.json", &mut run.notes);
     }
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
     // Runs of older versions have none.

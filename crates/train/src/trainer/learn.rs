@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Failure,
     checkpoint::{self, Snapshot},
-    folder::{RunFolder, number},
+    folder::{FAILURE, RunFolder, number},
     incident::Incident,
     session::{Look, LookedAt, OpByOp, Position, Session, Stepped},
     storage,
@@ -481,6 +481,18 @@ where
         save_held(&self.held, &mut snapshot);
         let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
         safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
+    }
+    /// Leaves in the folder why the run has failed, for those who come later.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        let step = self.session.position().step + 1;
+        if let (Failure::Run(_) | Failure::Diverged(_) | Failure::Memory(_), Some(folder)) = (failure, &mut self.folder) {
+            let mut told = failure.to_json();
+            told["step"] = step.into();
+            if let Err(e) = folder.document(FAILURE, &told) {
+                self.watch.warn(&e.to_string());
+            }
+        }
+        self.tell();
     }
     /// The end that somebody asked for. The checkpoint was handed over; here it is waited for.
     pub(super) fn interrupted(&mut self, signal: i32) -> Failure {
