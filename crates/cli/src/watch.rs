@@ -19,7 +19,8 @@ mod summary;
 use crate::{out, terminal};
 use adamant_train::Failure;
 use clap::Args;
-use keys::Keys;
+use crossterm::event::Event;
+use keys::ViewerKeys;
 use link::Link;
 use seen::SeenRun;
 use std::{
@@ -28,6 +29,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
     },
     time::Duration,
 };
@@ -68,6 +70,15 @@ pub fn run(o: &WatchVerb) -> Result<(), Failure> {
     }
     show(&o.run, seen)
 }
+/// What is pressed, from a thread of its own: where a terminal is gone, crossterm reads its end again and again and does not return, and
+/// who draws finds out.
+fn events() -> Receiver<Event> {
+    let (sends, events) = channel();
+    let read = move || while crossterm::event::read().is_ok_and(|event| sends.send(event).is_ok()) {};
+    // Without the thread the channel is closed, and the screen left at once.
+    let _ = std::thread::Builder::new().name("keys".into()).spawn(read);
+    events
+}
 /// The screen, until somebody leaves it.
 fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::Run(format!("the terminal cannot be used: {e}; `--once` prints a summary"));
@@ -79,8 +90,9 @@ fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
     }
     let look = screen::ScreenLook { colours: std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()), ascii: terminal::style().ascii };
     let mut link = Link::start(run);
-    let mut keys = Keys::default();
+    let mut keys = ViewerKeys::default();
     let mut terminal = ratatui::try_init().map_err(failed)?;
+    let events = events();
     let shown = (|| {
         while !ended.load(Ordering::Relaxed) && !keys.leaves {
             seen.read_on()?;
@@ -88,8 +100,13 @@ fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
             terminal.draw(|frame| screen::draw(frame, look, &seen, &link.state, &mut keys)).map_err(failed)?;
             // What has been pressed meanwhile is heard at once.
             let mut most = if seen.is_behind() { Duration::ZERO } else { FRAME };
-            while crossterm::event::poll(most).map_err(failed)? {
-                if let Some(request) = keys.press(&crossterm::event::read().map_err(failed)?, &link.state) {
+            loop {
+                let event = match events.recv_timeout(most) {
+                    Ok(event) => event,
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                };
+                if let Some(request) = keys.press(&event, &link.state) {
                     link.ask(request, &mut keys.said);
                 }
                 most = Duration::ZERO;

@@ -31,7 +31,7 @@ mod journal;
 mod server;
 
 pub use client::ControlClient;
-pub(crate) use desk::{Asked, ControlDesk, RunPhase};
+pub(crate) use desk::{AskedRequest, ControlDesk, RunPhase};
 pub(crate) use journal::{ControlDecision, ControlJournal};
 
 use crate::{Failure, watch::Watch};
@@ -160,6 +160,7 @@ pub struct RunStatus {
 }
 
 /// The open socket of a run: closed and removed when it is dropped.
+#[cfg_attr(not(unix), allow(dead_code))]
 pub(crate) struct RunSocket {
     pub desk: ControlDesk,
     #[cfg(unix)]

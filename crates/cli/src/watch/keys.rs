@@ -10,7 +10,7 @@ const FACTOR: f64 = 0.5;
 
 /// What is shown, and what was pressed.
 #[derive(Default)]
-pub struct Keys {
+pub struct ViewerKeys {
     pub panel: usize,
     /// lines that a panel was scrolled by; the panel bounds it by what it has
     pub scrolled: usize,
@@ -21,7 +21,7 @@ pub struct Keys {
     pub said: String,
     pub leaves: bool,
 }
-impl Keys {
+impl ViewerKeys {
     /// Takes an event; gives what the run is to be asked for.
     pub fn press(&mut self, event: &Event, state: &LinkState) -> Option<ControlRequest> {
         let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return None };
@@ -113,13 +113,13 @@ mod tests {
             ("?qq", "training", &[], 0, true),
         ];
         for (pressed, of, want, panel, leaves) in cases {
-            let mut keys = Keys::default();
+            let mut keys = ViewerKeys::default();
             let press = |key: char| keys.press(&Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)), &state(of));
             let asked: Vec<ControlRequest> = pressed.chars().filter_map(press).collect();
             assert_eq!((&*asked, keys.panel, keys.leaves), (want, panel, leaves), "{pressed}");
         }
         // Of a run that is not running nothing is asked, and that is said.
-        let mut keys = Keys::default();
+        let mut keys = ViewerKeys::default();
         for key in ['c', 'p', 'r', 'e', 'y'] {
             assert_eq!(keys.press(&Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)), &LinkState::default()), None);
         }

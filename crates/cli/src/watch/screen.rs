@@ -1,6 +1,6 @@
 //! The screen: where the run is, a panel, what was answered. It is drawn whole each time, for a terminal of any size.
 use super::{
-    keys::{Keys, PANELS},
+    keys::{PANELS, ViewerKeys},
     link::LinkState,
     panels,
     seen::{SeenRun, figure},
@@ -35,7 +35,7 @@ pub struct ScreenLook {
     pub ascii: bool,
 }
 
-pub fn draw(frame: &mut Frame<'_>, look: ScreenLook, seen: &SeenRun, link: &LinkState, keys: &mut Keys) {
+pub fn draw(frame: &mut Frame<'_>, look: ScreenLook, seen: &SeenRun, link: &LinkState, keys: &mut ViewerKeys) {
     let one = Constraint::Length(1);
     let tall = u16::from(frame.area().height >= TALL);
     let [head, gauge, tabs, body, foot, hints] = Layout::vertical([one, one, one, Constraint::Min(0), one, Constraint::Length(tall)]).areas(frame.area());
@@ -169,7 +169,7 @@ mod tests {
         .unwrap();
         folder
     }
-    fn drawn(seen: &SeenRun, look: ScreenLook, keys: &mut Keys, (width, height): (u16, u16)) -> String {
+    fn drawn(seen: &SeenRun, look: ScreenLook, keys: &mut ViewerKeys, (width, height): (u16, u16)) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let dead = LinkState { status: None, why: Some("it is not running".into()) };
         terminal.draw(|frame| draw(frame, look, seen, &dead, keys)).unwrap();
@@ -187,7 +187,7 @@ mod tests {
             for size in [(200, 60), (80, 24), (79, 23), (40, 12), (20, 6), (10, 3), (3, 10), (1, 1), (2, 1), (1, 40), (300, 1)] {
                 for panel in 0..PANELS.len() {
                     for (helps, colours, ascii) in [(false, true, false), (true, false, true)] {
-                        let mut keys = Keys { panel, helps, scrolled: 1000, said: "x".repeat(500), ..Keys::default() };
+                        let mut keys = ViewerKeys { panel, helps, scrolled: 1000, said: "x".repeat(500), ..ViewerKeys::default() };
                         let text = drawn(seen, ScreenLook { colours, ascii }, &mut keys, size);
                         assert!(!ascii || text.is_ascii(), "{size:?} {panel}: {text}");
                     }
@@ -208,10 +208,10 @@ mod tests {
             (3, &["rows/s", "100.0", "195 KiB", "loader"]),
             (4, &["epoch 1: loss 0.1000, valid loss 0.2000"]),
         ] {
-            let text = drawn(&seen, look, &mut Keys { panel, ..Keys::default() }, (80, 24));
+            let text = drawn(&seen, look, &mut ViewerKeys { panel, ..ViewerKeys::default() }, (80, 24));
             says.iter().for_each(|part| assert!(text.contains(part), "{part} in\n{text}"));
         }
-        let text = drawn(&seen, look, &mut Keys { helps: true, ..Keys::default() }, (80, 24));
+        let text = drawn(&seen, look, &mut ViewerKeys { helps: true, ..ViewerKeys::default() }, (80, 24));
         assert!(text.contains("pauses the run, or resumes it"), "{text}");
     }
 }

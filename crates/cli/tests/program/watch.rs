@@ -15,7 +15,10 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -28,6 +31,14 @@ struct Viewer {
     keys: File,
     output: Arc<Mutex<Vec<u8>>>,
     reader: Option<std::thread::JoinHandle<()>>,
+    /// nobody looks any more
+    closed: Arc<AtomicBool>,
+}
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 impl Viewer {
     fn of(folder: &Path, run: &str, (columns, rows): (u16, u16), environment: &[(&str, &str)]) -> Viewer {
@@ -45,17 +56,20 @@ impl Viewer {
         drop(command);
         drop(slave);
         let keys = File::from(master);
-        let output = Arc::new(Mutex::new(Vec::new()));
+        let (output, closed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let reader = std::thread::spawn({
-            let (mut screen, output) = (keys.try_clone().unwrap(), output.clone());
+            let (mut screen, output, closed) = (keys.try_clone().unwrap(), output.clone(), closed.clone());
             move || {
                 let mut piece = [0; 4096];
                 while let Ok(n @ 1..) = screen.read(&mut piece) {
                     output.lock().unwrap().extend_from_slice(&piece[..n]);
+                    if closed.load(Ordering::Relaxed) {
+                        return;
+                    }
                 }
             }
         });
-        Viewer { child, keys, output, reader: Some(reader) }
+        Viewer { child, keys, output, reader: Some(reader), closed }
     }
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
@@ -74,6 +88,17 @@ impl Viewer {
     }
     fn resize(&mut self, (columns, rows): (u16, u16)) {
         tcsetwinsize(&self.keys, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    }
+    /// Its terminal is closed, and no signal tells: it ends by itself.
+    fn close(mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = File::open("/dev/null").unwrap();
+        let begun = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < PATIENCE, "it goes on without a terminal");
+            std::thread::yield_now();
+        }
     }
     /// Leaves; gives what came at last.
     fn leave(mut self) -> String {
@@ -163,11 +188,7 @@ fn a_viewer_that_changes_a_run_or_ends_it() {
     // Its terminal is closed.
     let mut viewer = Viewer::of(at, "run", (80, 24), &[]);
     viewer.shows("training  run");
-    let Viewer { mut child, keys, output, reader } = viewer;
-    drop((keys, output));
-    send(&child, "HUP");
-    child.wait().unwrap();
-    reader.unwrap().join().unwrap();
+    viewer.close();
     // A checkpoint, a pause, and on.
     let mut viewer = Viewer::of(at, "run", (80, 24), &[]);
     viewer.shows("training  run");

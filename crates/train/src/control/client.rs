@@ -2,7 +2,9 @@
 use super::{ControlRequest, RunStatus};
 use crate::Failure;
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::path::Path;
+#[cfg(unix)]
+use std::time::Duration;
 
 /// The longest answer that is read, in bytes.
 #[cfg(unix)]
@@ -104,7 +106,6 @@ impl ControlClient {
     /// # Errors
     /// `Usage`: this system has no Unix sockets.
     pub fn attach(run: &Path) -> Result<ControlClient, Failure> {
-        let _: Option<Duration> = None;
         Err(Failure::Usage(format!("{}: a run is controlled over a Unix socket, which this system does not have", run.display())))
     }
     /// As on systems with Unix sockets.

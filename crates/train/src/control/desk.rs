@@ -1,4 +1,5 @@
 //! The loop's side of the socket: requests come in, answers go out, and neither waits for the other.
+#![cfg_attr(not(unix), allow(dead_code))]
 use super::{ControlRequest, RunStatus};
 use serde_json::{Value, json};
 use std::{
@@ -55,14 +56,14 @@ impl ShownRun {
 }
 /// A request, and who waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedRequest {
     pub request: ControlRequest,
     pub client: u64,
 }
 /// See the module's documentation.
 pub(crate) struct ControlDesk {
     pub(super) shown: Arc<ShownRun>,
-    pub(super) asked: Receiver<Asked>,
+    pub(super) asked: Receiver<AskedRequest>,
     pub(super) answers: Sender<(u64, Value)>,
     /// lets the thread know that there is an answer
     pub(super) wake: Box<dyn Fn() + Send>,
@@ -89,28 +90,28 @@ impl ControlDesk {
         self.shown.asked.load(Ordering::Relaxed) != self.taken
     }
     /// The next request, if there is one.
-    pub fn next(&mut self) -> Option<Asked> {
+    pub fn next(&mut self) -> Option<AskedRequest> {
         let asked = self.asked.try_recv().ok()?;
         self.taken += 1;
         Some(asked)
     }
     /// The next request; waits for one.
-    pub fn wait(&mut self, most: Duration) -> Option<Asked> {
+    pub fn wait(&mut self, most: Duration) -> Option<AskedRequest> {
         let asked = self.asked.recv_timeout(most).ok()?;
         self.taken += 1;
         Some(asked)
     }
     /// Answers, with more than that it was done.
-    pub fn answer(&self, to: Asked, step: u64, more: &[(&str, Value)]) {
+    pub fn answer(&self, to: AskedRequest, step: u64, more: &[(&str, Value)]) {
         let mut answer = json!({ "ok": true, "step": step });
         more.iter().for_each(|(name, value)| answer[*name] = value.clone());
         self.send(to, answer);
     }
     /// Says why it was not done.
-    pub fn refuse(&self, to: Asked, why: &str) {
+    pub fn refuse(&self, to: AskedRequest, why: &str) {
         self.send(to, json!({ "ok": false, "error": why }));
     }
-    fn send(&self, to: Asked, answer: Value) {
+    fn send(&self, to: AskedRequest, answer: Value) {
         // Without the thread there is nobody to tell.
         let _ = self.answers.send((to.client, answer));
         (self.wake)();

@@ -5,7 +5,7 @@
 //! was something to do the thread rests: however much clients send, it takes a small part of one core.
 use super::{
     ControlDesk, ControlRequest, LONGEST, SOCKET,
-    desk::{Asked, OVER, RunPhase, ShownRun},
+    desk::{AskedRequest, OVER, RunPhase, ShownRun},
 };
 use crate::{Failure, watch::Watch};
 use rustix::{
@@ -228,7 +228,7 @@ struct Served {
     listener: UnixListener,
     woken: UnixStream,
     shown: Arc<ShownRun>,
-    asks: Sender<Asked>,
+    asks: Sender<AskedRequest>,
     answered: Receiver<(u64, Value)>,
     clients: Vec<AttachedClient>,
     next: u64,
@@ -310,7 +310,7 @@ impl Served {
             }
             Ok(_) if self.shown.phase() == RunPhase::Ending => client.refuse(OVER),
             Ok(request) => {
-                client.waits = self.asks.send(Asked { request, client: client.id }).is_ok();
+                client.waits = self.asks.send(AskedRequest { request, client: client.id }).is_ok();
                 self.shown.asked.fetch_add(1, Ordering::Relaxed);
                 if !client.waits {
                     client.refuse(OVER);

@@ -6,7 +6,7 @@ use super::{Batch, Trainer, learn::Learning, restored::WentBack};
 use crate::{
     Failure,
     checkpoint::step_of,
-    control::{Asked, ControlDecision, ControlDesk, ControlJournal, ControlRequest, RunPhase, RunSocket},
+    control::{AskedRequest, ControlDecision, ControlDesk, ControlJournal, ControlRequest, RunPhase, RunSocket},
     folder::{number, text_of},
     watch::{Interrupt, Watch},
 };
@@ -168,7 +168,7 @@ where
         }
         Ok((WentBack::Not, waited))
     }
-    fn answer(&mut self, to: Asked, heeded: Heeded) {
+    fn answer(&mut self, to: AskedRequest, heeded: Heeded) {
         let step = self.session.position().step;
         if let Some(desk) = self.controls.desk() {
             match heeded {
