@@ -167,7 +167,7 @@ mod tests {
         // Of its own: other tests ask the common one for memory meanwhile.
         let device = Device::from_backend(Box::new(ReferenceBackend::new()));
         let meta = |dims: &[usize]| Meta { device, ..meta(dims) };
-        let cell = device.scoped(|| Cell::new(&Tensor::ones([3]), true)).unwrap();
+        let cell = Cell::new(&Tensor::from_vec_on(vec![1f32; 3], [3], device), true).unwrap();
         cell.detached().materialize().unwrap();
         let (version, requests) = (cell.version(), device.memory().requests);
         let graph = Graph::capture(device, &[meta(&[2, 3])], |x| {

@@ -76,7 +76,7 @@ fn a_description_that_is_wrong() {
         (&["optimizer.weight_decay=60.0"], 1.0, RootCause::DecayTooLarge, None),
         (&["freeze=[\"2\"]"], 1.0, RootCause::FrozenLayer, Some("2")),
         (&["optimizer.kind=SGD", "optimizer.lr=0.2", "clip={kind=\"global_norm\",max_norm=1e-5}"], 1.0, RootCause::ClipTooSmall, None),
-        (&["init={kind=\"normal\",std=3.0}"], 1.0, RootCause::InitTooLarge, None),
+        (&["model.init={kind=\"normal\",std=3.0}"], 1.0, RootCause::InitTooLarge, None),
     ];
     let place = tempfile::tempdir().unwrap();
     Device::cpu().unwrap().scoped(|| {
@@ -126,15 +126,18 @@ fn a_last_batch_of_one_row() {
     Device::cpu().unwrap().scoped(|| {
         write_rows(place.path(), 1.0);
         let normed = "model.layers.1={ kind = \"BatchNorm1d\", num_features = 24 }".to_string();
-        let (healthy, loss) = run(place.path(), "run", std::slice::from_ref(&normed));
+        let (healthy, loss) = run(place.path(), "healthy", std::slice::from_ref(&normed));
         assert!(healthy.root().is_none() && loss.is_some(), "{healthy:?}");
         // 384 rows are learned from.
-        let (found, loss) = run(place.path(), "run", &[normed, "batch=383".to_string()]);
+        let (found, loss) = run(place.path(), "ill", &[normed, "batch=383".to_string()]);
         let root = found.root().unwrap_or_else(|| panic!("{found:?} {loss:?}"));
         assert!(root.cause == RootCause::BatchNormOneRow && root.layer.as_deref() == Some("1") && root.step == 2 && loss.is_none(), "{found:?}");
-        assert!(place.path().join("run/failure.json").is_file());
-        let (after, _) = run(place.path(), "run", &[]);
-        assert!(after.root().is_none() && !place.path().join("run/failure.json").exists(), "{after:?}");
+        // Of an earlier run in the folder, it is none of the next one.
+        let (failure, next) = (place.path().join("ill/failure.json"), place.path().join("next"));
+        fs::create_dir(&next).unwrap();
+        fs::copy(failure, next.join("failure.json")).unwrap();
+        let (after, _) = run(place.path(), "next", &[]);
+        assert!(after.root().is_none() && !next.join("failure.json").exists(), "{after:?}");
     });
 }
 /// Files that are cut off, changed, or of somebody else: what is there is used, and nothing panics.

@@ -212,7 +212,10 @@ fn a_look_at_layers_that_changes_a_run_or_is_not_written() {
     assert!(ends("by-op", &["stability.look_every=3", "capture=false"]) == looked, "other numbers op by op");
     // Sixty rows without the ten of the test part, by five, six times.
     let read: Vec<Value> = looked.2.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(read.iter().map(|line| line["step"].as_u64().unwrap()).collect::<Vec<_>>(), (1..=20).map(|k| 3 * k).collect::<Vec<_>>());
+    assert_eq!(
+        read.iter().map(|line| line["step"].as_u64().unwrap()).collect::<Vec<_>>(),
+        std::iter::once(1).chain((1..=20).map(|k| 3 * k)).collect::<Vec<_>>()
+    );
     for line in &read {
         let named = |of: &str, name: &str| line[of].as_array().unwrap().iter().map(|x| x[name].as_str().unwrap().to_string()).collect::<Vec<_>>();
         assert_eq!(named("layers", "layer"), ["0", "1", "2", "3", "head"]);

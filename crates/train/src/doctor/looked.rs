@@ -161,8 +161,10 @@ fn exploding_depth(record: &RunRecord) -> Option<Finding> {
     if all.len() < DEEP {
         return None;
     }
-    let sizes: Vec<f64> = look.layers.iter().map(|l| l.mean.unwrap_or(f64::INFINITY)).filter(|m| *m > 0.0).collect();
-    let grown = sizes.iter().copied().fold(0.0, f64::max) / sizes.first()?;
+    // From layer to layer, rather than in one of them: what a norm brings back has not grown.
+    let sizes: Vec<f64> = all.iter().filter_map(|m| Some(look.layer(m.layer())?.mean.unwrap_or(f64::INFINITY))).filter(|mean| *mean > 0.0).collect();
+    let steadily = sizes.windows(2).filter(|w| w[1] > 1.1 * w[0]).count() * 3 >= sizes.len().saturating_sub(1) * 2;
+    let grown = if steadily { sizes.iter().copied().fold(0.0, f64::max) / sizes.first()? } else { 1.0 };
     let back = first.gradient()? / last.gradient()?.max(f64::MIN_POSITIVE);
     if grown.max(back) < GROWN {
         return None;

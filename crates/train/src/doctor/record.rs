@@ -144,7 +144,12 @@ impl ReadLook {
     }
     /// The matrices in the model's order, without tables that rows are taken out of.
     pub fn matrices<'a>(&'a self) -> Vec<LookedMatrix<'a>> {
-        let is_table = |p: &LookedParameter| self.layer(layer_of(&p.parameter)).is_some_and(|l| TABLES.iter().any(|op| l.op.contains(op)));
+        // Rows that are taken out of a table; or a table that is added as it is, the one parameter of its layer: places of a sequence.
+        let alone = |layer: &str| self.parameters.iter().filter(|p| layer_of(&p.parameter) == layer).count() == 1;
+        let is_table = |p: &LookedParameter| {
+            let layer = layer_of(&p.parameter);
+            self.layer(layer).is_some_and(|l| TABLES.iter().any(|op| l.op.contains(op)) || (l.op == "add" && alone(layer)))
+        };
         let matrix = |of: &'a LookedParameter| -> Option<LookedMatrix<'a>> {
             let elements: usize = of.shape.iter().product();
             let outputs = *of.shape.first()?;
