@@ -145,6 +145,8 @@ fn all(options: &Options, chosen: &[RootCause]) -> Result<CausesTally, Failure> 
 fn diagnosed(options: &Options, run: &CauseRun, name: &str) -> Result<(Diagnosis, EndedRun), Failure> {
     let place = tempfile::tempdir().map_err(|e| Failure::Run(e.to_string()))?;
     let folder = options.keep.as_ref().map_or_else(|| place.path().join(name), |keep| keep.join(name));
+    // What was drawn before, and did no harm.
+    let _ = std::fs::remove_dir_all(&folder);
     let ended = run.run(&folder)?;
     if let (Some(failure), true) = (&ended.failure, options.keep.is_some()) {
         println!("    {name}: {failure}");
@@ -156,7 +158,11 @@ fn harms(options: &Options, case: &PlantedCause, ended: &EndedRun) -> Result<boo
     Ok(match case.harm {
         SeenHarm::Any => true,
         SeenHarm::Unlearned => !ended.has_learned(&case.run),
-        SeenHarm::Rises => ended.rises() > 1.5 && diagnosed(options, &case.mended, "mended")?.1.rises() < 1.2,
+        SeenHarm::Rises => {
+            let rises = ended.rises() > 1.5 && ended.has_learned(&case.run);
+            let mended = if rises { Some(diagnosed(options, &case.mended, "warmed-up")?.1) } else { None };
+            mended.is_some_and(|mended| mended.rises() < 1.2 && mended.has_learned(&case.mended))
+        }
     })
 }
 /// Counts a case, unless it is harmless.

@@ -9,7 +9,7 @@ pub enum SeenHarm {
     Any,
     /// it has not learned in the end
     Unlearned,
-    /// its loss rises in the first steps, and with the remedy it does not
+    /// its loss rises in the first steps alone, and with the remedy it does not
     Rises,
 }
 /// A run with a fault.
