@@ -86,6 +86,15 @@ impl Viewer {
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
+    /// Presses until a word stands on the screen: before the viewer has heard of the run it can only say so.
+    fn press_until(&mut self, keys: &str, word: &str) {
+        let begun = Instant::now();
+        while !screen(&self.text()).contains(word) && begun.elapsed() < PATIENCE {
+            self.press(keys);
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        self.shows(word);
+    }
     fn resize(&mut self, (columns, rows): (u16, u16)) {
         tcsetwinsize(&self.keys, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
@@ -232,8 +241,7 @@ fn a_key_that_the_run_does_not_obey() {
     // Of an ended run nothing can be asked, and that is said.
     let mut viewer = Viewer::of(at, "run", (100, 30), &[]);
     viewer.shows("ended");
-    viewer.press("c");
-    viewer.shows("the run is not running");
+    viewer.press_until("c", "the run is not running");
     viewer.press("5");
     viewer.shows("asked for: the end behind the epoch");
     viewer.leave();
