@@ -91,7 +91,7 @@ impl Viewer {
         let begun = Instant::now();
         while !screen(&self.text()).contains(word) && begun.elapsed() < PATIENCE {
             self.press(keys);
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::thread::sleep(Duration::from_millis(300));
         }
         self.shows(word);
     }
