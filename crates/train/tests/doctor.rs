@@ -158,6 +158,14 @@ fn folders_that_are_damaged() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % n.max(1)
     };
+    // Sizes that no memory has.
+    let most = u64::MAX;
+    let look = format!(
+        "{{\"kind\":\"layers\",\"step\":{most},\"rows\":[{most},{most}],\"parameters\":[{{\"parameter\":\"0.weight\",\"shape\":[{most},{most}],\"weight\":1.0,\"update\":0.0}}]}}\n"
+    );
+    fs::write(run.join(names[0]), [&whole[0][..], look.as_bytes()].concat()).unwrap();
+    assert!(diagnose(&run).unwrap().looks > 1);
+    fs::write(run.join(names[0]), &whole[0]).unwrap();
     for _ in 0..300 {
         let of = below(3);
         let mut bytes = whole[of].clone();

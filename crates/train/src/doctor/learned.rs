@@ -1,9 +1,9 @@
 //! Faults that show in nothing but how the loss goes: what is left where numbers are as they should be.
 use super::{
     Finding, RootCause, RunRemedy,
-    looked::step_of,
     record::{RunRecord, mean, median},
 };
+use crate::report::files::ReadLook;
 
 /// How far weights go within a run at least that learns: as a share of themselves, were all steps in one direction.
 const SHORT_WAY: f64 = 0.03;
@@ -23,7 +23,7 @@ pub fn findings(record: &RunRecord) -> Vec<Finding> {
     let third = losses.len() / 3;
     let of = |part: &[(u64, f64)]| mean(&part.iter().map(|l| l.1).collect::<Vec<_>>()).unwrap_or(f64::NAN);
     let (begin, end) = (of(&losses[..third]), of(&losses[losses.len() - third..]));
-    let step = median(record.looks.iter().filter_map(step_of).collect());
+    let step = median(record.looks.iter().filter_map(ReadLook::step_length).collect());
     let falls = end < UNLEARNED * begin;
     if let Some(step) = step.filter(|step| step * (record.last_step() as f64) < SHORT_WAY && !falls) {
         let rate = record.rate();

@@ -1,9 +1,9 @@
 //! Faults that show in what layers and parameters are like.
 //!
-//! Limits are far from what healthy runs have: `cargo xtask causes` draws both, and tells how far.
+//! Limits are apart from what healthy runs have: `cargo xtask causes` draws both kinds.
 use super::{
     Finding, RootCause, RunRemedy,
-    record::{RunRecord, layer_of, mean, median},
+    record::{LookedMatrix, RunRecord, layer_of, mean, median},
 };
 use crate::report::files::{LookedLayer, LookedParameter, ReadLook};
 
@@ -298,7 +298,7 @@ fn frozen_layer(record: &RunRecord) -> Option<Finding> {
     let adaptive = record.facts.is_adaptive();
     let would_move = |look: &ReadLook, p: &LookedParameter| match (p.gradient, p.weight, look.lr) {
         (Some(gradient), Some(weight), Some(rate)) => {
-            let step = rate * if adaptive { (p.shape.iter().product::<usize>() as f64).sqrt() } else { gradient };
+            let step = rate * if adaptive { p.elements().sqrt() } else { gradient };
             gradient > 0.0 && step > LOST * weight
         }
         (gradient, ..) => gradient.is_none(),
@@ -336,7 +336,7 @@ fn clip_too_small(record: &RunRecord) -> Option<Finding> {
 fn decay_too_large(record: &RunRecord) -> Option<Finding> {
     let (first, last) = (record.looks.first()?, record.looks.last()?);
     let decay = record.facts.weight_decay;
-    let kept = |m: &super::record::LookedMatrix<'_>| Some(last.parameter(&m.of.parameter)?.weight? / m.weight);
+    let kept = |m: &LookedMatrix<'_>| Some(last.parameter(&m.of.parameter)?.weight? / m.weight);
     let share = median(first.matrices().iter().filter_map(kept).collect())?;
     let (began, ended) = record.began_and_ended()?;
     // What would be left without gradients: what decay takes within the run.
@@ -348,20 +348,16 @@ fn decay_too_large(record: &RunRecord) -> Option<Finding> {
     let set = format!("optimizer.weight_decay={:.0e}", (decay * 1e-3).min(0.01));
     Some(Finding { cause: RootCause::DecayTooLarge, layer: None, step: 1, evidence, remedy: RunRemedy::set("a weight decay of 0 to 0.1", [set]) })
 }
-/// How long a step is, as a share of weights: of a typical matrix.
-pub fn step_of(look: &ReadLook) -> Option<f64> {
-    median(look.matrices().iter().filter_map(|m| m.step()).collect())
-}
 /// A rate at which steps undo each other, from the beginning on or in the first steps alone; or batches that are too small for it.
 fn rate(record: &RunRecord) -> Option<Finding> {
     let losses = record.losses();
     let (first, end) = record.began_and_ended()?;
     let peak = losses.iter().map(|l| l.1).fold(0.0, f64::max);
     let ends_early = record.incidents.iter().any(|i| i.origin.as_ref().is_some_and(|o| o.phase != "data"));
-    let rows = record.looks.first().map_or(usize::MAX, |l| l.rows.iter().sum());
+    let rows = record.looks.first().map_or(usize::MAX, ReadLook::rows);
     let noise = noise(&losses);
     // What decay takes away is another's affair.
-    let of_look = |look: &ReadLook| Some((look.step, look.lr?, step_of(look)? - look.lr? * record.facts.weight_decay));
+    let of_look = |look: &ReadLook| Some((look.step, look.lr?, look.step_length()? - look.lr? * record.facts.weight_decay));
     let steps: Vec<(u64, f64, f64)> = record.looks.iter().filter_map(of_look).collect();
     let longest = steps.iter().map(|s| s.2).fold(0.0, f64::max);
     // A step that is too long for a batch of a few rows is none to begin with.
@@ -403,7 +399,7 @@ fn rate(record: &RunRecord) -> Option<Finding> {
     None
 }
 /// By how much of itself the loss differs from one line to the next, typically.
-pub fn noise(losses: &[(u64, f64)]) -> f64 {
+fn noise(losses: &[(u64, f64)]) -> f64 {
     let differs = |w: &[(u64, f64)]| 2.0 * (w[0].1 - w[1].1).abs() / (w[0].1 + w[1].1).max(1e-12);
     mean(&losses.windows(2).map(differs).collect::<Vec<_>>()).unwrap_or(0.0)
 }

@@ -41,7 +41,7 @@ impl RunFacts {
             let Some(optimizer) = &optimizer else { return 0.0 };
             let told = optimizer.number(key).ok().flatten();
             // A program's optimizer has the numbers of each group, as texts.
-            let in_groups = (0..64).map_while(|k| optimizer.section(GROUPS.get(k)?).ok().flatten());
+            let in_groups = GROUPS.iter().map_while(|name| optimizer.section(name).ok().flatten());
             let of_groups = in_groups.filter_map(|group| group.text(key).ok().flatten()?.parse().ok()).reduce(f64::max);
             told.or(of_groups).unwrap_or(0.0)
         };
@@ -135,7 +135,21 @@ impl LookedMatrix<'_> {
         Some(self.of.update? / self.weight).filter(|_| self.weight > 0.0)
     }
 }
+impl LookedParameter {
+    /// How many elements it has. Sizes of a file that is damaged may be any.
+    pub fn elements(&self) -> f64 {
+        self.shape.iter().map(|n| *n as f64).product()
+    }
+}
 impl ReadLook {
+    /// Rows of the whole step.
+    pub fn rows(&self) -> usize {
+        self.rows.iter().fold(0, |sum: usize, n| sum.saturating_add(*n))
+    }
+    /// How long a step is, as a share of weights: of a typical matrix.
+    pub fn step_length(&self) -> Option<f64> {
+        median(self.matrices().iter().filter_map(|m| m.step()).collect())
+    }
     pub fn layer(&self, path: &str) -> Option<&LookedLayer> {
         self.layers.iter().find(|l| l.layer == path)
     }
@@ -151,10 +165,9 @@ impl ReadLook {
             self.layer(layer).is_some_and(|l| TABLES.iter().any(|op| l.op.contains(op)) || (l.op == "add" && alone(layer)))
         };
         let matrix = |of: &'a LookedParameter| -> Option<LookedMatrix<'a>> {
-            let elements: usize = of.shape.iter().product();
-            let outputs = *of.shape.first()?;
+            let (elements, outputs) = (of.elements(), *of.shape.first()? as f64);
             let is_matrix = of.shape.len() >= 2 && elements > outputs && !is_table(of);
-            Some(LookedMatrix { of, outputs: outputs as f64, elements: elements as f64, weight: of.weight? }).filter(|_| is_matrix)
+            Some(LookedMatrix { of, outputs, elements, weight: of.weight? }).filter(|_| is_matrix)
         };
         self.parameters.iter().filter_map(matrix).collect()
     }

@@ -249,7 +249,8 @@ where
         let logs = step % self.pattern.log_every == 0 || is_last;
         let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
         let layers = self.folder.is_some() && self.pattern.look_every.is_some_and(|n| step % n == 0 || step == 1);
-        let lr = self.session.lr();
+        // The rate of this step: behind it there is the next one's.
+        let lr = layers.then(|| self.session.lr());
         let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
         let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
@@ -266,7 +267,7 @@ where
             return Ok(WentBack::To);
         }
         self.watch.step(step);
-        if let (Some(seen), Some(folder)) = (&stepped.layers, &mut self.folder) {
+        if let (Some(seen), Some(lr), Some(folder)) = (&stepped.layers, lr, &mut self.folder) {
             let rows = group.iter().map(Batch::rows).collect::<Result<Vec<_>, _>>()?;
             folder.metric(&layers_line(self.session.position(), (self.session.loss()?, lr), &rows, seen))?;
         }
