@@ -2,7 +2,7 @@
 use crate::out;
 use adamant_train::{
     Failure,
-    doctor::{Diagnosis, Finding, diagnose},
+    doctor::{Diagnosis, diagnose},
 };
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -37,15 +37,15 @@ fn text(run: &Path, diagnosis: &Diagnosis) -> String {
     let Some((root, rest)) = diagnosis.findings.split_first() else {
         return format!("nothing is wrong that {} looks at layers would show", diagnosis.looks);
     };
-    let mut lines = vec![format!("cause     {}", place(root)), format!("evidence  {}", root.evidence), format!("remedy    {}", root.remedy.text)];
+    let mut lines = vec![
+        format!("cause     {}, from step {} on", root.place(), root.step),
+        format!("evidence  {}", root.evidence),
+        format!("remedy    {}", root.remedy.text),
+    ];
     if !root.remedy.set.is_empty() {
         let set: Vec<String> = root.remedy.set.iter().map(|set| format!(" --set '{set}'")).collect();
         lines.push(format!("          adamant train {}{}", run.join("config.toml").display(), set.concat()));
     }
-    lines.extend(rest.iter().map(|f| format!("beside    {}: {}", place(f), f.evidence)));
+    lines.extend(rest.iter().map(|f| format!("beside    {f}")));
     lines.join("\n")
-}
-fn place(finding: &Finding) -> String {
-    let layer = finding.layer.as_ref().map(|layer| format!(", layer {layer}")).unwrap_or_default();
-    format!("{}{layer}, from step {} on", finding.cause.title(), finding.step)
 }

@@ -21,7 +21,7 @@ mod traced;
 
 pub use causes::{RootCause, RunRemedy};
 
-use crate::{Failure, analysis::mermaid_text, report::ReportError};
+use crate::{Failure, analysis::mermaid_text, report};
 use record::RunRecord;
 use serde_json::{Value, json};
 use std::{
@@ -44,6 +44,11 @@ pub struct Finding {
     pub remedy: RunRemedy,
 }
 impl Finding {
+    /// What it is, and in which layer.
+    pub fn place(&self) -> String {
+        let layer = self.layer.as_ref().map(|layer| format!(", layer {layer}")).unwrap_or_default();
+        format!("{}{layer}", self.cause.title())
+    }
     fn to_json(&self) -> Value {
         json!({
             "cause": self.cause.name(), "title": self.cause.title(), "layer": self.layer, "step": self.step, "evidence": self.evidence,
@@ -53,11 +58,7 @@ impl Finding {
 }
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.cause.title())?;
-        if let Some(layer) = &self.layer {
-            write!(f, ", layer {layer}")?;
-        }
-        write!(f, ", from step {} on: {}", self.step, self.evidence)
+        write!(f, "{}, from step {} on: {}", self.place(), self.step, self.evidence)
     }
 }
 /// What was found in a run.
@@ -86,9 +87,7 @@ impl Diagnosis {
     pub fn mermaid(&self) -> String {
         let mut out = String::from("flowchart TB\n");
         for (k, finding) in self.findings.iter().enumerate() {
-            let layer = finding.layer.as_ref().map(|layer| format!(", layer {layer}")).unwrap_or_default();
-            let place = mermaid_text(&format!("{}{layer}", finding.cause.title()));
-            let _ = writeln!(out, "    f{k}[\"{place}<br/>step {}\"]", finding.step);
+            let _ = writeln!(out, "    f{k}[\"{}<br/>step {}\"]", mermaid_text(&finding.place()), finding.step);
             if k > 0 {
                 let _ = writeln!(out, "    f0 -.-> f{k}");
             }
@@ -124,9 +123,7 @@ impl Diagnosis {
 /// # Errors
 /// `Input`: the folder holds no run. What is missing in it, or cannot be read, is told in [`Diagnosis::notes`].
 pub fn diagnose(run: &Path) -> Result<Diagnosis, Failure> {
-    if !["metrics.jsonl", "config.toml", "environment.json"].iter().any(|file| run.join(file).is_file()) {
-        return Err(Failure::Input(ReportError::NoRun(run.to_path_buf()).to_string()));
-    }
+    report::check_is_run(run).map_err(|e| Failure::Input(e.to_string()))?;
     let mut record = RunRecord::read(run);
     let mut findings = traced::findings(&record);
     findings.extend(looked::findings(&record));

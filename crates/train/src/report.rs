@@ -34,6 +34,11 @@ pub enum ReportError {
     },
 }
 
+/// Refuses a folder that holds no file of a run.
+pub(crate) fn check_is_run(folder: &Path) -> Result<(), ReportError> {
+    let files = ["metrics.jsonl", "config.toml", "environment.json"];
+    if files.iter().any(|file| folder.join(file).is_file()) { Ok(()) } else { Err(ReportError::NoRun(folder.to_path_buf())) }
+}
 /// Writes `loss.svg`, `metric.svg` and `report.html` into a run folder, from the folder's own files, and returns the
 /// page's path. Files of an earlier report are replaced.
 ///
@@ -50,9 +55,7 @@ pub enum ReportError {
 /// # Errors
 /// The folder holds no run, or cannot be written.
 pub fn write(run: &Path) -> Result<PathBuf, ReportError> {
-    if !["metrics.jsonl", "config.toml", "environment.json"].iter().any(|file| run.join(file).is_file()) {
-        return Err(ReportError::NoRun(run.to_path_buf()));
-    }
+    check_is_run(run)?;
     let told = files::read(run);
     let curves = curves::of(&told);
     let put = |name: &str, text: &str| {

@@ -273,7 +273,6 @@ pub struct CauseRun {
     pub course: TaskCourse,
 }
 /// How a run ended.
-#[derive(Clone)]
 pub struct EndedRun {
     /// the loss of the validation part, of a run that came to its end
     pub valid: Option<f64>,

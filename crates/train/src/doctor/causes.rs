@@ -168,6 +168,11 @@ impl RunRemedy {
     pub(super) fn of(text: impl Into<String>) -> RunRemedy {
         RunRemedy { text: text.into(), set: Vec::new() }
     }
+    /// For what leaves the range of f16.
+    pub(super) fn wider() -> RunRemedy {
+        let text = "bf16 has the range of f32; or keep this layer in f32 (`precision.keep`)";
+        RunRemedy::set(text, ["precision.mode=bf16".to_string()])
+    }
     pub(super) fn set(text: impl Into<String>, set: impl IntoIterator<Item = String>) -> RunRemedy {
         RunRemedy { text: text.into(), set: set.into_iter().collect() }
     }

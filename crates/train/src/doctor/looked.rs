@@ -16,6 +16,7 @@ const SMALL_GAIN: f64 = 0.01;
 /// By how much numbers, or gradients, may grow over all layers, and gradients shrink.
 const GROWN: f64 = 300.0;
 const SHRUNK: f64 = 1e-4;
+const USUAL_INIT: &str = "draw its weights with a deviation of about 1 / sqrt(inputs), as layers do unless told otherwise";
 /// Fewer layers than these are not deep.
 const DEEP: usize = 4;
 /// The share of units, or of elements, from which on a layer is dead, or saturated.
@@ -88,32 +89,26 @@ fn size_of_batch(look: &ReadLook, targets: bool) -> Option<(f64, f64)> {
     let numbers = look.batch.iter().filter(|b| (b.tensor > 0) == targets).filter_map(|b| Some((b.mean?, b.largest.unwrap_or(f64::INFINITY))));
     numbers.reduce(|a, b| if a.0 > b.0 { a } else { b })
 }
+fn unscaled(record: &RunRecord, cause: RootCause, most: f64, remedy: impl Fn(f64) -> RunRemedy) -> Option<Finding> {
+    let is_target = cause == RootCause::UnscaledTarget;
+    let (step, (mean, largest)) = from(record, |look| size_of_batch(look, is_target).filter(|(mean, _)| *mean > most))?;
+    let evidence = format!("their mean size is {mean:.3}, their largest {largest:.3}");
+    Some(Finding { cause, layer: None, step, evidence, remedy: remedy(largest) })
+}
 fn unscaled_input(record: &RunRecord) -> Option<Finding> {
-    let (step, (mean, largest)) = from(record, |look| size_of_batch(look, false).filter(|(mean, _)| *mean > UNSCALED_INPUT))?;
-    let text = "bring inputs to a mean of about 0 and a deviation of about 1";
-    let set = match record.facts.data.as_str() {
-        "csv" | "arrays" => vec!["data.scale=standard".to_string()],
-        "idx" | "images" => vec![format!("data.divisor={largest}")],
-        _ => Vec::new(),
-    };
-    Some(Finding {
-        cause: RootCause::UnscaledInput,
-        layer: None,
-        step,
-        evidence: format!("their mean size is {mean:.3}, their largest {largest:.3}"),
-        remedy: RunRemedy::set(text, set),
+    unscaled(record, RootCause::UnscaledInput, UNSCALED_INPUT, |largest| {
+        let set = match record.facts.data.as_str() {
+            "csv" | "arrays" => vec!["data.scale=standard".to_string()],
+            "idx" | "images" => vec![format!("data.divisor={largest}")],
+            _ => Vec::new(),
+        };
+        RunRemedy::set("bring inputs to a mean of about 0 and a deviation of about 1", set)
     })
 }
 fn unscaled_target(record: &RunRecord) -> Option<Finding> {
-    let (step, (mean, largest)) = from(record, |look| size_of_batch(look, true).filter(|(mean, _)| *mean > UNSCALED_TARGET))?;
-    let text = "learn (target - mean) / deviation, and undo it in what is predicted";
-    let set = if record.facts.data == "csv" { vec!["data.target_scale=standard".to_string()] } else { Vec::new() };
-    Some(Finding {
-        cause: RootCause::UnscaledTarget,
-        layer: None,
-        step,
-        evidence: format!("their mean size is {mean:.3}, their largest {largest:.3}"),
-        remedy: RunRemedy::set(text, set),
+    unscaled(record, RootCause::UnscaledTarget, UNSCALED_TARGET, |_| {
+        let set = if record.facts.data == "csv" { vec!["data.target_scale=standard".to_string()] } else { Vec::new() };
+        RunRemedy::set("learn (target - mean) / deviation, and undo it in what is predicted", set)
     })
 }
 fn in_layer(cause: RootCause, layer: &str, step: u64, evidence: String, remedy: &str) -> Option<Finding> {
@@ -124,26 +119,14 @@ fn init_too_large(record: &RunRecord) -> Option<Finding> {
     let all = look.matrices();
     let worst = all.iter().max_by(|a, b| a.gain().total_cmp(&b.gain())).filter(|m| m.gain() > LARGE_GAIN)?;
     let evidence = format!("the rows of its {:?} have norm {:.3}, where a layer keeps the size of its inputs at 0.6 to 1.7", worst.of.shape, worst.gain());
-    in_layer(
-        RootCause::InitTooLarge,
-        worst.layer(),
-        look.step,
-        evidence,
-        "draw its weights with a deviation of about 1 / sqrt(inputs), as layers do unless told otherwise",
-    )
+    in_layer(RootCause::InitTooLarge, worst.layer(), look.step, evidence, USUAL_INIT)
 }
 fn init_too_small(record: &RunRecord) -> Option<Finding> {
     let look = record.looks.first()?;
     let all = look.matrices();
     let small = all.iter().find(|m| m.gain() < SMALL_GAIN && m.of.range.is_none_or(|range| range > 0.0))?;
     let evidence = format!("the rows of its {:?} have norm {:.1e}", small.of.shape, small.gain());
-    in_layer(
-        RootCause::InitTooSmall,
-        small.layer(),
-        look.step,
-        evidence,
-        "draw its weights with a deviation of about 1 / sqrt(inputs), as layers do unless told otherwise",
-    )
+    in_layer(RootCause::InitTooSmall, small.layer(), look.step, evidence, USUAL_INIT)
 }
 fn symmetric_init(record: &RunRecord) -> Option<Finding> {
     let look = record.looks.first()?;
@@ -185,9 +168,7 @@ fn f16_overflow(record: &RunRecord) -> Option<Finding> {
     let beyond = |l: &&LookedLayer| l.largest.is_none_or(|v| v > 6e4);
     let (step, layer) = from(record, |look| look.layers.iter().find(beyond))?;
     let evidence = format!("its results reach {}, and f16 ends at 65504", layer.largest.map_or("beyond f16".into(), |v| format!("{v:.3e}")));
-    let text = "bf16 has the range of f32; or keep this layer in f32 (`precision.keep`)";
-    let remedy = RunRemedy::set(text, ["precision.mode=bf16".to_string()]);
-    Some(Finding { cause: RootCause::F16Overflow, layer: Some(layer.layer.clone()), step, evidence, remedy })
+    Some(Finding { cause: RootCause::F16Overflow, layer: Some(layer.layer.clone()), step, evidence, remedy: RunRemedy::wider() })
 }
 fn f16_underflow(record: &RunRecord) -> Option<Finding> {
     if !record.is_f16() {

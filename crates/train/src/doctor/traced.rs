@@ -102,8 +102,7 @@ fn made(record: &RunRecord, origin: &ReadOrigin, op: &ReadOp) -> Option<(RootCau
     }
     let most = origin.inputs.iter().flat_map(|x| [x.least, x.most]).flatten().fold(0.0, |most: f64, v| most.max(v.abs()));
     if record.is_f16() && !is_nan && most <= LARGEST_F16 && !named(&["exp", "expm1"]) {
-        let text = "bf16 has the range of f32; or keep this layer in f32 (`precision.keep`)";
-        return Some((RootCause::F16Overflow, RunRemedy::set(text, ["precision.mode=bf16".to_string()])));
+        return Some((RootCause::F16Overflow, RunRemedy::wider()));
     }
     if named(&["exp", "exp2", "expm1", "sinh", "cosh", "pow"]) && !is_nan {
         let text = "subtract the largest argument before the exponential (`logsumexp`, `softmax`), or `clamp_max` it";
