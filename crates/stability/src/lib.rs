@@ -7,6 +7,8 @@
 //! then ([`NanHandler::look`]). A step that was suppressed has moved no cell, the generator's neither: run again, op by op, it comes to the same bits,
 //! and [`trace()`] watches it.
 //!
+//! [`visit_ops`] shows the ops of a step that runs, and may change what they give.
+//!
 //! [`LayerLook`] tells what layers and parameters are like in a step, in a few numbers of each.
 //!
 //! [`NumericalStabilityManager`] puts clipping, the policy, debugging and metrics around a training loop of one's own.
@@ -22,6 +24,7 @@ mod manager;
 mod norms;
 mod options;
 mod trace;
+mod visit;
 
 pub use handler::{NanHandler, NanStats};
 pub use layers::{BatchNumbers, LayerLook, LayerNames, LayerNumbers, LookedNumbers, ParameterNumbers};
@@ -34,3 +37,4 @@ pub use manager::{
 };
 pub use options::{HandlingType, NanOptions};
 pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TraceOptions, TracedOp, trace, trace_with};
+pub use visit::{OpVisitor, ValueChange, VisitedOp, VisitedValues, visit_ops};

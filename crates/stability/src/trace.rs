@@ -76,10 +76,18 @@ pub struct NumberStats {
     pub elements: usize,
     /// elements that are NaN or infinite
     pub non_finite: usize,
+    /// elements that are NaN
+    pub nan: usize,
+    /// elements that are 0
+    pub zeros: usize,
     /// the least finite one; none where there is none
     pub least: Option<f64>,
     /// the largest finite one
     pub most: Option<f64>,
+    /// the mean of the finite ones
+    pub mean: Option<f64>,
+    /// their standard deviation, the sum of squares over their number
+    pub std: Option<f64>,
 }
 impl NumberStats {
     /// Reads all of it.
@@ -88,9 +96,36 @@ impl NumberStats {
     /// No memory; a device that failed.
     #[track_caller]
     pub fn of(x: &Tensor) -> Result<NumberStats> {
-        let all = x.detach().to_vec_as::<f64>()?;
+        Ok(NumberStats::of_numbers(&x.detach().to_vec_as::<f64>()?))
+    }
+    /// Those of numbers that were read.
+    ///
+    /// ```
+    /// # use adamant_stability::NumberStats;
+    /// let stats = NumberStats::of_numbers(&[1.0, 3.0, f64::NAN]);
+    /// assert_eq!((stats.non_finite, stats.nan, stats.mean, stats.std), (1, 1, Some(2.0), Some(1.0)));
+    /// ```
+    pub fn of_numbers(all: &[f64]) -> NumberStats {
         let finite = || all.iter().copied().filter(|v| v.is_finite());
-        Ok(NumberStats { elements: all.len(), non_finite: all.len() - finite().count(), least: finite().reduce(f64::min), most: finite().reduce(f64::max) })
+        let count = finite().count();
+        let mean = (count > 0).then(|| finite().sum::<f64>() / count as f64);
+        NumberStats {
+            elements: all.len(),
+            non_finite: all.len() - count,
+            nan: all.iter().filter(|v| v.is_nan()).count(),
+            zeros: all.iter().filter(|v| **v == 0.0).count(),
+            least: finite().reduce(f64::min),
+            most: finite().reduce(f64::max),
+            mean,
+            std: mean.map(|mean| (finite().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count as f64).sqrt()),
+        }
+    }
+    /// The largest absolute value of those that are no NaN, infinite where one is; none where there is none.
+    pub fn absmax(&self) -> Option<f64> {
+        match self.non_finite > self.nan {
+            true => Some(f64::INFINITY),
+            false => self.least.zip(self.most).map(|(least, most)| least.abs().max(most.abs())),
+        }
     }
 }
 /// An op of a traced step.
@@ -108,6 +143,13 @@ pub struct TracedOp {
     pub phase: StepPhase,
 }
 impl TracedOp {
+    /// An op that is applied here.
+    pub(crate) fn here(op: &'static str, origin: Origin) -> TracedOp {
+        let layer = scope::path(origin.scope);
+        // Where nobody says where the loss begins: behind all layers.
+        let behind = if layer.is_empty() { StepPhase::Loss } else { StepPhase::Forward };
+        TracedOp { op, called: scope::called_name(origin.called), layer, line: origin.at, phase: PHASE.get().unwrap_or(behind) }
+    }
     /// The op as its users know it: without the family of a composite.
     pub fn name(&self) -> &'static str {
         self.op.rsplit('.').next().unwrap_or(self.op)
@@ -313,11 +355,7 @@ impl Interceptor for Tracer {
                 step.failed.get_or_insert(e);
             }
             Ok(wrong) => {
-                let layer = scope::path(origin.scope);
-                // Where nobody says where the loss begins: behind all layers.
-                let behind = if layer.is_empty() { StepPhase::Loss } else { StepPhase::Forward };
-                let phase = PHASE.get().unwrap_or(behind);
-                let op = TracedOp { op: name, called: scope::called_name(origin.called), layer, line: origin.at, phase };
+                let op = TracedOp::here(name, origin);
                 let at = step.ops.len();
                 for (k, output) in outputs.iter().enumerate() {
                     step.made.insert(output.value_address(), (at, k));

@@ -58,6 +58,27 @@ fn broken(path: &Path, e: &std::io::Error) -> Failure {
 pub fn number(v: f64) -> Value {
     serde_json::Number::from_f64(v).map_or(Value::Null, Value::Number)
 }
+/// A number as JSON has it where nothing of it may be lost: NaN and infinities are texts.
+pub(crate) fn any_number(v: f64) -> Value {
+    match v {
+        _ if v.is_finite() => number(v),
+        _ if v.is_nan() => "nan".into(),
+        _ if v > 0.0 => "inf".into(),
+        _ => "-inf".into(),
+    }
+}
+/// Reads what [`any_number`] wrote.
+pub(crate) fn read_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::String(text) => match text.as_str() {
+            "nan" => Some(f64::NAN),
+            "inf" => Some(f64::INFINITY),
+            "-inf" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        value => value.as_f64(),
+    }
+}
 
 /// A path as JSON has it: what is no text in it is replaced.
 pub fn text_of(path: &Path) -> String {

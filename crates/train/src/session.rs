@@ -6,6 +6,7 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 mod captured;
+mod losses;
 mod saved;
 mod scaled;
 mod watched;
@@ -26,9 +27,10 @@ use adamant_optim::{
     ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
-use adamant_stability::{LayerLook, LookedNumbers, NanHandler, NanOptions, StepPhase};
+use adamant_stability::{LayerLook, LookedNumbers, NanHandler, NanOptions, OpVisitor, StepPhase, visit_ops};
 use captured::CapturedStep;
 pub use captured::OpByOp;
+use losses::{Losses, UnreadLoss};
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
 pub(crate) use scaled::{FP8, fallen};
@@ -45,44 +47,6 @@ pub struct Position {
     /// epochs done
     pub epoch: u64,
 }
-/// Losses since the epoch began. A device is asked for them only where somebody wants to know.
-struct Losses {
-    sum: f64,
-    count: u64,
-    /// the last that is a number; NaN before there is one
-    last: f64,
-    unread: Vec<UnreadLoss>,
-}
-/// A step's loss, and with a scaler what became of its gradients.
-struct UnreadLoss {
-    loss: Tensor,
-    verdict: Option<Tensor>,
-}
-impl Losses {
-    /// Of an epoch that begins.
-    fn after(last: f64) -> Losses {
-        Losses { sum: 0.0, count: 0, last, unread: Vec::new() }
-    }
-    /// Reads what was not read, in order: the same sum whenever it is asked for. A step that the scaler suppressed may have a loss that
-    /// is no number, which is not counted; nor is that of a step that is `watched`.
-    fn settle(&mut self, step: u64, precision: &mut SteppedPrecision, watched: bool) -> Result<(), Failure> {
-        let _range = record_function("metrics");
-        let first = step + 1 - self.unread.len() as u64;
-        for (k, UnreadLoss { loss, verdict }) in std::mem::take(&mut self.unread).into_iter().enumerate() {
-            let (at, value) = (first + k as u64, loss.item::<f64>()?);
-            let applied = verdict.map(|v| precision.judge(&v, at)).transpose()?.unwrap_or(true);
-            if value.is_finite() {
-                self.sum += value;
-                self.count += 1;
-                self.last = value;
-            } else if applied && !watched {
-                return Err(Failure::Diverged(format!("the loss is {value} in step {at}: training has diverged")));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The tensors of a checkpoint with the norms that clipping remembers.
 const CLIP: &str = "clip";
 /// The norm of all gradients together, not yet computed.
@@ -351,6 +315,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// What the model, the loss or the optimizer came to; then no parameter has changed.
     pub fn step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
+        self.step_visited(group, look, None)
+    }
+    /// As [`Session::step`]; with a visitor it runs op by op, and each is shown.
+    pub(crate) fn step_visited(&mut self, group: &[B], look: Look, visitor: Option<Arc<dyn OpVisitor>>) -> Result<Stepped, Failure> {
         if group.is_empty() {
             return Err(Failure::Run("a step without a batch".into()));
         }
@@ -358,16 +326,17 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let device = self.device;
         let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
-        let by_op = precision.is_unmeasured();
+        let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
             let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
-        let outputs = match captured {
-            Some(outputs) => outputs,
-            None => Outputs::from_vec(step(&batches)?),
+        let outputs = match (captured, visitor) {
+            (Some(outputs), _) => outputs,
+            (None, Some(visitor)) => Outputs::from_vec(visit_ops(visitor, || step(&batches))?),
+            (None, None) => Outputs::from_vec(step(&batches)?),
         };
         let mut outputs = outputs.into_iter();
         let loss = outputs.next().ok_or_else(|| Failure::Run("a step without a loss".into()))?;

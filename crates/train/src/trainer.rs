@@ -12,6 +12,7 @@
 mod batch;
 mod callback;
 mod controlled;
+mod debugged;
 mod judge;
 mod learn;
 mod restored;
@@ -55,6 +56,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -161,11 +163,13 @@ where
         places: Vec::new(),
         held: HeldStates::default(),
         controls: controls.unwrap_or_default(),
+        interrupt,
+        paused: Rc::default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
-    if let Err(failure) = learning.run(interrupt) {
+    if let Err(failure) = learning.run() {
         learning.failed(&failure);
         return Err(failure);
     }

@@ -3,6 +3,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+#[path = "control/debugger.rs"]
+mod debugger;
+
 use adamant_core::Device;
 use adamant_train::{
     Document, Failure, Interrupt, Report, Run, Watch,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The longest answer that is read, in bytes.
 #[cfg(unix)]
-const LONGEST_ANSWER: u64 = 64 << 10;
+const LONGEST_ANSWER: u64 = 1 << 20;
 
 /// A connection to a living run.
 ///

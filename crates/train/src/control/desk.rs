@@ -3,6 +3,7 @@
 use super::{ControlRequest, RunStatus};
 use serde_json::{Value, json};
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -17,15 +18,21 @@ pub(crate) enum RunPhase {
     Beginning,
     Training,
     Paused,
+    Stopped,
     Ending,
 }
-const PHASES: [(RunPhase, &str); 4] =
-    [(RunPhase::Beginning, "beginning"), (RunPhase::Training, "training"), (RunPhase::Paused, "paused"), (RunPhase::Ending, "ending")];
+const PHASES: [(RunPhase, &str); 5] = [
+    (RunPhase::Beginning, "beginning"),
+    (RunPhase::Training, "training"),
+    (RunPhase::Paused, "paused"),
+    (RunPhase::Stopped, "stopped"),
+    (RunPhase::Ending, "ending"),
+];
 
 /// What the loop shows and everybody may read. Each number stands for itself: no order between them is counted on.
 #[derive(Default)]
 pub(super) struct ShownRun {
-    /// requests that were handed in so far
+    /// news that were handed in so far
     pub asked: AtomicU64,
     pub step: AtomicU64,
     pub epoch: AtomicU64,
@@ -55,19 +62,41 @@ impl ShownRun {
     }
 }
 /// A request, and who waits for its answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AskedRequest {
     pub request: ControlRequest,
     pub client: u64,
 }
+/// What comes of a request.
+pub(crate) enum ControlAnswer {
+    /// an answer, with more than that it was done
+    Done(Vec<(&'static str, Value)>),
+    Refused(String),
+}
+impl From<Result<Vec<(&'static str, Value)>, String>> for ControlAnswer {
+    fn from(answer: Result<Vec<(&'static str, Value)>, String>) -> ControlAnswer {
+        match answer {
+            Ok(more) => ControlAnswer::Done(more),
+            Err(why) => ControlAnswer::Refused(why),
+        }
+    }
+}
+/// What comes from clients.
+pub(crate) enum DeskNews {
+    Asked(AskedRequest),
+    /// a client that debugged the run is not there any more
+    Left(u64),
+}
 /// See the module's documentation.
 pub(crate) struct ControlDesk {
     pub(super) shown: Arc<ShownRun>,
-    pub(super) asked: Receiver<AskedRequest>,
+    pub(super) asked: Receiver<DeskNews>,
+    /// what is to be done behind the step that is running
+    pub(super) deferred: VecDeque<AskedRequest>,
     pub(super) answers: Sender<(u64, Value)>,
     /// lets the thread know that there is an answer
     pub(super) wake: Box<dyn Fn() + Send>,
-    /// requests taken so far
+    /// news taken so far
     pub(super) taken: u64,
 }
 impl ControlDesk {
@@ -87,31 +116,42 @@ impl ControlDesk {
     }
     /// Has anybody asked? What has not arrived yet is there at the next step.
     pub fn has_news(&self) -> bool {
-        self.shown.asked.load(Ordering::Relaxed) != self.taken
+        !self.deferred.is_empty() || self.shown.asked.load(Ordering::Relaxed) != self.taken
     }
-    /// The next request, if there is one.
-    pub fn next(&mut self) -> Option<AskedRequest> {
-        let asked = self.asked.try_recv().ok()?;
+    /// The next news, if there are any; what was put off comes first.
+    pub fn next(&mut self) -> Option<DeskNews> {
+        if let Some(asked) = self.deferred.pop_front() {
+            return Some(DeskNews::Asked(asked));
+        }
+        let news = self.asked.try_recv().ok()?;
         self.taken += 1;
-        Some(asked)
+        Some(news)
     }
-    /// The next request; waits for one.
-    pub fn wait(&mut self, most: Duration) -> Option<AskedRequest> {
-        let asked = self.asked.recv_timeout(most).ok()?;
+    /// The next that come; waits for them.
+    pub fn wait(&mut self, most: Duration) -> Option<DeskNews> {
+        let news = self.asked.recv_timeout(most).ok()?;
         self.taken += 1;
-        Some(asked)
+        Some(news)
     }
-    /// Answers, with more than that it was done.
-    pub fn answer(&self, to: AskedRequest, step: u64, more: &[(&str, Value)]) {
-        let mut answer = json!({ "ok": true, "step": step });
-        more.iter().for_each(|(name, value)| answer[*name] = value.clone());
-        self.send(to, answer);
+    /// Puts a request off to the end of the step.
+    pub fn defer(&mut self, asked: AskedRequest) {
+        self.deferred.push_back(asked);
     }
-    /// Says why it was not done.
-    pub fn refuse(&self, to: AskedRequest, why: &str) {
-        self.send(to, json!({ "ok": false, "error": why }));
+    /// Answers, after so many steps.
+    pub fn answer(&self, to: &AskedRequest, step: u64, answer: ControlAnswer) {
+        self.send(
+            to,
+            match answer {
+                ControlAnswer::Done(more) => {
+                    let mut answer = json!({ "ok": true, "step": step });
+                    more.into_iter().for_each(|(name, value)| answer[name] = value);
+                    answer
+                }
+                ControlAnswer::Refused(why) => json!({ "ok": false, "error": why }),
+            },
+        );
     }
-    fn send(&self, to: AskedRequest, answer: Value) {
+    fn send(&self, to: &AskedRequest, answer: Value) {
         // Without the thread there is nobody to tell.
         let _ = self.answers.send((to.client, answer));
         (self.wake)();
@@ -119,8 +159,10 @@ impl ControlDesk {
     /// The steps are over: who still waits is told so.
     pub fn over(&mut self) {
         self.show_phase(RunPhase::Ending);
-        while let Some(asked) = self.next() {
-            self.refuse(asked, OVER);
+        while let Some(news) = self.next() {
+            if let DeskNews::Asked(asked) = news {
+                self.answer(&asked, 0, ControlAnswer::Refused(OVER.into()));
+            }
         }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! A line is on the disk before it is done. A checkpoint knows how many lines are in its state; a run that goes on from it does those
 //! behind them again, each at its step. A new one stands before those that are still to come: the order in the file is that of the steps.
+use super::ElementPlace;
 use crate::{
     Failure,
     failure::shown,
     folder,
     storage::{self, Disk, Operation, Storage},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::{
     fs::File,
     io::{self, Read},
@@ -22,14 +24,43 @@ const MOST: usize = 10_000;
 const MOST_BYTES: u64 = 4 << 20;
 
 /// A decision that changes the numbers of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub(crate) enum ControlDecision {
     Rate { factor: f64 },
     StopAfterEpoch,
+    Set(SetDecision),
+}
+/// Elements of a value that became another number: before a step, or within it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SetDecision {
+    pub of: String,
+    pub at: ElementPlace,
+    #[serde(serialize_with = "write_number", deserialize_with = "read_number")]
+    pub value: f64,
+    /// where in the step
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<SetInStep>,
+}
+/// Behind an op of the step, or behind its rule in the walk back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetInStep {
+    /// the op's number in the step
+    pub op: usize,
+    /// what its rule made of gradients, not its results
+    pub gradient: bool,
+    /// which of them
+    pub value: usize,
+}
+fn write_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    folder::any_number(*value).serialize(serializer)
+}
+fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    folder::read_number(&value).ok_or_else(|| serde::de::Error::custom("`value` is no number"))
 }
 /// A line of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct DecidedAt {
     /// steps that were done
     step: u64,
@@ -91,8 +122,8 @@ impl ControlJournal {
         self.done as u64
     }
     /// The decisions that are still to be done again, with their steps.
-    pub fn ahead(&self) -> impl Iterator<Item = (u64, ControlDecision)> {
-        self.lines.get(self.done..).unwrap_or_default().iter().map(|line| (line.step, line.decision))
+    pub fn ahead(&self) -> impl Iterator<Item = (u64, &ControlDecision)> {
+        self.lines.get(self.done..).unwrap_or_default().iter().map(|line| (line.step, &line.decision))
     }
     /// Is one of them to be done at this step?
     pub fn is_due(&self, step: u64) -> bool {
@@ -100,7 +131,7 @@ impl ControlJournal {
     }
     /// The next one that is to be done at this step; it counts as done.
     pub fn next(&mut self, step: u64) -> Option<ControlDecision> {
-        let decision = self.lines.get(self.done).filter(|line| line.step <= step)?.decision;
+        let decision = self.lines.get(self.done).filter(|line| line.step <= step)?.decision.clone();
         self.done += 1;
         Some(decision)
     }

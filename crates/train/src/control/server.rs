@@ -5,7 +5,7 @@
 //! was something to do the thread rests: however much clients send, it takes a small part of one core.
 use super::{
     ControlDesk, ControlRequest, LONGEST, SOCKET,
-    desk::{AskedRequest, OVER, RunPhase, ShownRun},
+    desk::{AskedRequest, DeskNews, OVER, RunPhase, ShownRun},
 };
 use crate::{Failure, watch::Watch};
 use rustix::{
@@ -15,6 +15,7 @@ use rustix::{
 };
 use serde_json::{Value, json};
 use std::{
+    collections::VecDeque,
     fs,
     io::{ErrorKind, Read, Write},
     os::{
@@ -106,7 +107,7 @@ fn start(path: &Path, steps: u64) -> Result<(ControlDesk, ControlServer), NoSock
     let server = ControlServer { shown: shown.clone(), wake, thread: Some(thread), path: path.to_path_buf(), number: (about.dev(), about.ino()) };
     // A pipe that is full wakes as well.
     let wake = Box::new(move || drop((&for_loop).write(&[0])));
-    Ok((ControlDesk { shown, asked, answers, wake, taken: 0 }, server))
+    Ok((ControlDesk { shown, asked, deferred: VecDeque::new(), answers, wake, taken: 0 }, server))
 }
 /// A socket that nobody listens on yet, and that no other program inherits.
 fn unbound() -> Result<OwnedFd, Errno> {
@@ -159,6 +160,8 @@ struct AttachedClient {
     output: Vec<u8>,
     /// a request of it was handed in
     waits: bool,
+    /// it debugs the run, which has to know when it leaves, and may be silent for as long as it likes
+    debugs: bool,
     /// nothing more is read; gone when all is written
     ends: bool,
     heard: Instant,
@@ -228,7 +231,7 @@ struct Served {
     listener: UnixListener,
     woken: UnixStream,
     shown: Arc<ShownRun>,
-    asks: Sender<AskedRequest>,
+    asks: Sender<DeskNews>,
     answered: Receiver<(u64, Value)>,
     clients: Vec<AttachedClient>,
     next: u64,
@@ -245,7 +248,9 @@ impl Served {
             for k in 0..self.clients.len() {
                 self.hear(k);
             }
-            self.clients.retain(|client| !client.is_gone() && client.heard.elapsed() < SILENT);
+            let stays = |client: &mut AttachedClient| !client.is_gone() && (client.debugs || client.heard.elapsed() < SILENT);
+            let left: Vec<AttachedClient> = self.clients.extract_if(.., |client| !stays(client)).collect();
+            left.iter().for_each(|client| self.see_off(client));
             self.take_in();
             std::thread::sleep(REST);
         }
@@ -310,12 +315,19 @@ impl Served {
             }
             Ok(_) if self.shown.phase() == RunPhase::Ending => client.refuse(OVER),
             Ok(request) => {
-                client.waits = self.asks.send(AskedRequest { request, client: client.id }).is_ok();
+                client.debugs |= request.debugs();
+                client.waits = self.asks.send(DeskNews::Asked(AskedRequest { request, client: client.id })).is_ok();
                 self.shown.asked.fetch_add(1, Ordering::Relaxed);
                 if !client.waits {
                     client.refuse(OVER);
                 }
             }
+        }
+    }
+    /// What a client leaves behind that debugged the run is taken down.
+    fn see_off(&self, client: &AttachedClient) {
+        if client.debugs && self.asks.send(DeskNews::Left(client.id)).is_ok() {
+            self.shown.asked.fetch_add(1, Ordering::Relaxed);
         }
     }
     /// Takes in who has come.
@@ -325,12 +337,16 @@ impl Served {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            let mut client = AttachedClient { id: self.next, stream, input: Vec::new(), output: Vec::new(), waits: false, ends: false, heard: Instant::now() };
+            let (input, output, heard) = (Vec::new(), Vec::new(), Instant::now());
+            let mut client = AttachedClient { id: self.next, stream, input, output, waits: false, debugs: false, ends: false, heard };
             self.next += 1;
             if self.clients.len() >= MOST_CLIENTS {
-                let silent = self.clients.iter().enumerate().filter(|(_, c)| !c.waits).min_by_key(|(_, c)| c.heard).map(|(k, _)| k);
+                let silent = self.clients.iter().enumerate().filter(|(_, c)| !c.waits).min_by_key(|(_, c)| (c.debugs, c.heard)).map(|(k, _)| k);
                 match silent {
-                    Some(k) => drop(self.clients.remove(k)),
+                    Some(k) => {
+                        let left = self.clients.remove(k);
+                        self.see_off(&left);
+                    }
                     None => {
                         client.refuse(&format!("{MOST_CLIENTS} others wait for an answer: try again"));
                         continue;

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -125,6 +126,10 @@ where
     pub held: HeldStates,
     /// what is asked for from outside
     pub controls: Controls,
+    /// a request to end
+    pub interrupt: &'a Interrupt,
+    /// how long it was not training, but waiting for who looks at it
+    pub paused: Rc<Cell<Duration>>,
 }
 impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
@@ -155,9 +160,9 @@ where
         Ok(())
     }
     /// Steps until the run is as long as it was to be, or until somebody asks for an end.
-    pub fn run(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
-        let (begun, before) = (Instant::now(), self.kept.seconds);
-        let paused = Cell::new(Duration::ZERO);
+    pub fn run(&mut self) -> Result<(), Failure> {
+        let (begun, before, interrupt) = (Instant::now(), self.kept.seconds, self.interrupt);
+        let paused = self.paused.clone();
         let elapsed = || before + begun.elapsed().saturating_sub(paused.get()).as_secs_f64();
         self.call(|callback, control| callback.on_train_begin(control))?;
         let mut since = Since::now();
@@ -252,7 +257,12 @@ where
         // The rate of this step: behind it there is the next one's.
         let lr = layers.then(|| self.session.lr());
         let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
-        let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
+        let (stepped, went, waited) = if self.leaves_out() { (self.passed_over()?, WentBack::Not, Duration::ZERO) } else { self.stepped(group, look)? };
+        self.paused.set(self.paused.get() + waited);
+        since.time += waited;
+        if went == WentBack::To {
+            return Ok(WentBack::To);
+        }
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
             if !meant {
                 self.watch.warn(&format!("steps run op by op from step {step} on, to the same bits: {reason}"));
