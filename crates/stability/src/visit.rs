@@ -1,19 +1,22 @@
 //! A step that is looked into while it runs: each op that it applies, and each rule of the walk back, is shown to a visitor, which may look at
 //! the values, wait as long as it likes, and put others in their place ([`visit_ops`]).
 //!
-//! Data flow: an interceptor has the results of an op computed below it and shows them ([`OpVisitor::visit`]). On the op's inputs it puts a tap, so
-//! that what the op's rule makes of gradients is shown too, when the walk comes by. What the visitor wants changed is recorded as an op that
-//! no interceptor sees: the element is a constant from there on, and no gradient flows through it.
+//! Data flow: an interceptor has the results of an op computed below it and shows them ([`OpVisitor::visit`]). On the results it puts a tap, so
+//! that their gradients are shown too, when the walk comes by, and one on inputs that no op of the step has made: parameters. What the visitor wants
+//! changed is recorded as an op that no interceptor sees: the element is a constant from there on, and no gradient flows through it.
 //!
-//! Invariant: a visitor that only looks changes no bit. What it computes itself is not shown to it.
+//! Invariant: a visitor that only looks changes no bit. So nothing stands between a cast to 16 bits and the op that it is for: the op's rule gives
+//! the gradient of what was cast in the wide dtype, which a tap would round. What a visitor computes itself is not shown to it.
 use crate::{StepPhase, TracedOp};
 use adamant_core::{
-    Arg, Op, Origin, Outputs, Tensor,
+    Arg, DType, Op, Origin, Outputs, Tensor,
     grad::{grad_enabled, tap},
     intercept::{self, Interceptor},
 };
+use parking_lot::Mutex;
 use std::{
     cell::Cell,
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -25,8 +28,20 @@ use std::{
 pub enum VisitedValues {
     /// what it gave
     Results,
-    /// what its rule made of gradients: one of each input that has one
+    /// the gradients of what it gave, in the walk back: what its rule begins with
     Gradients,
+    /// what its rule made for inputs that no op of the step has made, such as parameters
+    InputGradients,
+}
+impl VisitedValues {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            VisitedValues::Results => "results",
+            VisitedValues::Gradients => "gradients",
+            VisitedValues::InputGradients => "input_gradients",
+        }
+    }
 }
 /// An op of the step that is running.
 #[derive(Debug)]
@@ -39,7 +54,7 @@ pub struct VisitedOp {
     pub shows: VisitedValues,
     /// what the op was given
     pub inputs: Vec<Tensor>,
-    /// the values: results in their order, or the gradient of each input, none where there is none
+    /// the values: of each result or input, in their order; none where there is none
     pub values: Vec<Option<Tensor>>,
 }
 /// Elements of a value that become another number.
@@ -70,7 +85,7 @@ impl ValueChange {
 }
 /// Who is shown the ops of a step.
 pub trait OpVisitor: Send + Sync + 'static {
-    /// Behind an op, or behind its rule in the walk back. Changes are made in their order.
+    /// Behind an op, or in the walk back before its rule, or behind it. Changes are made in their order.
     fn visit(&self, seen: &VisitedOp) -> Vec<ValueChange>;
 }
 /// Runs `f`, and shows each op that it applies to a visitor. `f` must not be captured: it would be shown where it is recorded, and not where it
@@ -85,24 +100,28 @@ pub trait OpVisitor: Send + Sync + 'static {
 /// struct Names(Mutex<Vec<String>>);
 /// impl OpVisitor for Names {
 ///     fn visit(&self, seen: &VisitedOp) -> Vec<ValueChange> {
-///         let back = if seen.shows == VisitedValues::Gradients { "back of " } else { "" };
-///         self.0.lock().unwrap().push(format!("{back}{}", seen.op.name()));
+///         self.0.lock().unwrap().push(format!("{} of {}", seen.shows.name(), seen.op.name()));
 ///         Vec::new()
 ///     }
 /// }
 /// let names = Arc::new(Names::default());
 /// let x = Tensor::ones([2]).tracked();
 /// visit_ops(names.clone(), || x.exp().sum(..).backward())?;
-/// assert_eq!(*names.0.lock().unwrap(), ["exp", "sum", "back of sum", "back of exp"]);
+/// assert_eq!(
+///     *names.0.lock().unwrap(),
+///     ["results of exp", "results of sum", "gradients of sum", "gradients of exp", "input_gradients of exp"]
+/// );
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn visit_ops<R>(visitor: Arc<dyn OpVisitor>, f: impl FnOnce() -> R) -> R {
-    intercept::with(Arc::new(ShownOps { visitor, ops: AtomicUsize::new(0) }), f)
+    intercept::with(Arc::new(ShownOps { visitor, ops: AtomicUsize::new(0), made: Mutex::default() }), f)
 }
 
 struct ShownOps {
     visitor: Arc<dyn OpVisitor>,
     ops: AtomicUsize,
+    /// what ops of the step have made: kept, so that no other value comes to its address
+    made: Mutex<HashMap<u64, Tensor>>,
 }
 thread_local! {
     /// Is a visitor at work? What it computes is its own affair.
@@ -127,38 +146,63 @@ fn changed(changes: &[ValueChange], k: usize, value: &Tensor) -> Tensor {
     VISITING.set(false);
     value
 }
+/// An op, for the walk back.
+struct VisitedStep {
+    visitor: Arc<dyn OpVisitor>,
+    op: TracedOp,
+    number: usize,
+    inputs: Vec<Tensor>,
+}
+impl VisitedStep {
+    /// Tensors whose gradients are shown. Those that cannot be tapped stay as they are.
+    fn all_tapped(&self, tensors: Vec<Tensor>, shows: VisitedValues) -> Vec<Tensor> {
+        let (visitor, op, number, inputs) =
+            (self.visitor.clone(), TracedOp { phase: StepPhase::Backward, ..self.op.clone() }, self.number, self.inputs.clone());
+        let shown = move |gradients: &[Option<Tensor>]| {
+            let values = gradients.iter().map(|g| g.as_ref().map(Tensor::detach)).collect();
+            let changes = visit(&*visitor, &VisitedOp { op: op.clone(), number, shows, inputs: inputs.clone(), values });
+            if changes.is_empty() {
+                return Ok(None);
+            }
+            Ok(Some(gradients.iter().enumerate().map(|(k, g)| g.as_ref().map(|g| changed(&changes, k, g))).collect()))
+        };
+        match grad_enabled() {
+            true => tap(&tensors.iter().collect::<Vec<_>>(), shown).unwrap_or(tensors),
+            false => tensors,
+        }
+    }
+}
+impl ShownOps {
+    /// Has no op of the step made it, and does no cast to 16 bits stand before it?
+    fn is_foreign(&self, x: &Tensor) -> bool {
+        x.is_tracked() && matches!(x.dtype(), Ok(DType::F32 | DType::F64)) && !self.made.lock().contains_key(&x.value_address())
+    }
+}
 impl Interceptor for ShownOps {
     fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs {
         if VISITING.get() {
             return next(op, arg, inputs);
         }
         let number = self.ops.fetch_add(1, Ordering::Relaxed);
-        let traced = TracedOp::here(op.name(), Origin::here());
+        let (traced, is_cast) = (TracedOp::here(op.name(), Origin::here()), matches!(op, Op::Cast(_)));
         let given: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-        let (visitor, behind, of) = (self.visitor.clone(), given.clone(), TracedOp { phase: StepPhase::Backward, ..traced.clone() });
-        let shown = move |gradients: &[Option<Tensor>]| {
-            let values = gradients.iter().map(|g| g.as_ref().map(Tensor::detach)).collect();
-            let seen = VisitedOp { op: of.clone(), number, shows: VisitedValues::Gradients, inputs: behind.clone(), values };
-            let changes = visit(&*visitor, &seen);
-            if changes.is_empty() {
-                return Ok(None);
-            }
-            Ok(Some(gradients.iter().enumerate().map(|(k, g)| g.as_ref().map(|g| changed(&changes, k, g))).collect()))
-        };
-        // An op whose inputs cannot be tapped is applied to them as they are: it fails by itself.
-        let tapped = if grad_enabled() { tap(inputs, shown).ok() } else { None };
-        let outputs = match &tapped {
-            Some(tapped) => next(op, arg, &tapped.iter().collect::<Vec<_>>()),
-            None => next(op, arg, inputs),
-        };
+        let visited = VisitedStep { visitor: self.visitor.clone(), op: traced.clone(), number, inputs: given.clone() };
+        let foreign: Vec<bool> = inputs.iter().map(|x| self.is_foreign(x)).collect();
+        let mut tapped: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
+        if foreign.iter().any(|is_foreign| *is_foreign) {
+            let all = visited.all_tapped(tapped.clone(), VisitedValues::InputGradients);
+            // Of the others the gradients are those of the ops that made them.
+            tapped.iter_mut().zip(all).zip(&foreign).filter(|(_, is_foreign)| **is_foreign).for_each(|((was, tapped), _)| *was = tapped);
+        }
+        let outputs = next(op, arg, &tapped.iter().collect::<Vec<_>>());
         if outputs.iter().any(|x| x.error().is_some()) {
             return outputs;
         }
         let values = outputs.iter().map(|x| Some(x.detach())).collect();
         let changes = visit(&*self.visitor, &VisitedOp { op: traced, number, shows: VisitedValues::Results, inputs: given, values });
-        if changes.is_empty() {
-            return outputs;
-        }
-        outputs.iter().enumerate().map(|(k, x)| changed(&changes, k, x)).collect()
+        let outputs: Vec<Tensor> = outputs.iter().enumerate().map(|(k, x)| if changes.is_empty() { x.clone() } else { changed(&changes, k, x) }).collect();
+        let outputs = if is_cast { outputs } else { visited.all_tapped(outputs, VisitedValues::Gradients) };
+        self.made.lock().extend(outputs.iter().map(|x| (x.value_address(), x.detach())));
+        outputs.into_iter().collect()
     }
 }

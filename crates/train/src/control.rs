@@ -32,7 +32,8 @@
 //! | `{"do": "continue"}` | goes on, as `resume` | |
 //!
 //! Between two steps parameters and buffers can be looked at and set by their paths, an optimizer's slots as `optimizer.PATH.SLOT`; where the run is
-//! stopped behind an op, also `in.K` and `out.K`, or `grad.K`, the gradient of input K. A client that leaves takes its breakpoints with it, and a run
+//! stopped behind an op, also `in.K` and `out.K`, or `grad.K`, the gradient of result
+//! K, or `in_grad.K`, that of input K, where it is a parameter. A client that leaves takes its breakpoints with it, and a run
 //! that stopped at one of them goes on.
 //!
 //! What is not done is answered with `{"ok": false, "error": "..."}`.

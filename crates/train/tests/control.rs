@@ -81,12 +81,17 @@ impl Raw {
         Raw(BufReader::new(UnixStream::connect(folder.join(SOCKET)).unwrap()))
     }
     fn write(&mut self, bytes: &[u8]) {
-        self.0.get_mut().write_all(bytes).unwrap();
+        // Where there is nobody any more, no answer comes.
+        let _ = self.0.get_mut().write_all(bytes);
     }
     fn answer(&mut self) -> Value {
+        self.try_answer().unwrap()
+    }
+    /// None: there is nobody any more.
+    fn try_answer(&mut self) -> Option<Value> {
         let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|e| unreachable!("{e}: {line:?}"))
+        self.0.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|e| unreachable!("{e}: {line:?}")))
     }
     /// Asks for something that the run has before it when this returns: behind it on the line of clients, a status was answered.
     fn hand_in(folder: &Path, line: &str) -> Raw {

@@ -180,7 +180,7 @@ impl Breakpoint {
     /// Does it stop behind this op of a step that it looks into? `before` is the layer of the op that was applied before.
     pub(crate) fn meets(&self, seen: &VisitedOp, before: Option<&str>, numbers: &mut dyn FnMut() -> Vec<NumberStats>) -> bool {
         let matches = |glob: &Option<String>, texts: &[&str]| glob.as_ref().is_none_or(|glob| texts.iter().any(|text| glob_matches(glob, text)));
-        let is_gradient = seen.shows == VisitedValues::Gradients;
+        let is_gradient = seen.shows != VisitedValues::Results;
         let looks_at_gradients = self.phase == Some(StepPhase::Backward) || (self.phase.is_none() && self.when.is_some());
         let op = &seen.op;
         if (is_gradient && !looks_at_gradients) || self.phase.is_some_and(|phase| phase != op.phase) {

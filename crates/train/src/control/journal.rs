@@ -9,6 +9,7 @@ use crate::{
     folder,
     storage::{self, Disk, Operation, Storage},
 };
+use adamant_stability::VisitedValues;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::{
@@ -42,13 +43,30 @@ pub(crate) struct SetDecision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<SetInStep>,
 }
-/// Behind an op of the step, or behind its rule in the walk back.
+/// Which values of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SetOf {
+    Results,
+    Gradients,
+    InputGradients,
+}
+impl From<VisitedValues> for SetOf {
+    fn from(shows: VisitedValues) -> SetOf {
+        match shows {
+            VisitedValues::Results => SetOf::Results,
+            VisitedValues::Gradients => SetOf::Gradients,
+            VisitedValues::InputGradients => SetOf::InputGradients,
+        }
+    }
+}
+/// Behind an op of the step, or in the walk back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SetInStep {
     /// the op's number in the step
     pub op: usize,
-    /// what its rule made of gradients, not its results
-    pub gradient: bool,
+    /// which of its values
+    pub of: SetOf,
     /// which of them
     pub value: usize,
 }

@@ -75,7 +75,11 @@ struct ValuesBehind<'a> {
 }
 impl ValuesBehind<'_> {
     fn values_name(&self) -> &'static str {
-        if self.seen.shows == VisitedValues::Gradients { "grad" } else { "out" }
+        match self.seen.shows {
+            VisitedValues::Results => "out",
+            VisitedValues::Gradients => "grad",
+            VisitedValues::InputGradients => "in_grad",
+        }
     }
     /// Which of the op's values has this name?
     fn number(&self, name: &str) -> Option<usize> {
@@ -96,7 +100,7 @@ impl DebuggedValues for ValuesBehind<'_> {
             ("layer", json!(op.layer)),
             ("line", json!(format!("{}:{}", op.line.file(), op.line.line()))),
             ("number", json!(self.seen.number)),
-            ("shows", json!(if self.seen.shows == VisitedValues::Gradients { "gradients" } else { "results" })),
+            ("shows", json!(self.seen.shows.name())),
         ]
     }
     fn value(&self, name: &str) -> Option<Tensor> {
@@ -162,9 +166,8 @@ impl ChangedValues {
 impl DebuggedStep {
     fn visit(&mut self, seen: &VisitedOp) -> Vec<ValueChange> {
         let mut values = ChangedValues { values: seen.values.clone(), changes: Vec::new() };
-        let gradient = seen.shows == VisitedValues::Gradients;
         for planned in &self.controls.debug.planned {
-            if let Some(within) = planned.within.filter(|within| within.op == seen.number && within.gradient == gradient) {
+            if let Some(within) = planned.within.filter(|within| within.op == seen.number && within.of == seen.shows.into()) {
                 // It could be done before, so it can be now; if not, the run is another one, and says so behind the step.
                 self.set += usize::from(values.set(within.value, planned).is_ok());
             }
@@ -235,7 +238,7 @@ impl DebuggedStep {
         let answer = match &asked.request {
             ControlRequest::Set { of, at, value } => match behind.number(of) {
                 Some(k) => {
-                    let within = SetInStep { op: seen.number, gradient: seen.shows == VisitedValues::Gradients, value: k };
+                    let within = SetInStep { op: seen.number, of: seen.shows.into(), value: k };
                     let decision = SetDecision { of: of.clone(), at: at.clone(), value: *value, within: Some(within) };
                     Some(self.controls.write_and_set(self.done, &decision, values).map(|count| vec![("elements", json!(count))]).into())
                 }
