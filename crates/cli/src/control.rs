@@ -43,6 +43,8 @@ enum Action {
     Resume,
     /// another learning rate from here on
     Rate,
+    /// the next step is recorded into profiles.jsonl
+    Profile,
     /// the end behind this epoch
     StopAfterEpoch,
     /// a checkpoint and the end
@@ -57,6 +59,7 @@ pub fn run(o: &ControlVerb) -> Result<(), Failure> {
         (Action::Checkpoint, None) => ControlRequest::Checkpoint,
         (Action::Pause, None) => ControlRequest::Pause,
         (Action::Resume, None) => ControlRequest::Resume,
+        (Action::Profile, None) => ControlRequest::Profile,
         (Action::StopAfterEpoch, None) => ControlRequest::StopAfterEpoch,
         (Action::Stop, None) => ControlRequest::Stop,
     };
@@ -92,6 +95,7 @@ pub fn answered(request: ControlRequest, answer: &Value) -> String {
             let lr = answer["lr"].as_f64().map_or_else(String::new, |lr| format!(": it is {lr:e} now"));
             format!("the rate × {factor} after step {step}{lr}")
         }
+        ControlRequest::Profile => format!("step {} is recorded, into {}", step + 1, answer["profile"].as_str().unwrap_or("profiles.jsonl")),
         ControlRequest::StopAfterEpoch => format!("after step {step}: ends behind this epoch"),
         ControlRequest::Stop => format!("ended after step {step}{checkpoint}"),
         _ => format!("after step {step}"),

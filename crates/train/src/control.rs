@@ -15,6 +15,7 @@
 //! | `{"do": "checkpoint"}` | a checkpoint of now, to the disk | `checkpoint`: its folder |
 //! | `{"do": "pause"}`, `{"do": "resume"}` | no step until it is resumed; the time counts as no training | |
 //! | `{"do": "rate", "factor": 0.5}` | the learning rate, and all of its schedule from here on, times a factor | `lr` of the next step |
+//! | `{"do": "profile"}` | the next step is recorded, into `profiles.jsonl`; answered when that is decided | `profile`: the file |
 //! | `{"do": "stop_after_epoch"}` | the run ends behind the epoch, as by early stopping | |
 //! | `{"do": "stop"}` | a checkpoint and the end, as by SIGTERM | `checkpoint` |
 //!
@@ -61,6 +62,8 @@ pub enum ControlRequest {
         /// finite and above 0
         factor: f64,
     },
+    /// the next step is recorded: what ran in it, when, for how long
+    Profile,
     /// the end behind the epoch
     StopAfterEpoch,
     /// a checkpoint and the end
@@ -75,6 +78,7 @@ impl ControlRequest {
             ControlRequest::Pause => "pause",
             ControlRequest::Resume => "resume",
             ControlRequest::Rate { .. } => "rate",
+            ControlRequest::Profile => "profile",
             ControlRequest::StopAfterEpoch => "stop_after_epoch",
             ControlRequest::Stop => "stop",
         }
@@ -113,6 +117,7 @@ impl ControlRequest {
             "checkpoint" => (ControlRequest::Checkpoint, 1),
             "pause" => (ControlRequest::Pause, 1),
             "resume" => (ControlRequest::Resume, 1),
+            "profile" => (ControlRequest::Profile, 1),
             "stop_after_epoch" => (ControlRequest::StopAfterEpoch, 1),
             "stop" => (ControlRequest::Stop, 1),
             "rate" => match fields.get("factor").and_then(Value::as_f64) {
@@ -120,7 +125,7 @@ impl ControlRequest {
                 None => return refuse("`factor` is missing, or no number".into()),
             },
             other => {
-                let known = "status, checkpoint, pause, resume, rate, stop_after_epoch, stop";
+                let known = "status, checkpoint, pause, resume, rate, profile, stop_after_epoch, stop";
                 return refuse(format!("`{}` is nothing that a run can be asked for: {known}", crate::failure::shown(other)));
             }
         };
@@ -220,6 +225,7 @@ mod tests {
             ControlRequest::Pause,
             ControlRequest::Resume,
             ControlRequest::Rate { factor: 0.1 + 0.2 },
+            ControlRequest::Profile,
             ControlRequest::StopAfterEpoch,
             ControlRequest::Stop,
         ];

@@ -14,6 +14,7 @@ mod callback;
 mod controlled;
 mod judge;
 mod learn;
+mod profiled;
 mod restored;
 mod resume;
 mod safe;

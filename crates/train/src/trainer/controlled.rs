@@ -2,7 +2,7 @@
 //!
 //! Before anything is decided the loop looks whether all was well up to here: behind a look nothing is taken back, so that a decision
 //! stands at the step that its line names, in this run as in one that goes on from an earlier checkpoint.
-use super::{Batch, Trainer, learn::Learning, restored::WentBack};
+use super::{Batch, Trainer, learn::Learning, profiled::ProfileWish, restored::WentBack};
 use crate::{
     Failure,
     checkpoint::step_of,
@@ -52,6 +52,8 @@ impl<M, B> Trainer<M, B> {
 pub(crate) struct Controls {
     journal: Option<ControlJournal>,
     socket: Option<RunSocket>,
+    /// is the next step to be recorded?
+    pub(super) profile: ProfileWish,
 }
 impl Controls {
     /// `resumes`: does the run go on, and from a state with how many lines of the journal? With the steps of the run, a socket is opened.
@@ -62,7 +64,7 @@ impl Controls {
             watch.warn(&format!("what the run was asked for is done again: {}", again.join(", ")));
         }
         let socket = steps.map(|steps| RunSocket::open(folder, steps, watch)).transpose()?.flatten();
-        Ok(Controls { journal: Some(journal), socket })
+        Ok(Controls { journal: Some(journal), socket, profile: ProfileWish::default() })
     }
     fn desk(&mut self) -> Option<&mut ControlDesk> {
         self.socket.as_mut().map(|socket| &mut socket.desk)
@@ -86,7 +88,7 @@ fn told(decision: ControlDecision) -> String {
     }
 }
 /// What comes of a request.
-enum Heeded {
+pub(super) enum Heeded {
     /// an answer, with more than that it was done
     Done(Vec<(&'static str, Value)>),
     Refused(String),
@@ -154,6 +156,7 @@ where
                 }
                 ControlRequest::Checkpoint => self.checkpoint_now(elapsed() - waited(paused).as_secs_f64())?,
                 ControlRequest::Rate { factor } => self.decide(ControlDecision::Rate { factor })?,
+                ControlRequest::Profile => self.wish_profile(),
                 ControlRequest::StopAfterEpoch => self.decide(ControlDecision::StopAfterEpoch)?,
                 ControlRequest::Status => Heeded::Done(Vec::new()),
             };

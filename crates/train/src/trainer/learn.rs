@@ -252,7 +252,7 @@ where
         // The rate of this step: behind it there is the next one's.
         let lr = layers.then(|| self.session.lr());
         let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
-        let stepped = if self.leaves_out() { self.passed_over()? } else { self.session.step(group, look)? };
+        let stepped = if self.leaves_out() { self.passed_over()? } else { self.profiled_step(group, look)? };
         if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
             if !meant {
                 self.watch.warn(&format!("steps run op by op from step {step} on, to the same bits: {reason}"));
