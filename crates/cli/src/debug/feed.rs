@@ -127,20 +127,42 @@ fn document(name: &str, value: &Value) -> Arc<PageEvent> {
 pub fn start(run: &Path) -> Result<Arc<Feed>, Failure> {
     let feed = Arc::new(Feed { known: Mutex::default() });
     let failed = |e: std::io::Error| Failure::Run(format!("no thread to follow the run: {e}"));
-    let (follow, folder) = (feed.clone(), run.to_path_buf());
-    std::thread::Builder::new().name("follow".into()).spawn(move || follow_files(&folder, &follow)).map_err(failed)?;
+    let mut files = FollowedFiles::of(run);
+    // Small files are known before anybody looks; of large ones a part.
+    let mut is_behind = files.read_on(&feed);
+    let follows = feed.clone();
+    let follow = move || {
+        loop {
+            if !is_behind {
+                std::thread::sleep(READS);
+            }
+            is_behind = files.read_on(&follows);
+        }
+    };
+    std::thread::Builder::new().name("follow".into()).spawn(follow).map_err(failed)?;
     let (asks, folder) = (feed.clone(), run.to_path_buf());
     std::thread::Builder::new().name("status".into()).spawn(move || ask_status(&folder, &asks)).map_err(failed)?;
     Ok(feed)
 }
-/// Reads on in the files, for as long as the program lives.
-fn follow_files(folder: &Path, feed: &Feed) {
-    let mut files: Vec<LineFollower> = FILES.iter().map(|name| LineFollower::new(folder.join(format!("{name}.jsonl")))).collect();
-    let mut documents: Vec<SeenDocument> = DOCUMENTS.iter().map(|name| SeenDocument::of(folder, name)).collect();
-    let mut catches_up = true;
-    loop {
+/// The files of a run, and how far they were read.
+struct FollowedFiles {
+    files: Vec<LineFollower>,
+    documents: Vec<SeenDocument>,
+    /// more came than pages are told line by line
+    catches_up: bool,
+}
+impl FollowedFiles {
+    fn of(folder: &Path) -> FollowedFiles {
+        FollowedFiles {
+            files: FILES.iter().map(|name| LineFollower::new(folder.join(format!("{name}.jsonl")))).collect(),
+            documents: DOCUMENTS.iter().map(|name| SeenDocument::of(folder, name)).collect(),
+            catches_up: false,
+        }
+    }
+    /// Reads on in each of them, a few MiB of it, and tells the pages. Is there more?
+    fn read_on(&mut self, feed: &Feed) -> bool {
         let (mut is_behind, mut trouble) = (false, None);
-        for (file, follower) in files.iter_mut().enumerate() {
+        for (file, follower) in self.files.iter_mut().enumerate() {
             let grown = match follower.read_on() {
                 Ok(grown) => grown,
                 Err(e) => {
@@ -149,7 +171,7 @@ fn follow_files(folder: &Path, feed: &Feed) {
                 }
             };
             is_behind |= grown.more;
-            catches_up |= grown.more || grown.anew || grown.lines.len() > MOST_LINES;
+            self.catches_up |= grown.more || grown.anew || grown.lines.len() > MOST_LINES;
             if grown.lines.is_empty() && !grown.anew {
                 continue;
             }
@@ -159,18 +181,18 @@ fn follow_files(folder: &Path, feed: &Feed) {
             }
             let unread = known.record.unread();
             let told: Vec<Arc<str>> = grown.lines.iter().filter_map(|line| known.record.take(file, line)).collect();
-            if !catches_up {
+            if !self.catches_up {
                 let mut events = lines_events(file, &told);
                 events.extend((known.record.unread() != unread).then(|| known.whole()));
                 known.tell(&events);
             }
         }
-        for document_of in &mut documents {
-            if let Some(value) = document_of.news() {
+        for seen in &mut self.documents {
+            if let Some(value) = seen.news() {
                 let mut known = feed.known();
-                known.documents.retain(|(name, _)| *name != document_of.name);
-                known.documents.push((document_of.name, value.clone()));
-                known.tell(&[document(document_of.name, &value)]);
+                known.documents.retain(|(name, _)| *name != seen.name);
+                known.documents.push((seen.name, value.clone()));
+                known.tell(&[document(seen.name, &value)]);
             }
         }
         let mut known = feed.known();
@@ -179,14 +201,11 @@ fn follow_files(folder: &Path, feed: &Feed) {
             let whole = known.whole();
             known.tell(&[whole]);
         }
-        if catches_up && !is_behind {
+        if self.catches_up && !is_behind {
             known.begin_anew();
-            catches_up = false;
+            self.catches_up = false;
         }
-        drop(known);
-        if !is_behind {
-            std::thread::sleep(READS);
-        }
+        is_behind
     }
 }
 /// A small file, and which of its states was told.

@@ -45,7 +45,8 @@ function withProfile(what, draw) {
     const steady = known.status.state && known.status.state !== "not running";
     return empty(`No step was recorded: nothing is known of ${what}.`, steady ? "“Profile a step” above records the run's next step: " : "A living run is asked for it: ", h("code", {}, `adamant control ${document.body.dataset.run} profile`), ". It changes no bit of the run.");
   }
-  return profiled.step ? draw(profiled.step) : empty("The recorded step is read…", "");
+  if (!profiled.step) return empty("The recorded step is read…", "");
+  return profiled.step.kernels.length ? draw(profiled.step) : empty(`Step ${profiled.step.step} was recorded, and no kernel ran in it.`, "The reference device computes op by op and has none; gradients and layers of the step are in the other panels.");
 }
 const kernelTip = (k) => `${k.name}\n${named(k.layer)} · ${k.phase || "outside phases"} · ${k.kind}\n${milli(k.ms)} from ${milli(k.start)}\n${flops(k.flops)}, ${bytes(k.bytes)}`;
 const phaseLegend = (step) => legend(step.phaseList.map((phase) => [phase || "outside phases", step.phaseClass(phase)]));
