@@ -62,13 +62,14 @@ mod tests {
 
     #[test]
     fn a_figure_or_a_label_that_cannot_be_parsed() {
-        let mut known = Known { status: serde_json::json!({ "step": 7, "steps": 10, "epoch": 2 }), ..Known::default() };
+        let mut known = Known::default();
         for line in [
             r#"{"kind":"step","step":6,"epoch":1,"loss":null,"lr":0.5,"grad_norm":1e300,"bad_steps":{"all":2,"nan":1}}"#,
             r#"{"kind":"epoch","step":6,"epoch":1,"loss":0.25,"valid":{"loss":0.5,"rows":4,"a\"b\\\n":1}}"#,
         ] {
             known.record.take(0, line.as_bytes());
         }
+        known.status = serde_json::json!({ "step": 7, "steps": 10, "epoch": 2 });
         let text = text(Path::new("runs/\"x\"\\\n"), &known);
         for line in [
             "adamant_step{run=\"runs/\\\"x\\\"\\\\\\n\"} 7",

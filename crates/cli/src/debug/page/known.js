@@ -2,7 +2,7 @@
 
 const TOKEN = new URLSearchParams(location.search).get("token") ?? "";
 const FILES = ["metrics", "timing", "incidents", "profiles"];
-// Lines that this page keeps of a file while more come; then every other step goes, as in the program.
+// Lines that this page keeps of a file; where more come, every other one goes, as in the program.
 const MOST_KEPT = 12000;
 
 const known = { metrics: [], timing: [], incidents: [], profiles: [], documents: {}, status: {}, unread: 0, trouble: null, live: false, whole: false };
@@ -12,7 +12,7 @@ const listeners = [];
 let due = 0;
 function changed(...what) {
   for (const of of what) version[of] += 1;
-  if (!due) due = setTimeout(() => { due = 0; for (const listen of listeners) listen(); }, 120);
+  if (!due) due = setTimeout(() => { due = 0; for (const listen of listeners) listen(); }, 250);
 }
 const ofKind = (file, kind) => known[file].filter((line) => line.kind === kind);
 const steps = () => ofKind("metrics", "step");
@@ -21,13 +21,20 @@ const epochs = () => ofKind("metrics", "epoch");
 const looks = () => ofKind("metrics", "layers");
 const points = (lines, value) => lines.map((line) => [line.step, value(line)]);
 
+// Every other line of the kinds that there are many of, and the last of all.
+function halved(lines) {
+  const many = new Map([...grouped(lines, (line) => String(line.kind))].map(([kind, of]) => [kind, of.length > MOST_KEPT / 8]));
+  const seen = new Map();
+  return lines.filter((line, at) => {
+    const kind = String(line.kind);
+    const k = (seen.get(kind) ?? 0) + 1;
+    seen.set(kind, k);
+    return at === lines.length - 1 || !many.get(kind) || k % 2 === 1;
+  }).slice(-MOST_KEPT);
+}
 function take(file, lines) {
   for (const line of lines) if (line && typeof line === "object") known[file].push(line);
-  if (known[file].length > MOST_KEPT) {
-    let k = 0;
-    const last = known[file].length - 1;
-    known[file] = known[file].filter((line, at) => line.kind !== "step" || at === last || k++ % 2 === 0).slice(-MOST_KEPT);
-  }
+  if (known[file].length > MOST_KEPT) known[file] = halved(known[file]);
   changed(file);
   if (file === "metrics" && lines.some((line) => line?.kind === "layers")) changed("looks");
 }
