@@ -43,6 +43,8 @@ enum Action {
     Resume,
     /// another learning rate from here on
     Rate,
+    /// the next step is recorded into profiles.jsonl
+    Profile,
     /// the end behind this epoch
     StopAfterEpoch,
     /// a checkpoint and the end
@@ -57,6 +59,7 @@ pub fn run(o: &ControlVerb) -> Result<(), Failure> {
         (Action::Checkpoint, None) => ControlRequest::Checkpoint,
         (Action::Pause, None) => ControlRequest::Pause,
         (Action::Resume, None) => ControlRequest::Resume,
+        (Action::Profile, None) => ControlRequest::Profile,
         (Action::StopAfterEpoch, None) => ControlRequest::StopAfterEpoch,
         (Action::Stop, None) => ControlRequest::Stop,
     };
@@ -72,16 +75,16 @@ pub fn run(o: &ControlVerb) -> Result<(), Failure> {
             out::line(format!("{}: step {} of {}, epoch {}{ends}", status.state, status.step, status.steps, status.epoch))
         };
     }
-    let mut answer = client.ask(request)?;
+    let mut answer = client.ask(request.clone())?;
     if o.json {
         answer["run"] = text_of(&o.run).into();
         answer["action"] = json!(request.name());
         return out::line(answer);
     }
-    out::line(answered(request, &answer))
+    out::line(answered(&request, &answer))
 }
 /// An answer in words.
-pub fn answered(request: ControlRequest, answer: &Value) -> String {
+pub fn answered(request: &ControlRequest, answer: &Value) -> String {
     let step = answer["step"].as_u64().unwrap_or(0);
     let checkpoint = answer["checkpoint"].as_str().map_or_else(String::new, |path| format!("; checkpoint in {}", Path::new(path).display()));
     match request {
@@ -92,6 +95,7 @@ pub fn answered(request: ControlRequest, answer: &Value) -> String {
             let lr = answer["lr"].as_f64().map_or_else(String::new, |lr| format!(": it is {lr:e} now"));
             format!("the rate × {factor} after step {step}{lr}")
         }
+        ControlRequest::Profile => format!("step {} is recorded, into {}", step + 1, answer["profile"].as_str().unwrap_or("profiles.jsonl")),
         ControlRequest::StopAfterEpoch => format!("after step {step}: ends behind this epoch"),
         ControlRequest::Stop => format!("ended after step {step}{checkpoint}"),
         _ => format!("after step {step}"),

@@ -11,9 +11,11 @@ mod amp;
 mod bench;
 mod config;
 mod control;
+mod debug;
 mod device;
 mod doctor;
 mod environment;
+mod follow;
 mod graph;
 mod info;
 mod out;
@@ -54,6 +56,8 @@ enum Verb {
     Bench(bench::Bench),
     /// Looks at a run, living or ended, in the terminal.
     Watch(watch::WatchVerb),
+    /// Shows a run, living or ended, in a page of its own: trace, gradients, dead neurons, anomalies, a debugger.
+    Debug(debug::DebugVerb),
     /// Asks a living run for a checkpoint, a pause, another rate, the end.
     Control(control::ControlVerb),
     /// Evaluates a trained model on the test part or the validation part of its data.
@@ -131,6 +135,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Bench(o) => bench::run(&o),
         Verb::Train(o) => (o.json, train::run(&o)),
         Verb::Watch(o) => (o.json, watch::run(&o)),
+        Verb::Debug(o) => (o.json, debug::run(&o)),
         Verb::Control(o) => (o.json, control::run(&o)),
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),

@@ -8,12 +8,11 @@
 //! Invariant: the folder is only read. What is asked of the run goes over its socket, by threads of their own: a run that does not
 //! answer holds no key up.
 mod curve;
-mod follow;
 mod keys;
 mod link;
 mod panels;
 mod screen;
-mod seen;
+pub mod seen;
 mod summary;
 
 use crate::{out, terminal};

@@ -15,6 +15,7 @@
 //! | `{"do": "checkpoint"}` | a checkpoint of now, to the disk | `checkpoint`: its folder |
 //! | `{"do": "pause"}`, `{"do": "resume"}` | no step until it is resumed; the time counts as no training | |
 //! | `{"do": "rate", "factor": 0.5}` | the learning rate, and all of its schedule from here on, times a factor | `lr` of the next step |
+//! | `{"do": "profile"}` | the next step is recorded, into `profiles.jsonl`; answered when that is decided | `profile`: the file |
 //! | `{"do": "stop_after_epoch"}` | the run ends behind the epoch, as by early stopping | |
 //! | `{"do": "stop"}` | a checkpoint and the end, as by SIGTERM | `checkpoint` |
 //!

@@ -5,6 +5,7 @@
 //! metrics.jsonl      what the computation determines      timing.jsonl       what the machine determines
 //! events.out.*       the same for TensorBoard             checkpoints/       one folder each, all or nothing
 //! incidents.jsonl    steps whose numbers ended the run: where they came from, in which records
+//! profiles.jsonl     steps that were recorded because somebody asked: kernels, moments, layers
 //! control.sock       while it runs: where it is asked   control.jsonl      what it was asked for that changes its numbers
 //! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
 //! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end; failure.json: why there was none
@@ -43,10 +44,12 @@ const METRICS: &str = "metrics.jsonl";
 const TIMING: &str = "timing.jsonl";
 const INCIDENTS: &str = "incidents.jsonl";
 const EVENTS: &str = "events.out.tfevents";
+/// Steps that were recorded: times, of which nothing depends on.
+pub(crate) const PROFILES: &str = "profiles.jsonl";
 /// Why the run failed.
 pub(crate) const FAILURE: &str = "failure.json";
 /// What a run leaves when it ends.
-const OF_THE_END: [&str; 7] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors"];
+const OF_THE_END: [&str; 8] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors", PROFILES];
 
 fn broken(path: &Path, e: &std::io::Error) -> Failure {
     match e.get_ref().and_then(|inner| inner.downcast_ref::<StorageError>()) {

@@ -15,6 +15,7 @@ mod controlled;
 mod debugged;
 mod judge;
 mod learn;
+mod profiled;
 mod restored;
 mod resume;
 mod safe;

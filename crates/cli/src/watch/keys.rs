@@ -79,7 +79,7 @@ impl ViewerKeys {
     }
     /// The question that waits for a yes.
     pub fn question(&self) -> Option<String> {
-        Some(match self.asks? {
+        Some(match self.asks.as_ref()? {
             ControlRequest::Rate { factor } => format!("the rate × {factor} from the next step on, for good? y/n"),
             _ => "end the run behind this epoch? y/n".into(),
         })

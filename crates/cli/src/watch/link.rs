@@ -83,10 +83,11 @@ impl Link {
             return;
         }
         let (run, answers) = (self.run.clone(), self.answers.clone());
+        let asked = request.clone();
         let ask = move || {
-            let done = ControlClient::attach(&run).and_then(|mut client| client.ask(request));
+            let done = ControlClient::attach(&run).and_then(|mut client| client.ask(asked.clone()));
             let _ = answers.send(match done {
-                Ok(answer) => answered(request, &answer),
+                Ok(answer) => answered(&asked, &answer),
                 Err(failure) => failure.to_string(),
             });
         };

@@ -1,9 +1,9 @@
 //! What the files of a run say so far, as a screen needs it. Lines of kinds that are not known, and those that cannot be read, are passed over.
-use super::{
-    curve::SeenCurve,
+use super::curve::SeenCurve;
+use crate::{
     follow::{Grown, LineFollower},
+    out,
 };
-use crate::out;
 use adamant_train::{
     Failure,
     storage::{Operation, StorageError},

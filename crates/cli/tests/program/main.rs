@@ -3,7 +3,15 @@
 
 #[cfg(feature = "profiling")]
 mod bench;
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../../train/tests/browser/mod.rs"]
+mod browser;
 mod config;
+#[cfg(target_os = "linux")]
+mod debug;
+#[cfg(target_os = "linux")]
+mod debug_page;
 #[cfg(unix)]
 mod full;
 mod gpu;

@@ -24,6 +24,8 @@ pub enum ControlRequest {
         /// finite and above 0
         factor: f64,
     },
+    /// the next step is recorded: what ran in it, when, for how long
+    Profile,
     /// the end behind the epoch
     StopAfterEpoch,
     /// a checkpoint and the end
@@ -92,6 +94,7 @@ impl ControlRequest {
             ControlRequest::Pause => "pause",
             ControlRequest::Resume => "resume",
             ControlRequest::Rate { .. } => "rate",
+            ControlRequest::Profile => "profile",
             ControlRequest::StopAfterEpoch => "stop_after_epoch",
             ControlRequest::Stop => "stop",
             ControlRequest::Break(_) => "break",
@@ -176,12 +179,13 @@ fn factor_of(factor: f64) -> Result<ControlRequest, String> {
     }
 }
 /// The words of the protocol, and what each takes.
-const WORDS: [(&str, &[&str]); 15] = [
+const WORDS: [(&str, &[&str]); 16] = [
     ("status", &[]),
     ("checkpoint", &[]),
     ("pause", &[]),
     ("resume", &[]),
     ("rate", &["factor"]),
+    ("profile", &[]),
     ("stop_after_epoch", &[]),
     ("stop", &[]),
     ("break", &["step", "layer", "op", "phase", "when"]),
@@ -212,6 +216,7 @@ fn request_of(word: &str, fields: &Map<String, Value>) -> Result<ControlRequest,
         "pause" => ControlRequest::Pause,
         "resume" => ControlRequest::Resume,
         "rate" => factor_of(fields.get("factor").and_then(Value::as_f64).ok_or("`factor` is missing, or no number")?)?,
+        "profile" => ControlRequest::Profile,
         "stop_after_epoch" => ControlRequest::StopAfterEpoch,
         "stop" => ControlRequest::Stop,
         "break" => {
@@ -294,6 +299,7 @@ mod tests {
             ControlRequest::Pause,
             ControlRequest::Resume,
             ControlRequest::Rate { factor: 0.1 + 0.2 },
+            ControlRequest::Profile,
             ControlRequest::StopAfterEpoch,
             ControlRequest::Stop,
             ControlRequest::Break(Breakpoint { step: Some(12), ..Breakpoint::default() }),

@@ -2,7 +2,7 @@
 //!
 //! Before anything is decided the loop looks whether all was well up to here: behind a look nothing is taken back, so that a decision
 //! stands at the step that its line names, in this run as in one that goes on from an earlier checkpoint.
-use super::{Batch, Trainer, debugged::ValuesBetween, learn::Learning, restored::WentBack};
+use super::{Batch, Trainer, debugged::ValuesBetween, learn::Learning, profiled::ProfileWish, restored::WentBack};
 use crate::{
     Failure,
     checkpoint::step_of,
@@ -57,6 +57,8 @@ pub(crate) struct Controls {
     socket: Option<RunSocket>,
     /// where somebody wants it to stop
     pub(super) debug: DebugState,
+    /// is the next step to be recorded?
+    pub(super) profile: ProfileWish,
 }
 impl Controls {
     /// `resumes`: does the run go on, and from a state with how many lines of the journal? With the steps of the run, a socket is opened.
@@ -67,7 +69,7 @@ impl Controls {
             watch.warn(&format!("what the run was asked for is done again: {}", again.join(", ")));
         }
         let socket = steps.map(|steps| RunSocket::open(folder, steps, watch)).transpose()?.flatten();
-        Ok(Controls { journal: Some(journal), socket, debug: DebugState::default() })
+        Ok(Controls { journal: Some(journal), socket, debug: DebugState::default(), profile: ProfileWish::default() })
     }
     pub(super) fn desk(&mut self) -> Option<&mut ControlDesk> {
         self.socket.as_mut().map(|socket| &mut socket.desk)
@@ -192,6 +194,7 @@ where
                 }
                 ControlRequest::Checkpoint => self.checkpoint_now(elapsed() - waited(halted).as_secs_f64())?,
                 ControlRequest::Rate { factor } => self.decide(ControlDecision::Rate { factor: *factor })?,
+                ControlRequest::Profile => self.wish_profile(),
                 ControlRequest::StopAfterEpoch => self.decide(ControlDecision::StopAfterEpoch)?,
                 ControlRequest::Set { of, at, value } => {
                     self.decide(ControlDecision::Set(SetDecision { of: of.clone(), at: at.clone(), value: *value, within: None }))?

@@ -278,7 +278,7 @@ where
     pub(super) fn stepped(&mut self, group: &[D::Batch], look: Look) -> Result<(Stepped, WentBack, Duration), Failure> {
         let done = self.session.position().step;
         if !self.controls.debug.looks_into(done + 1) {
-            return Ok((self.session.step(group, look)?, WentBack::Not, Duration::ZERO));
+            return Ok((self.profiled_step(group, look)?, WentBack::Not, Duration::ZERO));
         }
         let planned = self.controls.debug.planned.len();
         let (controls, interrupt) = (std::mem::take(&mut self.controls), self.interrupt.clone());

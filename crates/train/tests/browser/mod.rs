@@ -15,6 +15,8 @@ pub struct Browser {
     session: String,
     calls: u64,
     events: Vec<Value>,
+    /// where the page is from: what it asks there it does not ask elsewhere
+    own: String,
     _profile: tempfile::TempDir,
 }
 impl Browser {
@@ -45,7 +47,7 @@ impl Browser {
         let stream = TcpStream::connect(address.split('/').next().unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (socket, _) = tungstenite::client(format!("ws://{address}"), stream).unwrap();
-        let mut browser = Browser { process, socket, session: String::new(), calls: 0, events: Vec::new(), _profile: profile };
+        let mut browser = Browser { process, socket, session: String::new(), calls: 0, events: Vec::new(), own: "file:".into(), _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
         let session = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
         browser.session = session["sessionId"].as_str().unwrap().to_string();
@@ -80,10 +82,15 @@ impl Browser {
     }
     /// Opens a file in a window of a size, in `light` or `dark`.
     pub fn open(&mut self, page: &Path, width: u32, height: u32, scheme: &str) {
+        self.open_address(&format!("file://{}", page.display()), "file:", width, height, scheme);
+    }
+    /// Opens an address, and takes for its own what begins so.
+    pub fn open_address(&mut self, address: &str, own: &str, width: u32, height: u32, scheme: &str) {
+        self.own = own.to_string();
         self.call("Emulation.setDeviceMetricsOverride", json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 }));
         self.call("Emulation.setEmulatedMedia", json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }));
         self.events.clear();
-        self.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
+        self.call("Page.navigate", json!({ "url": address }));
         while !self.events.iter().any(|e| e["method"] == "Page.loadEventFired") {
             let event = self.receive();
             self.events.push(event);
@@ -111,7 +118,7 @@ impl Browser {
                 "Runtime.consoleAPICalled" if p["type"] == "error" || p["type"] == "warning" || p["type"] == "assert" => Some(p.to_string()),
                 "Network.requestWillBeSent" => {
                     let url = p["request"]["url"].as_str()?;
-                    (!url.starts_with("file:") && !url.starts_with("data:")).then(|| format!("request of {url}"))
+                    (!url.starts_with(&self.own) && !url.starts_with("data:")).then(|| format!("request of {url}"))
                 }
                 _ => None,
             }
