@@ -22,6 +22,7 @@ mod prometheus;
 mod record;
 mod server;
 mod steer;
+mod terminal;
 
 use crate::{out, watch::seen::SeenRun};
 use adamant_train::{Failure, folder::text_of};
@@ -38,7 +39,8 @@ use std::{
 const EXAMPLES: &str = "Examples:
   adamant debug runs/mnist-1                          all panels; Ctrl-C ends the page, the run goes on
   adamant debug runs/mnist-1 --gradients --anomalies  opens with these two
-  adamant debug runs/mnist-1 --port 8080              http://127.0.0.1:8080/, and /metrics for Prometheus";
+  adamant debug runs/mnist-1 --port 8080              http://127.0.0.1:8080/, and /metrics for Prometheus
+  adamant debug runs/mnist-1 --terminal               breakpoints, values, steps; help lists the commands";
 
 /// Options of `debug`.
 #[derive(Args)]
@@ -61,7 +63,10 @@ pub struct DebugVerb {
     /// the port, on this machine's own address alone; a free one unless it is given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// prints the address as one JSON document
+    /// a debugger that reads commands from stdin, in the place of a page: `help` lists them
+    #[arg(long, conflicts_with_all = ["port", "gradients", "dead_neurons", "anomalies", "step"])]
+    terminal: bool,
+    /// prints the address as one JSON document; with --terminal, each answer
     #[arg(long)]
     pub json: bool,
 }
@@ -82,6 +87,9 @@ pub fn run(o: &DebugVerb) -> Result<(), Failure> {
     }
     if !SeenRun::of(&o.run).is_run() {
         return Err(Failure::Input(format!("{}: no run: neither config.toml nor metrics.jsonl is in it", o.run.display())));
+    }
+    if o.terminal {
+        return terminal::run(&o.run, o.json);
     }
     let failed = |e: std::io::Error| Failure::Run(format!("the page cannot be served: {e}"));
     let listener = listen(o.port)?;

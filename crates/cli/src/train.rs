@@ -33,6 +33,9 @@ pub struct Train {
     /// opens no socket in the run folder: nobody can ask the run for anything
     #[arg(long)]
     no_control: bool,
+    /// waits before the first step until somebody resumes it: `adamant control RUN resume`, or `adamant debug RUN`
+    #[arg(long, conflicts_with_all = ["no_control", "dry_run"])]
+    paused: bool,
     /// one batch of everything: what it costs in memory and time; nothing is written
     #[arg(long)]
     dry_run: bool,
@@ -65,7 +68,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     signals::listen(interrupt.clone())?;
     let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
     let environment = environment(device, &options.config, &data);
-    let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control);
+    let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control).begin_paused(options.paused);
     let run = run.interrupt(interrupt).environment(environment);
     let report = device.scoped(|| run.train(&mut *watch)).inspect_err(|_| place.leave())?;
     drop(watch);

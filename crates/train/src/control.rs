@@ -72,6 +72,20 @@ pub const LONGEST: usize = 4096;
 /// The most elements that a `slice` gives.
 pub const MOST_ELEMENTS: usize = 1000;
 
+/// Whether a run can be asked for something, and whether it waits to be.
+#[derive(Clone, Copy)]
+pub(crate) struct ControlPlan {
+    /// a socket takes requests
+    pub opens: bool,
+    /// no step before somebody goes on
+    pub paused: bool,
+}
+impl Default for ControlPlan {
+    fn default() -> ControlPlan {
+        ControlPlan { opens: true, paused: false }
+    }
+}
+
 /// Where a run is, as it says itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

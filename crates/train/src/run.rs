@@ -5,6 +5,7 @@
 use crate::{
     Document, Failure,
     analysis::ArchitecturePicture,
+    control::ControlPlan,
     dataset::{self, Parts},
     evaluate::{self, EvaluateOptions, Evaluation},
     folder::{self, RunFolder, number, text_of},
@@ -98,14 +99,22 @@ pub struct Run<'a> {
     data: PathBuf,
     folder: Option<PathBuf>,
     resume: bool,
-    control: bool,
+    control: ControlPlan,
     interrupt: Interrupt,
     environment: Value,
 }
 impl<'a> Run<'a> {
     /// Of a description, on the current device, with data beside this program and no run folder.
     pub fn new(document: &'a Document) -> Run<'a> {
-        Run { document, data: PathBuf::new(), folder: None, resume: false, control: true, interrupt: Interrupt::new(), environment: json!({}) }
+        Run {
+            document,
+            data: PathBuf::new(),
+            folder: None,
+            resume: false,
+            control: ControlPlan::default(),
+            interrupt: Interrupt::new(),
+            environment: json!({}),
+        }
     }
     /// The folder that paths of data are relative to.
     #[must_use]
@@ -125,7 +134,13 @@ impl<'a> Run<'a> {
     /// Does a socket in the run folder take requests ([`crate::control`])? It does, unless it is said otherwise.
     #[must_use]
     pub fn control(self, control: bool) -> Run<'a> {
-        Run { control, ..self }
+        Run { control: ControlPlan { opens: control, ..self.control }, ..self }
+    }
+    /// Does the run wait before its first step, or before the first that it goes on with, until somebody resumes it over the socket: to set
+    /// breakpoints, or to look at what it begins with? Without a socket it is refused.
+    #[must_use]
+    pub fn begin_paused(self, paused: bool) -> Run<'a> {
+        Run { control: ControlPlan { paused, ..self.control }, ..self }
     }
     /// Who may ask for an early end.
     #[must_use]

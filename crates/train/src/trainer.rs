@@ -34,6 +34,7 @@ pub(crate) use stopping::measure;
 use crate::{
     Document, Failure,
     checkpoint::OnError,
+    control::ControlPlan,
     folder::{Mark, RunFolder, number, text_of},
     report,
     run::clip_text,
@@ -86,7 +87,7 @@ where
     pub folder: Option<&'a Path>,
     pub resume: bool,
     /// does a socket in the folder take requests?
-    pub control: bool,
+    pub control: ControlPlan,
     pub interrupt: &'a Interrupt,
     pub checkpoint: CheckpointPlan,
     pub document: &'a Document,
@@ -147,7 +148,7 @@ where
     if let Some(folder) = &folder {
         opened(folder)?;
     }
-    let controls = path.map(|f| Controls::open(f, (resume, kept.controls), start.control.then_some(pattern.steps), watch)).transpose()?;
+    let controls = Controls::open(path, (resume, kept.controls), start.control, pattern.steps, watch)?;
     let mut learning = Learning {
         session,
         pattern,
@@ -163,7 +164,7 @@ where
         watch,
         places: Vec::new(),
         held: HeldStates::default(),
-        controls: controls.unwrap_or_default(),
+        controls,
         interrupt,
         paused: Rc::default(),
     };
@@ -266,7 +267,7 @@ pub struct Trainer<M, B> {
     callbacks: Vec<Box<dyn Callback<M>>>,
     folder: Option<PathBuf>,
     resume: bool,
-    control: bool,
+    control: ControlPlan,
     interrupt: Interrupt,
     checkpoint: CheckpointPlan,
     notes: BTreeMap<String, String>,
@@ -320,7 +321,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             callbacks: Vec::new(),
             folder: None,
             resume: false,
-            control: true,
+            control: ControlPlan::default(),
             interrupt: Interrupt::new(),
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
             notes: BTreeMap::new(),

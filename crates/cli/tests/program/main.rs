@@ -13,6 +13,8 @@ mod debug;
 #[cfg(target_os = "linux")]
 mod debug_page;
 #[cfg(unix)]
+mod debugger;
+#[cfg(unix)]
 mod full;
 mod gpu;
 #[cfg(unix)]

@@ -7,8 +7,8 @@ use crate::{
     Failure,
     checkpoint::step_of,
     control::{
-        AskedRequest, ControlAnswer, ControlDecision, ControlDesk, ControlJournal, ControlRequest, DebugState, DeskNews, RunPhase, RunSocket, RunStop,
-        SetDecision,
+        AskedRequest, ControlAnswer, ControlDecision, ControlDesk, ControlJournal, ControlPlan, ControlRequest, DebugState, DeskNews, RunPhase, RunSocket,
+        RunStop, SetDecision,
     },
     folder::{any_number, number, text_of},
     watch::{Interrupt, Watch},
@@ -46,7 +46,15 @@ impl<M, B> Trainer<M, B> {
     /// ```
     #[must_use]
     pub fn control(self, control: bool) -> Self {
-        Trainer { control, ..self }
+        Trainer { control: ControlPlan { opens: control, ..self.control }, ..self }
+    }
+    /// Does the run wait before its first step, or before the first that it goes on with, until somebody resumes it over the socket: to set
+    /// breakpoints, or to look at what it begins with?
+    ///
+    /// Without a socket `fit` refuses: nobody could resume it.
+    #[must_use]
+    pub fn begin_paused(self, paused: bool) -> Self {
+        Trainer { control: ControlPlan { paused, ..self.control }, ..self }
     }
 }
 
@@ -55,21 +63,31 @@ impl<M, B> Trainer<M, B> {
 pub(crate) struct Controls {
     journal: Option<ControlJournal>,
     socket: Option<RunSocket>,
+    /// no step has been, and none is to be yet
+    begins_paused: bool,
     /// where somebody wants it to stop
     pub(super) debug: DebugState,
     /// is the next step to be recorded?
     pub(super) profile: ProfileWish,
 }
 impl Controls {
-    /// `resumes`: does the run go on, and from a state with how many lines of the journal? With the steps of the run, a socket is opened.
-    pub fn open(folder: &Path, (resumes, done): (bool, u64), steps: Option<u64>, watch: &mut dyn Watch) -> Result<Controls, Failure> {
+    /// `resumes`: does the run go on, and from a state with how many lines of the journal? It is one of so many steps.
+    ///
+    /// # Errors
+    /// `Usage`: it is to wait for somebody, and there is no socket.
+    pub fn open(folder: Option<&Path>, (resumes, done): (bool, u64), plan: ControlPlan, steps: u64, watch: &mut dyn Watch) -> Result<Controls, Failure> {
+        let nobody = || Failure::Usage("a run that begins paused waits for who asks it over its socket, and it has none".into());
+        let Some(folder) = folder else { return if plan.paused { Err(nobody()) } else { Ok(Controls::default()) } };
         let journal = if resumes { ControlJournal::resume(folder, done)? } else { ControlJournal::begin(folder)? };
         let again: Vec<String> = journal.ahead().map(|(step, decision)| format!("{} after step {step}", told(decision))).collect();
         if !again.is_empty() {
             watch.warn(&format!("what the run was asked for is done again: {}", again.join(", ")));
         }
-        let socket = steps.map(|steps| RunSocket::open(folder, steps, watch)).transpose()?.flatten();
-        Ok(Controls { journal: Some(journal), socket, debug: DebugState::default(), profile: ProfileWish::default() })
+        let socket = if plan.opens { RunSocket::open(folder, steps, watch)? } else { None };
+        if plan.paused && socket.is_none() {
+            return Err(nobody());
+        }
+        Ok(Controls { journal: Some(journal), socket, begins_paused: plan.paused, debug: DebugState::default(), profile: ProfileWish::default() })
     }
     pub(super) fn desk(&mut self) -> Option<&mut ControlDesk> {
         self.socket.as_mut().map(|socket| &mut socket.desk)
@@ -92,7 +110,7 @@ impl Controls {
     /// Is there anything to do at this step?
     fn is_due(&self, step: u64) -> bool {
         let asked = self.socket.as_ref().is_some_and(|socket| socket.desk.has_news());
-        asked || self.journal.as_ref().is_some_and(|journal| journal.is_due(step)) || self.debug.stops_before(step + 1).is_some()
+        asked || self.begins_paused || self.journal.as_ref().is_some_and(|journal| journal.is_due(step)) || self.debug.stops_before(step + 1).is_some()
     }
     /// The steps are over.
     pub fn over(&mut self) {
@@ -139,6 +157,9 @@ where
             self.act(decision)?;
         }
         let mut halted: Option<HaltedRun> = None;
+        if std::mem::take(&mut self.controls.begins_paused) {
+            self.halt(&mut halted, None);
+        }
         let waited = |halted: Option<HaltedRun>| halted.map_or(Duration::ZERO, |halted| halted.since.elapsed());
         loop {
             let next = match (self.controls.desk(), halted) {
