@@ -17,6 +17,7 @@
 //! who has the token, by this machine's own address; what a run says becomes text on the page and nothing else. All that is kept is
 //! bounded: lines (thinned), pages, requests that wait, the bytes of each.
 mod feed;
+mod incident;
 mod page;
 mod prometheus;
 mod record;
@@ -24,7 +25,7 @@ mod server;
 mod steer;
 mod terminal;
 
-use crate::{out, watch::seen::SeenRun};
+use crate::{device::DeviceOptions, out, watch::seen::SeenRun};
 use adamant_train::{Failure, folder::text_of};
 use clap::Args;
 use serde_json::json;
@@ -40,7 +41,8 @@ const EXAMPLES: &str = "Examples:
   adamant debug runs/mnist-1                          all panels; Ctrl-C ends the page, the run goes on
   adamant debug runs/mnist-1 --gradients --anomalies  opens with these two
   adamant debug runs/mnist-1 --port 8080              http://127.0.0.1:8080/, and /metrics for Prometheus
-  adamant debug runs/mnist-1 --terminal               breakpoints, values, steps; help lists the commands";
+  adamant debug runs/mnist-1 --terminal               breakpoints, values, steps; help lists the commands
+  adamant debug runs/mnist-1 --incident 1             the step that had bad numbers, once more";
 
 /// Options of `debug`.
 #[derive(Args)]
@@ -66,6 +68,14 @@ pub struct DebugVerb {
     /// a debugger that reads commands from stdin, in the place of a page: `help` lists them
     #[arg(long, conflicts_with_all = ["port", "gradients", "dead_neurons", "anomalies", "step"])]
     terminal: bool,
+    /// makes a step that had bad numbers once more: the number of its line in incidents.jsonl, from 1; with --terminal it stops before the step
+    #[arg(long, value_name = "N", conflicts_with_all = ["port", "gradients", "dead_neurons", "anomalies", "step"])]
+    incident: Option<u64>,
+    /// of --incident: where the data lies, unless the run had it there
+    #[arg(long, value_name = "DIR", requires = "incident")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceOptions,
     /// prints the address as one JSON document; with --terminal, each answer
     #[arg(long)]
     pub json: bool,
@@ -88,8 +98,12 @@ pub fn run(o: &DebugVerb) -> Result<(), Failure> {
     if !SeenRun::of(&o.run).is_run() {
         return Err(Failure::Input(format!("{}: no run: neither config.toml nor metrics.jsonl is in it", o.run.display())));
     }
+    if let Some(number) = o.incident {
+        let DebugVerb { run, data, device, terminal, json, .. } = o;
+        return incident::run(&incident::RepeatedIncident { run, number, data: data.as_deref(), device, terminal: *terminal, json: *json });
+    }
     if o.terminal {
-        return terminal::run(&o.run, o.json);
+        return terminal::run(&o.run, o.json, &[]);
     }
     let failed = |e: std::io::Error| Failure::Run(format!("the page cannot be served: {e}"));
     let listener = listen(o.port)?;

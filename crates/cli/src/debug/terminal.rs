@@ -31,7 +31,7 @@ status, checkpoint, pause, profile
 quit                 leaves; breakpoints go, the run goes on";
 
 /// How often a run that goes on is asked whether it has stopped.
-const EVERY: Duration = Duration::from_millis(10);
+pub const EVERY: Duration = Duration::from_millis(10);
 /// The longest command, in bytes.
 const LONGEST: usize = 4096;
 
@@ -43,14 +43,19 @@ enum Typed {
     Quit,
     Request(ControlRequest),
 }
-/// Serves a person, or a script, until it ends.
+/// Serves a person, or a script, until it ends; what is to be done first is said before.
 ///
 /// # Errors
 /// As `ControlClient::attach`; where nobody types, those of the first command that fails.
-pub fn run(run: &Path, as_json: bool) -> Result<(), Failure> {
+pub fn run(run: &Path, as_json: bool, first: &[String]) -> Result<(), Failure> {
     let mut client = ControlClient::attach(run)?;
     let is_typed = stdin().is_terminal() && stdout().is_terminal();
     let mut lines = stdin().lock();
+    for line in first {
+        if let Typed::Request(request) = typed(line)? {
+            ask(&mut client, &request, as_json)?;
+        }
+    }
     loop {
         if is_typed {
             out::write("(debug) ")?;

@@ -128,3 +128,55 @@ fn a_command_that_fails_and_is_passed_over() {
     let output = adamant(at, &["train", "run.toml", "--paused", "--no-control", "--run", "x"]);
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
 }
+#[test]
+fn an_incident_that_is_not_the_same_when_it_is_made_once_more() {
+    let folder = folder();
+    let at = folder.path();
+    // The third row of the second epoch's batches is no number any more.
+    let rows: String = (0..12).map(|k| if k == 7 { "nan,1,1\n".into() } else { format!("{},{},{}\n", k % 5, k % 3, k % 2) }).collect();
+    fs::write(at.join("points.csv"), rows).unwrap();
+    let plain = |extra: &[&str]| adamant(at, &[&["train", "run.toml", "--quiet", "--run", "run"], extra].concat());
+    let output = plain(&[]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let told = fs::read_to_string(at.join("run/incidents.jsonl")).unwrap();
+    let step = serde_json::from_str::<Value>(&told).unwrap()["step"].as_u64().unwrap();
+    let output = adamant(at, &["debug", "run", "--incident", "1", "--data", "."]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(
+        out(&output).contains(&format!("step {step}: NaN")) && out(&output).contains("record 7 of") && out(&output).contains("the same as the run had"),
+        "{}",
+        out(&output)
+    );
+    let output = adamant(at, &["debug", "run", "--incident", "1", "--data", ".", "--json"]);
+    let document: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&document["same"], &document["step"]), (&true.into(), &step.into()), "{document}");
+    // Stopped before it: where the number comes in.
+    let mut child = command(at, &["debug", "run", "--incident", "1", "--data", ".", "--terminal"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"break when nonfinite\ncontinue\nlook in.0\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let said = out(&output);
+    assert!(said.contains(&format!("stopped before step {step}")) && said.contains("results of op 0 linear in 0") && said.contains("nan 1,"), "{said}");
+    assert_eq!(fs::read_to_string(at.join("run/incidents.jsonl")).unwrap(), told);
+    for (number, text, code, says) in [
+        ("2", &*told, 4, "there is no incident 2: it has 1 to 1"),
+        ("0", &told, 4, "there is no incident 0"),
+        ("1", "{\"step\": 3", 4, "line 1 cannot be read"),
+        ("1", "{}\n", 4, "it has no step"),
+        ("1", "", 4, "the run had no incident"),
+    ] {
+        fs::write(at.join("run/incidents.jsonl"), text).unwrap();
+        let output = adamant(at, &["debug", "run", "--incident", number, "--data", "."]);
+        assert!(output.status.code() == Some(code) && err(&output).contains(says), "{number} of {text}: {}", err(&output));
+    }
+    // Other data: there is nothing bad in the step.
+    fs::write(at.join("run/incidents.jsonl"), &told).unwrap();
+    fs::write(at.join("points.csv"), (0..12).map(|k| format!("{},{},{}\n", k % 5, k % 3, k % 2)).collect::<String>()).unwrap();
+    let output = adamant(at, &["debug", "run", "--incident", "1", "--data", "."]);
+    assert!(output.status.code().is_some_and(|code| code != 0), "{}", out(&output));
+}
