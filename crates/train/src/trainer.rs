@@ -9,6 +9,7 @@
 //!
 //! A run that a description tells ([`crate::Run`]) is a client of the same loop. Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
 //! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
+mod alerted;
 mod batch;
 mod callback;
 mod controlled;
@@ -31,6 +32,7 @@ pub(crate) use stopping::measure;
 
 use crate::{
     Document, Failure,
+    alerts::Alerts,
     checkpoint::OnError,
     folder::{Mark, RunFolder, number, text_of},
     report,
@@ -86,6 +88,7 @@ where
     pub control: bool,
     pub interrupt: &'a Interrupt,
     pub checkpoint: CheckpointPlan,
+    pub alerts: &'a Alerts,
     pub document: &'a Document,
     pub environment: &'a Value,
     pub plan: &'a Plan,
@@ -141,6 +144,7 @@ where
     let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
     let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
     let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
+    alerted::begin(start.alerts, folder.as_mut(), (kept.alerts.take(), resumed), watch)?;
     if let Some(folder) = &folder {
         opened(folder)?;
     }
@@ -264,6 +268,7 @@ pub struct Trainer<M, B> {
     control: bool,
     interrupt: Interrupt,
     checkpoint: CheckpointPlan,
+    alerts: Alerts,
     notes: BTreeMap<String, String>,
 }
 /// Gives the batches of the validation part, one by one, and begins anew after the last.
@@ -318,6 +323,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             control: true,
             interrupt: Interrupt::new(),
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
+            alerts: Alerts::default(),
             notes: BTreeMap::new(),
         }
     }
@@ -511,6 +517,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 control: self.control,
                 interrupt: &self.interrupt,
                 checkpoint,
+                alerts: &self.alerts,
                 document: &document,
                 environment: &json!({ "device": plan.device, "parameters": plan.parameters, "train_rows": rows.train }),
                 plan: &plan,
