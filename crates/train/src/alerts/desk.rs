@@ -130,7 +130,8 @@ impl AlertDesk {
         let reason = self.stopped.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         self.event(AlertEvent::End, self.step, &format!("the run has ended after step {}{reason}", self.step));
         let never = self.rules.iter().filter(|(rule, state)| rule.when.is_some() && !state.seen);
-        let never = never.map(|(rule, _)| format!("the alert `{}`: `{}` was never logged", crate::failure::shown(&rule.name), crate::failure::shown(&rule.metric)));
+        let never =
+            never.map(|(rule, _)| format!("the alert `{}`: `{}` was never logged", crate::failure::shown(&rule.name), crate::failure::shown(&rule.metric)));
         self.warnings.extend(never);
     }
     /// Nothing more will come; commands are waited for, no longer than one may take.

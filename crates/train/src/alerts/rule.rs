@@ -200,3 +200,135 @@ impl RuleState {
         Some(std::mem::take(&mut self.suppressed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    fn draw(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+    /// Does the last of the lines meet the condition? Told anew from all of them, by the words of the documentation.
+    fn meets(when: AlertWhen, goal: Goal, lines: &[(u64, f64)]) -> bool {
+        let (&(step, value), before) = lines.split_last().unwrap();
+        let finite: Vec<f64> = before.iter().map(|(_, v)| *v).filter(|v| v.is_finite()).collect();
+        let mean = |steps: u64| {
+            let late: Vec<f64> = before.iter().filter(|(at, v)| v.is_finite() && step - at <= steps).map(|(_, v)| *v).collect();
+            let late = &late[late.len().saturating_sub(MOST_LATE)..];
+            (!late.is_empty()).then(|| late.iter().sum::<f64>() / late.len() as f64)
+        };
+        let least = finite.iter().copied().reduce(f64::min);
+        let most = finite.iter().copied().reduce(f64::max);
+        match when {
+            AlertWhen::Above(x) => value > x,
+            AlertWhen::AtLeast(x) => value >= x,
+            AlertWhen::Below(x) => value < x,
+            AlertWhen::AtMost(x) => value <= x,
+            AlertWhen::NonFinite => value.is_nan() || value.is_infinite(),
+            AlertWhen::Rises { percent, steps } => mean(steps).is_some_and(|m| value > m && value - m > percent / 100.0 * m.abs()),
+            AlertWhen::Falls { percent, steps } => mean(steps).is_some_and(|m| value < m && m - value > percent / 100.0 * m.abs()),
+            AlertWhen::AboveLeast { percent } => least.is_some_and(|l| value - l > percent / 100.0 * l.abs()),
+            AlertWhen::BelowMost { percent } => most.is_some_and(|m| m - value > percent / 100.0 * m.abs()),
+            AlertWhen::NoImprovement { steps } => {
+                let is_best = |k: usize| {
+                    let (_, v) = lines[k];
+                    v.is_finite() && lines[..k].iter().filter(|(_, w)| w.is_finite()).all(|(_, w)| if goal == Goal::Min { v < *w } else { v > *w })
+                };
+                let last = (0..lines.len()).rev().find(|k| is_best(*k)).map_or(lines[0].0, |k| lines[k].0);
+                step - last >= steps
+            }
+        }
+    }
+    #[test]
+    fn a_rule_that_is_told_where_its_words_do_not_say_so() {
+        let mut seed = 1;
+        let mut met = 0;
+        for round in 0..6000 {
+            let percent = [1.0, 10.0, 50.0, 200.0][draw(&mut seed) as usize % 4];
+            let steps = 1 + draw(&mut seed) % 40;
+            let x = [0.0, -1.0, 1.0, 2.5][draw(&mut seed) as usize % 4];
+            let when = match round % 10 {
+                0 => AlertWhen::Above(x),
+                1 => AlertWhen::AtLeast(x),
+                2 => AlertWhen::Below(x),
+                3 => AlertWhen::AtMost(x),
+                4 => AlertWhen::NonFinite,
+                5 => AlertWhen::Rises { percent, steps },
+                6 => AlertWhen::Falls { percent, steps },
+                7 => AlertWhen::AboveLeast { percent },
+                8 => AlertWhen::BelowMost { percent },
+                _ => AlertWhen::NoImprovement { steps },
+            };
+            assert_eq!(when.to_string().parse::<AlertWhen>().unwrap(), when, "{when}");
+            let goal = [Goal::Min, Goal::Max][draw(&mut seed) as usize % 2];
+            let (lasts, every) = (1 + draw(&mut seed) % 4, [0, 1, 10, 100][draw(&mut seed) as usize % 4]);
+            let rule = AlertRule::new("rule", "own", when).lasting(lasts).goal(goal);
+            rule.check().unwrap();
+            let (mut state, mut lines, mut step) = (RuleState::of(&rule), Vec::new(), 0);
+            let (mut row, mut told, mut not_told) = (0, None, 0);
+            for _ in 0..60 {
+                step += draw(&mut seed) % 5;
+                let value = match draw(&mut seed) % 12 {
+                    0 => f64::NAN,
+                    1 => f64::INFINITY,
+                    2 => f64::NEG_INFINITY,
+                    3 => 0.0,
+                    4 => 1e308,
+                    5 => -1e308,
+                    _ => (draw(&mut seed) % 64) as f64 / 16.0 - 1.5,
+                };
+                lines.push((step, value));
+                row = if meets(when, goal, &lines) { row + 1 } else { 0 };
+                let want = if row >= lasts && told.is_none_or(|told| step - told >= every) {
+                    told = Some(step);
+                    Some(std::mem::take(&mut not_told))
+                } else {
+                    not_told += u64::from(row >= lasts);
+                    None
+                };
+                let got = state.meets(&rule, step, value).and_then(|_| state.tells(step, every));
+                assert_eq!(got, want, "{when} for {lasts} every {every}, {goal:?}: {lines:?}");
+                met += usize::from(got.is_some());
+                // As through a checkpoint.
+                if draw(&mut seed).is_multiple_of(3) {
+                    state = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+                }
+            }
+        }
+        assert!(met > 10_000, "{met}");
+    }
+    #[test]
+    fn a_rule_that_makes_no_sense() {
+        for text in ["", "10", "> ", "> x", "> nan", "> inf", ">> 1", "rises by 50 over 3 steps", "rises by 0% over 3 steps", "rises by -1% over 3 steps"] {
+            assert!(text.parse::<AlertWhen>().is_err(), "{text}");
+        }
+        for text in
+            ["rises by inf% over 3 steps", "rises by 5% over 0 steps", "no improvement for -1 steps", "no improvement for 1e3 steps", "5% above the most"]
+        {
+            assert!(text.parse::<AlertWhen>().is_err(), "{text}");
+        }
+        for (text, near) in
+            [("nonfinit", "`nonfinite`"), ("raises by 50% over 100 steps", "`rises by 50%"), ("no improvements for 9 steps", "`no improvement for")]
+        {
+            let failure = text.parse::<AlertWhen>().unwrap_err().to_string();
+            assert!(failure.contains(near), "{text}: {failure}");
+        }
+        let above = AlertWhen::Above(1.0);
+        for (rule, says) in [
+            (AlertRule::new("", "train/loss", above), "a rule has a name"),
+            (AlertRule::new("a", " ", above), "`metric` is a name"),
+            (AlertRule::new("a", "train/loss", above).lasting(0), "from 1 on"),
+            (AlertRule::new("a", "end", above), "it takes no `when`"),
+            (AlertRule::end("a").lasting(2), "it takes no `for`"),
+            (AlertRule::new("a", "train/lr", AlertWhen::NoImprovement { steps: 3 }), "`train/lr` does not tell what is better"),
+            (AlertRule::new("a", "train/lr", AlertWhen::Above(f64::NAN)), "not with NaN"),
+        ] {
+            assert!(rule.check().unwrap_err().contains(says), "{rule:?}");
+        }
+    }
+}

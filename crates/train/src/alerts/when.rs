@@ -114,8 +114,7 @@ impl FromStr for AlertWhen {
 }
 fn read(text: &str) -> Option<AlertWhen> {
     let text = text.trim();
-    let compared: [(&str, fn(f64) -> AlertWhen); 4] =
-        [(">=", AlertWhen::AtLeast), ("<=", AlertWhen::AtMost), (">", AlertWhen::Above), ("<", AlertWhen::Below)];
+    let compared: [(&str, fn(f64) -> AlertWhen); 4] = [(">=", AlertWhen::AtLeast), ("<=", AlertWhen::AtMost), (">", AlertWhen::Above), ("<", AlertWhen::Below)];
     for (sign, of) in compared {
         if let Some(rest) = text.strip_prefix(sign) {
             return rest.trim().parse().ok().map(of);
