@@ -122,7 +122,9 @@ fn is_of(value: &Value, name: &str) -> bool {
 /// A value without its numbers and texts: which fields it has, and of which types.
 pub fn shape_of(value: &Value) -> String {
     match value {
-        Value::Object(fields) => fields.iter().map(|(name, part)| format!("{name}:{},", if name == "kind" { part.to_string() } else { shape_of(part) })).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, part)| format!("{name}:{},", if name == "kind" { part.to_string() } else { shape_of(part) })).collect()
+        }
         Value::Array(parts) => format!("[{}]", parts.first().map(shape_of).unwrap_or_default()),
         Value::Null => "0".into(),
         Value::Bool(_) => "b".into(),
