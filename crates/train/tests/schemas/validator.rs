@@ -1,7 +1,11 @@
 //! Holds a value against a schema of JSON Schema's draft 2020-12, as far as our schemas use it; a word that is not known ends the test, so that nothing
 //! is passed over in silence. (The crates for all of the draft bring other features of crates that everything here is built on.)
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 /// Words that say something to people alone.
 const SILENT: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
@@ -100,12 +104,6 @@ impl FileSchema {
         }
         Ok(())
     }
-    /// The schema that a part of a right value follows: without alternatives.
-    fn chosen<'a>(&'a self, schema: &'a Value, value: &Value) -> &'a Value {
-        let schema = self.resolved(schema);
-        let branch = schema["oneOf"].as_array().into_iter().flatten().find(|branch| self.holds(branch, value, "", &mut Vec::new()).is_ok());
-        branch.map_or(schema, |branch| self.chosen(branch, value))
-    }
 }
 fn is_of(value: &Value, name: &str) -> bool {
     match name {
@@ -132,62 +130,84 @@ pub fn shape_of(value: &Value) -> String {
         Value::String(_) => "s".into(),
     }
 }
-/// The value with one fault each: a field that must be there and is not, one of another name, one of another type, one too many.
-pub fn mutations(schema: &FileSchema, value: &Value) -> Vec<(String, Value)> {
-    let mut all = Vec::new();
-    plant(schema, &schema.0, value, "", &mut |what, changed| all.push((what, changed)));
-    all
-}
-fn plant(file: &FileSchema, schema: &Value, value: &Value, at: &str, give: &mut dyn FnMut(String, Value)) {
-    let schema = file.chosen(schema, value);
-    match value {
-        Value::Object(fields) => {
-            let with = |change: &dyn Fn(&mut Map<String, Value>)| {
-                let mut changed = fields.clone();
-                change(&mut changed);
-                Value::Object(changed)
-            };
-            let is_closed = schema["additionalProperties"] == Value::Bool(false);
-            if is_closed {
-                give(format!("one more in `{at}`"), with(&|fields| drop(fields.insert("one_more".into(), 1.into()))));
-            }
-            for (name, part) in fields {
-                let place = format!("{at}/{name}");
-                let of = match schema["properties"].get(name) {
-                    Some(of) => of,
-                    None => &schema["additionalProperties"],
-                };
-                if schema["required"].as_array().is_some_and(|r| r.contains(&Value::from(name.as_str()))) {
-                    give(format!("`{place}` gone"), with(&|fields| drop(fields.remove(name))));
-                }
-                if is_closed {
-                    give(
-                        format!("`{place}` renamed"),
-                        with(&|fields| {
-                            let part = fields.remove(name).unwrap_or_default();
-                            fields.insert(format!("{name}_"), part);
-                        }),
-                    );
-                }
-                for other in others(part) {
-                    give(format!("`{place}` as {other}"), with(&|fields| drop(fields.insert(name.clone(), other.clone()))));
-                }
-                plant(file, of, part, &place, &mut |what, changed| give(what, with(&|fields| drop(fields.insert(name.clone(), changed.clone())))));
-            }
-        }
-        Value::Array(parts) => {
-            if let Some(first) = parts.first() {
-                let mut with = |what: String, changed: Value| {
-                    let mut all = parts.clone();
-                    all[0] = changed;
-                    give(what, Value::Array(all));
-                };
-                with(format!("`{at}/*` as a list"), json!([["no"]]));
-                plant(file, &schema["items"], first, &format!("{at}/*"), &mut with);
-            }
-        }
-        _ => {}
+/// Objects whose fields have names of the run's own.
+const MAPS: [&str; 4] = ["/grad_norms", "/values", "/valid", "/precision/overflows"];
+/// What all values of a file have in common: which fields are there in each object of a place. Told by the values alone, so that a schema that takes
+/// too much is noticed.
+#[derive(Default)]
+pub struct CommonFields(BTreeMap<String, BTreeSet<String>>);
+impl CommonFields {
+    pub fn of(values: &[Value]) -> CommonFields {
+        let mut common = CommonFields::default();
+        values.iter().for_each(|value| common.take(value, &kind_of(value)));
+        common
     }
+    fn take(&mut self, value: &Value, at: &str) {
+        match value {
+            Value::Object(fields) => {
+                let names: BTreeSet<String> = fields.keys().cloned().collect();
+                self.0.entry(at.into()).and_modify(|common| common.retain(|name| names.contains(name))).or_insert(names);
+                fields.iter().for_each(|(name, part)| self.take(part, &format!("{at}/{name}")));
+            }
+            Value::Array(parts) => parts.iter().for_each(|part| self.take(part, &format!("{at}/*"))),
+            _ => {}
+        }
+    }
+    /// The value with one fault each: a field that is there in all of them gone, one of another name, one of another type, one too many.
+    pub fn mutations(&self, value: &Value) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        self.plant(value, &kind_of(value), &mut |what, changed| all.push((what, changed)));
+        all
+    }
+    fn plant(&self, value: &Value, at: &str, give: &mut dyn FnMut(String, Value)) {
+        match value {
+            Value::Object(fields) => {
+                let with = |change: &dyn Fn(&mut Map<String, Value>)| {
+                    let mut changed = fields.clone();
+                    change(&mut changed);
+                    Value::Object(changed)
+                };
+                let is_map = MAPS.iter().any(|map| at.ends_with(map));
+                if !is_map {
+                    give(format!("one more in `{at}`"), with(&|fields| drop(fields.insert("one_more".into(), 1.into()))));
+                }
+                for (name, part) in fields {
+                    let place = format!("{at}/{name}");
+                    // Which names a map has is the run's affair; those of a validation are both.
+                    if self.0[at].contains(name) && (!is_map || ["loss", "accuracy", "rows"].contains(&name.as_str()) && at.ends_with("/valid")) {
+                        give(format!("`{place}` gone"), with(&|fields| drop(fields.remove(name))));
+                    }
+                    let renamed = |fields: &mut Map<String, Value>| {
+                        let part = fields.remove(name).unwrap_or_default();
+                        fields.insert(format!("{name}_"), part);
+                    };
+                    if !is_map {
+                        give(format!("`{place}` renamed"), with(&renamed));
+                    }
+                    for other in others(part) {
+                        give(format!("`{place}` as {other}"), with(&|fields| drop(fields.insert(name.clone(), other.clone()))));
+                    }
+                    self.plant(part, &place, &mut |what, changed| give(what, with(&|fields| drop(fields.insert(name.clone(), changed.clone())))));
+                }
+            }
+            Value::Array(parts) => {
+                if let Some(first) = parts.first() {
+                    let mut with = |what: String, changed: Value| {
+                        let mut all = parts.clone();
+                        all[0] = changed;
+                        give(what, Value::Array(all));
+                    };
+                    with(format!("`{at}/*` as a list"), json!([["no"]]));
+                    self.plant(first, &format!("{at}/*"), &mut with);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+/// What a line is of: lines of other kinds have other fields.
+fn kind_of(value: &Value) -> String {
+    ["kind", "action"].into_iter().filter_map(|name| value[name].as_str()).collect::<Vec<_>>().join(" ")
 }
 /// What cannot stand in a value's place, whatever a schema says: told by the value alone.
 fn others(value: &Value) -> Vec<Value> {
