@@ -1,5 +1,5 @@
 //! What a run with rules has open: each rule's state, `alerts.jsonl`, and who is told.
-use super::{AlertRule, Alerts, command::AlertCommands, rule::EVENTS, rule::RuleState};
+use super::{AlertRule, Alerts, command::AlertCommands, rule::EVENTS, rule::AlertState};
 use crate::folder::{Lines, number};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -46,11 +46,11 @@ pub(crate) struct KeptAlerts {
     /// length of `alerts.jsonl`
     pub bytes: u64,
     /// by the rules' names
-    rules: BTreeMap<String, RuleState>,
+    rules: BTreeMap<String, AlertState>,
 }
 /// See the module's documentation.
 pub(crate) struct AlertDesk {
-    rules: Vec<(AlertRule, RuleState)>,
+    rules: Vec<(AlertRule, AlertState)>,
     every: u64,
     /// where lines go
     pub lines: Lines,
@@ -69,7 +69,7 @@ impl AlertDesk {
     pub fn new(alerts: &Alerts, run: String, lines: Lines, (kept, step): (KeptAlerts, u64), again: &str) -> AlertDesk {
         let mut kept = kept.rules;
         let mut state = |rule: &AlertRule| {
-            let fresh = RuleState::of(rule);
+            let fresh = AlertState::of(rule);
             // A rule that means something else now begins anew.
             kept.remove(&rule.name).filter(|state| state.meaning == fresh.meaning).unwrap_or(fresh)
         };

@@ -100,8 +100,8 @@ impl AlertRule {
 }
 /// What a rule remembers: part of each checkpoint. Floats by their bits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "struct RuleState")]
-pub(crate) struct RuleState {
+#[serde(expecting = "struct AlertState")]
+pub(crate) struct AlertState {
     /// what the rule decided by
     pub(super) meaning: String,
     /// lines in a row that met it
@@ -129,9 +129,9 @@ pub(crate) struct RuleState {
 fn is_none_yet(count: &u64) -> bool {
     *count == 0
 }
-impl RuleState {
-    pub(super) fn of(rule: &AlertRule) -> RuleState {
-        RuleState { meaning: rule.meaning(), ..RuleState::default() }
+impl AlertState {
+    pub(super) fn of(rule: &AlertRule) -> AlertState {
+        AlertState { meaning: rule.meaning(), ..AlertState::default() }
     }
     /// Takes a value of the rule's metric. Is the rule met, for long enough? `Some`: what the value was compared with, in words.
     pub(super) fn meets(&mut self, rule: &AlertRule, step: u64, value: f64) -> Option<String> {
@@ -269,7 +269,7 @@ mod tests {
             let (lasts, every) = (1 + draw(&mut seed) % 4, [0, 1, 10, 100][draw(&mut seed) as usize % 4]);
             let rule = AlertRule::new("rule", "own", when).lasting(lasts).goal(goal);
             rule.check().unwrap();
-            let (mut state, mut lines, mut step) = (RuleState::of(&rule), Vec::new(), 0);
+            let (mut state, mut lines, mut step) = (AlertState::of(&rule), Vec::new(), 0);
             let (mut row, mut told, mut not_told) = (0, None, 0);
             for _ in 0..60 {
                 step += draw(&mut seed) % 5;
