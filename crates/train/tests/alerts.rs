@@ -249,6 +249,8 @@ fn an_argument_that_a_shell_has_read() {
         assert_eq!(arguments, [line["rule"].as_str().unwrap(), &at, "{\"a\": 1}", "", &run.to_string_lossy(), ""], "{line}");
         seen.push(line);
     }
+    // Nothing of the name was run where this process is.
+    assert!(!Path::new("hacked").exists());
     seen.sort_by_key(|line| (line["step"].as_u64(), line["rule"] == "end"));
     assert_eq!(seen, lines(&run, "alerts.jsonl"));
     assert!(seen.len() == 4 && seen[0]["rule"] == name && told.0.len() == 4, "{seen:?} {:?}", told.0);

@@ -1,5 +1,5 @@
 //! What a run with rules has open: each rule's state, `alerts.jsonl`, and who is told.
-use super::{AlertRule, Alerts, command::AlertCommands, rule::EVENTS, rule::AlertState};
+use super::{AlertRule, Alerts, command::AlertCommands, rule::AlertState, rule::EVENTS};
 use crate::folder::{Lines, number};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
