@@ -18,6 +18,10 @@ pub fn watch(json: bool, quiet: bool) -> Box<dyn Watch> {
         (false, false) => Box::new(ProgressLines { json, plan: None, said: Instant::now() }),
     }
 }
+/// Plain lines, wherever they go.
+pub fn lines() -> Box<dyn Watch + Send> {
+    Box::new(ProgressLines { json: false, plan: None, said: Instant::now() })
+}
 /// A line of text to whom it may concern.
 pub fn say(json: bool, text: &str) {
     if json {

@@ -1,4 +1,6 @@
 //! `adamant train`.
+mod tui;
+
 use crate::{device::DeviceOptions, environment::environment, out, progress, runs, signals, verbs::data_beside};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
@@ -8,6 +10,7 @@ const EXAMPLES: &str = "Examples:
   adamant train examples/digits/digits.toml
   adamant train examples/mnist/mnist.toml --data data/mnist --set optimizer.lr=1e-3 --set seed=2
   adamant train examples/mnist/mnist.toml --resume auto     go on with the newest run that has not ended
+  adamant train examples/mnist/mnist.toml --tui             curves, layers and keys while it trains
   adamant train examples/mnist/mnist.toml --dry-run         one batch of everything, memory and time";
 
 /// Options of `train`.
@@ -36,6 +39,9 @@ pub struct Train {
     /// waits before the first step until somebody resumes it: `adamant control RUN resume`, or `adamant debug RUN`
     #[arg(long, conflicts_with_all = ["no_control", "dry_run"])]
     paused: bool,
+    /// shows the run in this terminal as `watch` does; q leaves to plain lines, and the run goes on
+    #[arg(long, conflicts_with_all = ["dry_run", "json", "quiet", "no_control"])]
+    tui: bool,
     /// one batch of everything: what it costs in memory and time; nothing is written
     #[arg(long)]
     dry_run: bool,
@@ -48,6 +54,9 @@ pub struct Train {
 }
 
 pub fn run(options: &Train) -> Result<(), Failure> {
+    if options.tui {
+        tui::check()?;
+    }
     let mut document = Document::read(&options.config)?;
     for assignment in &options.set {
         document.set(assignment)?;
@@ -66,12 +75,16 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     let place = runs::place(&options.config, options.run.as_deref(), options.resume.as_deref())?;
     let interrupt = Interrupt::new();
     signals::listen(interrupt.clone())?;
-    let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
     let environment = environment(device, &options.config, &data);
     let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control).begin_paused(options.paused);
     let run = run.interrupt(interrupt).environment(environment);
-    let report = device.scoped(|| run.train(&mut *watch)).inspect_err(|_| place.leave())?;
-    drop(watch);
+    let report = if options.tui {
+        tui::run(&place.folder, |watch| device.scoped(|| run.train(watch)))
+    } else {
+        let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
+        device.scoped(|| run.train(&mut *watch))
+    };
+    let report = report.inspect_err(|_| place.leave())?;
     if !options.quiet {
         progress::say(options.json, &summary(&report));
     }

@@ -1,8 +1,8 @@
 //! `adamant watch`: looks at a run, living or ended, in a terminal.
 //!
 //! ```text
-//! metrics.jsonl, timing.jsonl, incidents.jsonl -> follow -> seen -> screen   (a terminal)
-//!                       control.sock <-> link -> state  ->      -> summary  (no terminal, --once, --json)
+//! metrics, timing, incidents, alerts (.jsonl) -> follow -> seen -> screen   (a terminal)
+//!                      control.sock <-> link -> state  ->      -> summary  (no terminal, --once, --json)
 //! ```
 //!
 //! Invariant: the folder is only read. What is asked of the run goes over its socket, by threads of their own: a run that does not
@@ -67,7 +67,7 @@ pub fn run(o: &WatchVerb) -> Result<(), Failure> {
         let state = link::look(&o.run);
         return if o.json { out::line(summary::document(&seen, &state)) } else { out::line(summary::text(&seen, &state)) };
     }
-    show(&o.run, seen)
+    show(&o.run, &AtomicBool::new(false))
 }
 /// What is pressed, from a thread of its own: where a terminal is gone, crossterm reads its end again and again and does not return, and
 /// who draws finds out.
@@ -78,8 +78,9 @@ fn events() -> Receiver<Event> {
     let _ = std::thread::Builder::new().name("keys".into()).spawn(read);
     events
 }
-/// The screen, until somebody leaves it.
-fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
+/// The screen, until somebody leaves it, or until it is over.
+pub fn show(run: &std::path::Path, over: &AtomicBool) -> Result<(), Failure> {
+    let mut seen = SeenRun::of(run);
     let failed = |e: std::io::Error| Failure::Run(format!("the terminal cannot be used: {e}; `--once` prints a summary"));
     // Who ends this program from outside gets the terminal back as it was.
     let ended = Arc::new(AtomicBool::new(false));
@@ -93,7 +94,7 @@ fn show(run: &std::path::Path, mut seen: SeenRun) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let events = events();
     let shown = (|| {
-        while !ended.load(Ordering::Relaxed) && !keys.leaves {
+        while !ended.load(Ordering::Relaxed) && !over.load(Ordering::Acquire) && !keys.leaves {
             seen.read_on()?;
             link.listen(&mut keys.said);
             terminal.draw(|frame| screen::draw(frame, look, &seen, &link.state, &mut keys)).map_err(failed)?;

@@ -6,6 +6,7 @@
 //! events.out.*       the same for TensorBoard             checkpoints/       one folder each, all or nothing
 //! incidents.jsonl    steps whose numbers ended the run: where they came from, in which records
 //! profiles.jsonl     steps that were recorded because somebody asked: kernels, moments, layers
+//! alerts.jsonl       what rules of the description were met, where it has any
 //! control.sock       while it runs: where it is asked   control.jsonl      what it was asked for that changes its numbers
 //! architecture.json  the layers as boxes and arrows       task.json          what the outputs mean
 //! weights.safetensors, evaluation.json, result.json, loss.svg, metric.svg, report.html: at the end; failure.json: why there was none
@@ -19,6 +20,7 @@
 //! file is warned of once until it is whole again ([`RunFolder::take_warnings`]), and no checkpoint is made meanwhile that
 //! would count on lines that are not there. A folder that is gone (deleted, renamed, replaced) ends the run in any case, at the
 //! next line: nothing that is written by its path would be found where the rest of the run is, and nothing is made anew there.
+mod alerted;
 mod left;
 mod lines;
 
@@ -26,6 +28,7 @@ pub(crate) use lines::Lines;
 
 use crate::{
     Document, Failure,
+    alerts::AlertDesk,
     checkpoint::{self, OnError},
     events::EventWriter,
     storage::{self, Identity, Operation, StorageError, StorageErrorKind},
@@ -47,7 +50,7 @@ const EVENTS: &str = "events.out.tfevents";
 /// Steps that were recorded: times, of which nothing depends on.
 pub(crate) const PROFILES: &str = "profiles.jsonl";
 /// Why the run failed.
-pub(crate) const FAILURE: &str = "failure.json";
+const FAILURE: &str = "failure.json";
 /// What a run leaves when it ends.
 const OF_THE_END: [&str; 8] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors", PROFILES];
 
@@ -100,6 +103,7 @@ pub struct RunFolder {
     /// files that were warned of and are not whole again
     troubled: BTreeSet<String>,
     warnings: Vec<String>,
+    alerts: Option<AlertDesk>,
 }
 /// The lines that a checkpoint counts on.
 pub struct Settled {
@@ -150,7 +154,7 @@ impl RunFolder {
         .map_err(|e| broken(path, &e))?;
         let warnings = left.warnings(&metrics_path, metrics_bytes);
         let (path, identity, begun) = (path.to_path_buf(), Identity::of(path)?, Instant::now());
-        let mut folder = RunFolder { path, identity, metrics, timing, events, begun, on_error, troubled: BTreeSet::new(), warnings };
+        let mut folder = RunFolder { path, identity, metrics, timing, events, begun, on_error, troubled: BTreeSet::new(), warnings, alerts: None };
         if let Some(mark) = mark {
             folder.time(json!({ "kind": "resume", "step": mark.step }))?;
         }
@@ -162,6 +166,7 @@ impl RunFolder {
     }
     /// What a person should know of files that could not be written, since this was last asked.
     pub fn take_warnings(&mut self) -> Vec<String> {
+        self.hear_alerts();
         std::mem::take(&mut self.warnings)
     }
     /// Is the folder still where it was, and its log in it?
@@ -198,6 +203,7 @@ impl RunFolder {
     /// `Storage`: the policy is to stop, or more lines wait for space than memory should hold.
     pub fn metric(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
+        self.alerts.iter_mut().for_each(|alerts| alerts.note(line));
         self.metrics.add(format!("{line}\n").as_bytes())?;
         let done = self.metrics.flush();
         self.sort(METRICS, done.map_err(Failure::from))
@@ -208,6 +214,7 @@ impl RunFolder {
     /// `Storage`: the policy is to stop.
     pub fn incident(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
+        self.alert_incident(line);
         let path = self.path.join(INCIDENTS);
         let mut all = match std::fs::read(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return self.sort(INCIDENTS, Err(broken(&path, &e))),
@@ -228,11 +235,12 @@ impl RunFolder {
         let done = self.timing.add(format!("{line}\n").as_bytes()).and_then(|()| self.timing.flush());
         self.sort(TIMING, done.map_err(Failure::from))
     }
-    /// Numbers for TensorBoard.
+    /// Numbers for TensorBoard, and for rules of alerts.
     ///
     /// # Errors
     /// `Storage`: the policy is to stop.
     pub fn scalars(&mut self, step: u64, values: &BTreeMap<String, f64>) -> Result<(), Failure> {
+        self.alerts.iter_mut().for_each(|alerts| alerts.scalars(step, values));
         match values.iter().try_for_each(|(tag, value)| self.events.scalar(tag, step, *value)) {
             // Events are gathered: that one was added says nothing of the disk.
             Ok(()) => Ok(()),
@@ -260,6 +268,7 @@ impl RunFolder {
     /// # Errors
     /// `Storage`: the policy is to stop.
     pub fn close(&mut self) -> Result<(), Failure> {
+        self.alert_end();
         let settled = self.settle()?;
         let timing = self.timing.flush();
         self.sort(TIMING, timing.map_err(Failure::from))?;

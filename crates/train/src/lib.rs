@@ -15,6 +15,7 @@
 //! for an end through [`Interrupt`]. Who is no caller does both over the socket of [`control`].
 #![forbid(unsafe_code)]
 
+pub mod alerts;
 pub mod analysis;
 pub mod checkpoint;
 pub mod config;

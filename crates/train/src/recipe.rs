@@ -1,10 +1,12 @@
 //! How a model is trained, from its description: optimizer and schedule by PyTorch's kinds under PyTorch's argument names, early
 //! stopping, a running mean of the weights, frozen parameters and those that come from a file.
+mod alerts;
 mod clip;
 mod parameters;
 mod precision;
 mod stability;
 
+pub(crate) use alerts::alerts;
 pub(crate) use clip::{clip, clipped_layers};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};

@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
-        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, .. } = setup;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, .. } = setup;
         let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision }, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
@@ -200,6 +200,7 @@ impl<'a> Run<'a> {
                 control: self.control,
                 interrupt: &self.interrupt,
                 checkpoint,
+                alerts: &alerts,
                 document: &document,
                 environment: &environment,
                 plan: &plan,

@@ -8,6 +8,7 @@ pub(crate) use validate::{keys, words};
 
 use crate::{
     Failure,
+    alerts::Alerts,
     config::{Document, Section},
     dataset::Parts,
     evaluate::Show,
@@ -107,6 +108,8 @@ pub struct Setup {
     pub(crate) init_from: Option<InitFrom>,
     /// checkpoints
     pub checkpoint: CheckpointPlan,
+    /// what is told of the run while it lasts
+    pub alerts: Alerts,
     /// where the final weights also go
     pub weights: Option<PathBuf>,
 }
@@ -130,7 +133,7 @@ impl Setup {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, precision, looked_at } = prepared;
-        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights } = numbers;
+        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights, alerts } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
         manual_seed(seed);
@@ -172,6 +175,7 @@ impl Setup {
             precision,
             init_from,
             checkpoint,
+            alerts,
             weights,
         })
     }
@@ -321,6 +325,7 @@ struct RootNumbers {
     clip: Option<ClippingOptions>,
     watched: recipe::WatchedNumbers,
     weights: Option<PathBuf>,
+    alerts: Alerts,
 }
 impl RootNumbers {
     fn of(root: &Section<'_>) -> Result<RootNumbers, Failure> {
@@ -346,10 +351,10 @@ impl RootNumbers {
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
-        let (clip, watched) = (recipe::clip(root)?, recipe::stability(root)?);
+        let (clip, watched, alerts) = (recipe::clip(root)?, recipe::stability(root)?, recipe::alerts(root)?);
         // Who starts the run opens it, before anything is read.
         root.text("device")?;
-        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights })
+        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights, alerts })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.

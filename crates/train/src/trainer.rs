@@ -9,6 +9,7 @@
 //!
 //! A run that a description tells ([`crate::Run`]) is a client of the same loop. Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
 //! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
+mod alerted;
 mod batch;
 mod callback;
 mod controlled;
@@ -33,6 +34,7 @@ pub(crate) use stopping::measure;
 
 use crate::{
     Document, Failure,
+    alerts::Alerts,
     checkpoint::OnError,
     control::ControlPlan,
     folder::{Mark, RunFolder, number, text_of},
@@ -90,6 +92,7 @@ where
     pub control: ControlPlan,
     pub interrupt: &'a Interrupt,
     pub checkpoint: CheckpointPlan,
+    pub alerts: &'a Alerts,
     pub document: &'a Document,
     pub environment: &'a Value,
     pub plan: &'a Plan,
@@ -145,6 +148,7 @@ where
     let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
     let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
     let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
+    alerted::begin(start.alerts, folder.as_mut(), (kept.alerts.take(), resumed), watch)?;
     if let Some(folder) = &folder {
         opened(folder)?;
     }
@@ -270,6 +274,7 @@ pub struct Trainer<M, B> {
     control: ControlPlan,
     interrupt: Interrupt,
     checkpoint: CheckpointPlan,
+    alerts: Alerts,
     notes: BTreeMap<String, String>,
 }
 /// Gives the batches of the validation part, one by one, and begins anew after the last.
@@ -324,6 +329,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             control: ControlPlan::default(),
             interrupt: Interrupt::new(),
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
+            alerts: Alerts::default(),
             notes: BTreeMap::new(),
         }
     }
@@ -423,17 +429,6 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         self.metrics.push((name.into(), Box::new(of)));
         self
     }
-    /// Ends the run when a measure stops getting better.
-    #[must_use]
-    pub fn early_stopping(self, stopping: EarlyStopping) -> Self {
-        Trainer { stopping: Some(stopping), ..self }
-    }
-    /// Code of yours at places of the loop. Callbacks are called in the order in which they were given.
-    #[must_use]
-    pub fn callback(mut self, callback: impl Callback<M> + 'static) -> Self {
-        self.callbacks.push(Box::new(callback));
-        self
-    }
     /// The run folder. Without one nothing is written.
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
@@ -517,6 +512,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 control: self.control,
                 interrupt: &self.interrupt,
                 checkpoint,
+                alerts: &self.alerts,
                 document: &document,
                 environment: &json!({ "device": plan.device, "parameters": plan.parameters, "train_rows": rows.train }),
                 plan: &plan,

@@ -14,14 +14,14 @@ use adamant_train::{
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     os::unix::{
         fs::{FileTypeExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Four epochs of 14 steps each; all checkpoints are kept, each fourth step's.
@@ -226,6 +226,27 @@ fn a_factor_that_makes_no_rate_of_a_rate() {
         assert!(answers[1]["error"].as_str().unwrap().contains("it is no rate any more"), "{answers:?}");
         assert_eq!(lines(&folder, "control").len(), 1);
     }
+}
+#[test]
+fn a_decision_that_is_made_and_cannot_be_written_down() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    train(&at("plain"), &mut (), How::default()).unwrap();
+    let answers = Answers::default();
+    let keep = answers.clone();
+    let act = move |folder: &Path, step: u64| {
+        if step == 13 {
+            fs::create_dir_all(folder.join("control.jsonl/in the way")).unwrap();
+            for line in [r#"{"do": "rate", "factor": 0.5}"#, r#"{"do": "stop_after_epoch"}"#] {
+                keep.lock().unwrap().push(Raw::hand_in(folder, line));
+            }
+        }
+    };
+    train(&at("run"), &mut AtSteps::new(&at("run"), act), How::default()).unwrap();
+    for answer in read(&answers) {
+        assert!(answer["ok"] == false && answer["error"].as_str().unwrap().contains("control.jsonl"), "{answer}");
+    }
+    same(&at("run"), &at("plain"), "nothing was decided");
 }
 /// Goes on from a checkpoint before the requests, as after a kill that took everything since.
 fn killed_and_resumed(whole: &Path, run: &Path, keep: u64, how: How<'_>) -> Vec<String> {
@@ -460,6 +481,12 @@ fn a_client_that_holds_the_run_up_or_keeps_others_out() {
                 if k % 2 == 0 {
                     held.push(stream);
                 }
+            }),
+            // Who was silent longest has made place.
+            24 => held.iter_mut().take(8).for_each(|stream| {
+                stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                let read = stream.read(&mut [0; 1]);
+                assert!(read.as_ref().map_or_else(|e| e.kind() == ErrorKind::ConnectionReset, |n| *n == 0), "it is still there: {read:?}");
             }),
             25 => held.clear(),
             30 => (0..1000).for_each(|_| drop(connect())),

@@ -174,10 +174,10 @@ fn draw_bars(frame: &mut Frame<'_>, area: Rect, title: String, curve: &SeenCurve
     frame.render_widget(Sparkline::default().block(Block::bordered().title(title)).data(data).max(1000).style(Style::new().fg(colour)), area);
 }
 
-/// What happened, newest first: epochs, checkpoints, what was asked for.
+/// What happened, newest first: epochs, checkpoints, alerts, what was asked for.
 pub fn diary(frame: &mut Frame<'_>, area: Rect, seen: &SeenRun, scrolled: &mut usize) {
     let step_of = |line: &&String| line.trim_start().split(' ').next().and_then(|step| step.parse::<u64>().ok()).unwrap_or(0);
-    let mut notes: Vec<&String> = seen.metrics.notes.iter().chain(&seen.machine.notes).rev().collect();
+    let mut notes: Vec<&String> = seen.metrics.notes.iter().chain(&seen.machine.notes).chain(&seen.alerts).rev().collect();
     notes.sort_by_key(|line| std::cmp::Reverse(step_of(line)));
     *scrolled = (*scrolled).min(notes.len().saturating_sub(1));
     let lines: Vec<Line<'_>> = notes.iter().skip(*scrolled).map(|line| Line::raw(line.as_str())).collect();

@@ -20,11 +20,13 @@ const MOST_NOTES: usize = 500;
 /// Everything that is known of a run.
 pub struct SeenRun {
     pub folder: PathBuf,
-    files: [LineFollower; 3],
+    files: [LineFollower; 4],
     is_behind: bool,
     pub metrics: SeenMetrics,
     pub machine: SeenMachine,
     pub incidents: Vec<Value>,
+    /// lines of `alerts.jsonl`, as the diary has them
+    pub alerts: VecDeque<String>,
 }
 /// Of `metrics.jsonl`.
 #[derive(Default)]
@@ -61,11 +63,12 @@ impl SeenRun {
         let follow = |name: &str| LineFollower::new(folder.join(name));
         SeenRun {
             folder: folder.to_path_buf(),
-            files: [follow("metrics.jsonl"), follow("timing.jsonl"), follow("incidents.jsonl")],
+            files: [follow("metrics.jsonl"), follow("timing.jsonl"), follow("incidents.jsonl"), follow("alerts.jsonl")],
             is_behind: false,
             metrics: SeenMetrics::default(),
             machine: SeenMachine::default(),
             incidents: Vec::new(),
+            alerts: VecDeque::new(),
         }
     }
     /// Is the folder that of a run?
@@ -85,10 +88,10 @@ impl SeenRun {
     /// # Errors
     /// `Storage`: one of them cannot be read.
     pub fn read_on(&mut self) -> Result<(), Failure> {
-        let [metrics, timing, incidents] = &mut self.files;
+        let [metrics, timing, incidents, alerts] = &mut self.files;
         let read = |follower: &mut LineFollower| follower.read_on().map_err(|e| StorageError::of(Operation::Read, follower.path(), 0, &e));
-        let (metrics, timing, incidents) = (read(metrics)?, read(timing)?, read(incidents)?);
-        self.is_behind = metrics.more || timing.more || incidents.more;
+        let (metrics, timing, incidents, alerts) = (read(metrics)?, read(timing)?, read(incidents)?, read(alerts)?);
+        self.is_behind = metrics.more || timing.more || incidents.more || alerts.more;
         if metrics.anew {
             self.metrics = SeenMetrics::default();
         }
@@ -97,6 +100,13 @@ impl SeenRun {
         }
         if incidents.anew {
             self.incidents.clear();
+        }
+        if alerts.anew {
+            self.alerts.clear();
+        }
+        for line in values(&alerts) {
+            let text = |key: &str| line[key].as_str().unwrap_or("?").to_string();
+            note(&mut self.alerts, line["step"].as_u64().unwrap_or(0), &format!("alert `{}`: {}", text("rule"), text("text")));
         }
         values(&metrics).for_each(|line| self.metrics.take(line));
         values(&timing).for_each(|line| self.machine.take(&line));

@@ -41,9 +41,13 @@ pub(super) fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
 }
 pub(super) fn goes_on(folder: &Path, run: &str) {
+    goes_on_to(folder, run, &SHORT);
+}
+/// The same to another length.
+pub(super) fn goes_on_to(folder: &Path, run: &str, length: &[&str]) {
     let go = |run: &str| {
         let arguments = ["train", "run.toml", "--quiet", "--resume", "auto", "--run", run];
-        let output = command(folder, &arguments).args(LONG).args(SHORT).output().unwrap();
+        let output = command(folder, &arguments).args(LONG).args(length).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     };
     go(run);

@@ -2,14 +2,14 @@
 
 use super::{
     Wrong, adamant, command, err, folder, out,
-    signals::{LONG, SHORT, goes_on, long, send, until},
+    signals::{LONG, SHORT, goes_on_to, long, send, until},
 };
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{Read, Write},
     os::unix::ffi::OsStrExt,
@@ -42,6 +42,10 @@ impl Drop for Viewer {
 }
 impl Viewer {
     fn of(folder: &Path, run: &str, (columns, rows): (u16, u16), environment: &[(&str, &str)]) -> Viewer {
+        Viewer::start(command(folder, &["watch", run]), (columns, rows), environment)
+    }
+    /// What a command shows in a terminal.
+    fn start(mut command: Command, (columns, rows): (u16, u16), environment: &[(&str, &str)]) -> Viewer {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -49,7 +53,6 @@ impl Viewer {
         let slave = OpenOptions::new().read(true).write(true).open(std::ffi::OsStr::from_bytes(name.as_bytes())).unwrap();
         tcsetwinsize(&slave, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
-        let mut command = command(folder, &["watch", run]);
         command.env_remove("NO_COLOR").env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env_remove("LC_ALL").env_remove("LC_CTYPE");
         command.envs(environment.iter().copied()).stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
@@ -169,6 +172,11 @@ fn is_colour(look: &str) -> bool {
     look.parse::<u32>().is_ok_and(|n| (30..=38).contains(&n) || (40..=48).contains(&n) || (90..=107).contains(&n))
 }
 
+/// Goes on from wherever a run was ended, as long as that took, and is held against one that nobody looked at.
+fn goes_on_a_little(at: &Path, run: &str) {
+    let steps = fs::read_to_string(at.join(run).join("metrics.jsonl")).unwrap().lines().filter(|line| line.contains("\"kind\":\"step\"")).count();
+    goes_on_to(at, run, &["--set", &format!("epochs={}", steps / 3 + 100)]);
+}
 #[test]
 fn a_viewer_that_changes_a_run_or_ends_it() {
     let folder = folder();
@@ -204,7 +212,8 @@ fn a_viewer_that_changes_a_run_or_ends_it() {
     viewer.press("c");
     viewer.shows("checkpoints/step-");
     viewer.press("p");
-    viewer.shows("paused");
+    // Not the answer alone: what `p` asks for next follows from where the run says that it is.
+    viewer.shows("paused  run");
     viewer.press("p");
     viewer.shows("goes on after step");
     viewer.press("rn");
@@ -214,7 +223,102 @@ fn a_viewer_that_changes_a_run_or_ends_it() {
     send(&run, "TERM");
     assert_eq!(run.wait_with_output().unwrap().status.code(), Some(143));
     assert!(!at.join("run/control.sock").exists() && !at.join("run/control.jsonl").exists());
-    goes_on(at, "run");
+    goes_on_a_little(at, "run");
+}
+/// The names in a run's folder; those of events have the time and the process in them.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    all.filter(|name| !name.starts_with("events.out")).collect()
+}
+#[test]
+fn fifty_viewers_that_leave_a_trace() {
+    let folder = folder();
+    let at = folder.path();
+    let mut run = living(at, "run").spawn().unwrap();
+    until(&mut run, at, "run", 20);
+    for k in 0..50 {
+        let mut viewer = Viewer::of(at, "run", [(80, 24), (120, 40), (30, 8)][k % 3], &[]);
+        viewer.shows("training  run");
+        viewer.press(["\t\t", "5j", "?x", "2", "34"][k % 5]);
+        viewer.resize((80, 24));
+        match k % 4 {
+            0 => {
+                viewer.child.kill().unwrap();
+                viewer.child.wait().unwrap();
+            }
+            1 => viewer.close(),
+            _ => drop(viewer.leave()),
+        }
+        assert!(run.try_wait().unwrap().is_none(), "the run has ended");
+    }
+    send(&run, "TERM");
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(143));
+    goes_on_a_little(at, "run");
+    assert_eq!(names(&at.join("run")), names(&at.join("whole")));
+}
+#[test]
+fn a_run_with_its_viewer_that_is_another_run_or_ends_with_it() {
+    let folder = folder();
+    let at = folder.path();
+    let length = ["--set", "epochs=3000", "--set", "log_every=1"];
+    assert!(command(at, &["train", "run.toml", "--quiet", "--run", "plain"]).args(length).status().unwrap().success());
+    let start = |run: &str, more: &[&str]| {
+        let mut command = command(at, &["train", "run.toml", "--tui", "--run", run]);
+        command.args(length).args(more);
+        Viewer::start(command, (100, 30), &[])
+    };
+    let same = |run: &str| {
+        for name in ["weights.safetensors", "metrics.jsonl"] {
+            assert!(fs::read(at.join(run).join(name)).unwrap() == fs::read(at.join("plain").join(name)).unwrap(), "{run}: {name}");
+        }
+        assert_eq!(names(&at.join(run)), names(&at.join("plain")), "{run}");
+    };
+    let ends = |mut viewer: Viewer| {
+        let status = viewer.child.wait().unwrap();
+        viewer.reader.take().unwrap().join().unwrap();
+        let text = viewer.text();
+        let (shown, after) = text.split_once("\u{1b}[?1049l").unwrap_or_else(|| unreachable!("the terminal is left as it was drawn on: {text:?}"));
+        (status, shown.to_string(), after.to_string())
+    };
+    // Somebody leaves: the run goes on in plain lines.
+    let mut viewer = start("left", &[]);
+    viewer.shows("training  left");
+    viewer.press("\t?x");
+    viewer.resize((80, 24));
+    viewer.press("q");
+    let (status, shown, after) = ends(viewer);
+    assert!(
+        status.success() && after.contains("rows to train on") && after.contains("epoch 3000/3000") && after.contains("report in"),
+        "{status} {after:.300}"
+    );
+    assert!(!shown.contains("epoch    1/3000"), "{shown:?}");
+    same("left");
+    // Nobody does: it leaves when the run is over.
+    let mut viewer = start("stays", &[]);
+    viewer.shows("training  stays");
+    viewer.press("c");
+    viewer.shows("checkpoints/step-");
+    let (status, _, after) = ends(viewer);
+    assert!(
+        status.success() && after.contains("rows to train on") && after.contains("report in") && !after.contains("epoch 3000/3000"),
+        "{status} {after:.300}"
+    );
+    same("stays");
+    // A signal, and a failure: the terminal is given back, and the code is the run's.
+    let mut viewer = start("ended", &["--set", "epochs=30000"]);
+    viewer.shows("training  ended");
+    send(&viewer.child, "TERM");
+    let (status, _, after) = ends(viewer);
+    assert!(status.code() == Some(143) && after.contains("interrupted by SIGTERM"), "{status} {after:?}");
+    let (status, _, after) = ends(start("fails", &["--set", "optimizer.lr=1e300"]));
+    assert!(status.code() == Some(3) && after.contains("training has diverged"), "{status} {after:?}");
+    // Without a terminal, and beside what says otherwise.
+    let mut wrong = Wrong::default();
+    wrong.ends("no terminal", &adamant(at, &["train", "run.toml", "--tui", "--run", "none"]), 2, "--tui draws on a terminal");
+    wrong.unless(!at.join("none").exists(), || "a folder was made".into());
+    for other in ["--json", "--quiet", "--no-control", "--dry-run"] {
+        wrong.ends(other, &adamant(at, &["train", "run.toml", "--tui", other]), 2, "cannot be used with");
+    }
 }
 #[test]
 fn a_key_that_the_run_does_not_obey() {

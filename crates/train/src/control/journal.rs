@@ -16,10 +16,13 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The file's name in the run folder.
 const FILE: &str = "control.jsonl";
+/// The name of one that is not whole yet.
+const BESIDE: &str = "control.jsonl.tmp";
 /// The most lines that a run has, and the most bytes that are read of it.
 const MOST: usize = 10_000;
 const MOST_BYTES: u64 = 4 << 20;
@@ -86,8 +89,9 @@ struct DecidedAt {
     decision: ControlDecision,
 }
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct ControlJournal {
+    /// where lines are written
+    disk: Arc<dyn Storage>,
     folder: PathBuf,
     lines: Vec<DecidedAt>,
     /// how many of them are done
@@ -99,8 +103,11 @@ impl ControlJournal {
     /// # Errors
     /// `Storage`: the earlier file cannot be removed.
     pub fn begin(folder: &Path) -> Result<ControlJournal, Failure> {
-        Disk.remove_file(&folder.join(FILE))?;
-        Ok(ControlJournal { folder: folder.to_path_buf(), lines: Vec::new(), done: 0 })
+        ControlJournal::begin_on(Arc::new(Disk), folder)
+    }
+    fn begin_on(disk: Arc<dyn Storage>, folder: &Path) -> Result<ControlJournal, Failure> {
+        disk.remove_file(&folder.join(FILE))?;
+        Ok(ControlJournal { disk, folder: folder.to_path_buf(), lines: Vec::new(), done: 0 })
     }
     /// Of a run that goes on, from a state that has so many lines in it.
     ///
@@ -133,7 +140,7 @@ impl ControlJournal {
             }
         }
         let done = usize::try_from(done).map_or(lines.len(), |done| done.min(lines.len()));
-        Ok(ControlJournal { folder: folder.to_path_buf(), lines, done })
+        Ok(ControlJournal { disk: Arc::new(Disk), folder: folder.to_path_buf(), lines, done })
     }
     /// How many lines are done.
     pub fn done(&self) -> u64 {
@@ -168,8 +175,15 @@ impl ControlJournal {
             serde_json::to_writer(&mut text, line).map_err(|e| Failure::Run(format!("{FILE}: {e}")))?;
             text.push(b'\n');
         }
-        folder::write(&self.folder.join(FILE), &text)?;
-        Disk.sync_dir(&self.folder)?;
+        // A reader finds the old lines or the new ones, and the new ones are there before anything is done.
+        let (path, beside) = (self.folder.join(FILE), self.folder.join(BESIDE));
+        self.disk.remove_file(&beside)?;
+        let mut file = self.disk.create(&beside)?;
+        file.write(&text)?;
+        file.sync()?;
+        drop(file);
+        self.disk.rename(&beside, &path)?;
+        self.disk.sync_dir(&self.folder)?;
         (self.lines, self.done) = (lines, self.done + 1);
         Ok(())
     }
@@ -185,6 +199,7 @@ fn unfit(path: &Path, line: usize, why: &str) -> Failure {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::storage::simulated::{Fate, Simulated};
 
     const HALF: ControlDecision = ControlDecision::Rate { factor: 0.5 };
 
@@ -211,6 +226,34 @@ mod tests {
         assert!(!folder.path().join(FILE).exists());
     }
     #[test]
+    fn a_decision_that_is_done_and_gone_when_the_power_goes_out() {
+        let (folder, path) = (Path::new("/run"), Path::new("/run").join(FILE));
+        let lines = |disk: &Simulated| {
+            disk.read(&path, 1 << 20).map_or_else(|_| Vec::new(), |text| String::from_utf8(text).unwrap().lines().map(String::from).collect())
+        };
+        let mut lost = [0; 3];
+        for (of, lie) in [None, Some(Operation::Sync), Some(Operation::SyncDir)].into_iter().enumerate() {
+            for (fate, crash) in [Fate::Kept, Fate::Dropped].into_iter().chain((0..20).map(Fate::Torn)).flat_map(|fate| (0..40).map(move |crash| (fate, crash)))
+            {
+                let disk = Simulated::new();
+                disk.create_dir_all(folder).unwrap();
+                disk.sync_dir(Path::new("/")).unwrap();
+                lie.into_iter().for_each(|lie| disk.lie_about(lie));
+                let mut journal = ControlJournal::begin_on(Arc::new(disk.clone()), folder).unwrap();
+                disk.crash_at(disk.history().len() as u64 + crash);
+                // What is decided is done at once: it has to be found again.
+                let done = (1..=5).take_while(|step| journal.decide(*step, HALF).is_ok()).count();
+                let found: Vec<String> = lines(&disk.restarted(fate));
+                let whole = found.iter().zip(1..).all(|(line, step)| *line == format!("{{\"step\":{step},\"action\":\"rate\",\"factor\":0.5}}"));
+                if lie.is_none() {
+                    assert!(whole && (done..=done + 1).contains(&found.len()), "{done} done, after a crash at {crash}, {fate:?}: {found:?}");
+                }
+                lost[of] += usize::from(!whole || found.len() < done);
+            }
+        }
+        assert!(lost[0] == 0 && lost[1] > 0 && lost[2] > 0, "a disk that only says that it syncs is not noticed: {lost:?}");
+    }
+    #[test]
     fn a_line_that_is_no_decision_and_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let good = "{\"step\":10,\"action\":\"rate\",\"factor\":0.5}\n";
@@ -224,13 +267,13 @@ mod tests {
             "",
         ] {
             std::fs::write(folder.path().join(FILE), format!("{good}{bad}\n")).unwrap();
-            let failure = ControlJournal::resume(folder.path(), 0).unwrap_err();
+            let failure = ControlJournal::resume(folder.path(), 0).err().unwrap();
             assert!(failure.exit_code() == 4 && failure.to_string().contains("line 2 cannot be read"), "{bad}: {failure}");
         }
         std::fs::write(folder.path().join(FILE), good.repeat(MOST + 1)).unwrap();
-        assert!(ControlJournal::resume(folder.path(), 0).unwrap_err().to_string().contains("more than"));
+        assert!(ControlJournal::resume(folder.path(), 0).err().unwrap().to_string().contains("more than"));
         std::fs::write(folder.path().join(FILE), [0xff, 0xfe]).unwrap();
-        assert_eq!(ControlJournal::resume(folder.path(), 0).unwrap_err().exit_code(), 4);
+        assert_eq!(ControlJournal::resume(folder.path(), 0).err().unwrap().exit_code(), 4);
         std::fs::write(folder.path().join(FILE), good.repeat(MOST)).unwrap();
         let mut full = ControlJournal::resume(folder.path(), 0).unwrap();
         assert!(full.decide(10, HALF).unwrap_err().to_string().contains("no more may be added"));

@@ -1,4 +1,5 @@
 //! What a program does at places of the loop: callbacks.
+use super::Trainer;
 use crate::{Failure, Position, trainer::Score};
 use adamant_optim::Optimizer;
 
@@ -112,5 +113,13 @@ pub trait Callback<M>: Send {
     /// Takes over what [`Callback::state`] gave.
     fn restore(&mut self, state: &serde_json::Value) -> Result<(), Failure> {
         Ok(())
+    }
+}
+impl<M, B> Trainer<M, B> {
+    /// Code of yours at places of the loop. Callbacks are called in the order in which they were given.
+    #[must_use]
+    pub fn callback(mut self, callback: impl Callback<M> + 'static) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
     }
 }

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     Failure,
+    alerts::KeptAlerts,
     checkpoint::{self, Snapshot},
-    folder::{FAILURE, RunFolder, number},
+    folder::{RunFolder, number},
     incident::Incident,
     session::{Look, LookedAt, OpByOp, Position, Session, Stepped},
     storage,
@@ -72,6 +73,9 @@ pub(crate) struct RunKept {
     /// does the run end behind this epoch, because somebody asked?
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) stops_after_epoch: bool,
+    /// what rules of alerts have seen
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) alerts: Option<KeptAlerts>,
 }
 fn is_none_of_them(count: &u64) -> bool {
     *count == 0
@@ -484,6 +488,7 @@ where
                 // A checkpoint would count on lines that are not there.
                 Err(e) => return safe.without(step, e, self.watch),
             }
+            self.kept.alerts = folder.kept_alerts();
         }
         let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let mut snapshot = self.session.snapshot(kept)?;
@@ -496,12 +501,8 @@ where
     /// Leaves in the folder why the run has failed, for those who come later.
     pub(super) fn failed(&mut self, failure: &Failure) {
         let step = self.session.position().step + 1;
-        if let (Failure::Run(_) | Failure::Diverged(_) | Failure::Memory(_), Some(folder)) = (failure, &mut self.folder) {
-            let mut told = failure.to_json();
-            told["step"] = step.into();
-            if let Err(e) = folder.document(FAILURE, &told) {
-                self.watch.warn(&e.to_string());
-            }
+        if let Some(Err(e)) = self.folder.as_mut().map(|folder| folder.failed(step, failure)) {
+            self.watch.warn(&e.to_string());
         }
         self.tell();
     }

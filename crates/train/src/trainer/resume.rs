@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 14] = [
+const FREE: [&str; 15] = [
     "capture",
     "device",
     "epochs",
@@ -24,6 +24,7 @@ const FREE: [&str; 14] = [
     "schedule.on_extend",
     // A run that a bad number has ended goes on under another policy.
     "stability.",
+    "alerts.",
 ];
 /// Among those: what decides when a model is judged, where the next steps depend on what the judgement is.
 const JUDGING: &str = "eval_every";

@@ -1,4 +1,5 @@
 //! Ending a run that does not get better any more, and what is watched to tell.
+use super::Trainer;
 use crate::Failure;
 use adamant_core::Tensor;
 use adamant_optim::schedule::Goal;
@@ -136,4 +137,11 @@ pub(crate) fn measure(monitor: &Monitor, train_loss: f64, valid: Option<&Score>)
             Failure::Usage(format!("`{monitor}` is watched, and validation gives {}", there.collect::<Vec<_>>().join(", ")))
         }
     })
+}
+impl<M, B> Trainer<M, B> {
+    /// Ends the run when a measure stops getting better.
+    #[must_use]
+    pub fn early_stopping(self, stopping: EarlyStopping) -> Self {
+        Trainer { stopping: Some(stopping), ..self }
+    }
 }
