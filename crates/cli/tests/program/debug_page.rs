@@ -137,6 +137,7 @@ fn a_page_that_a_browser_complains_of_or_that_shows_nothing() {
     }
     for view in VIEWS {
         click(&mut browser, &format!("[data-view={view}]"));
+        wait(&mut browser, &format!("document.querySelector('#trace .view')?.dataset.shown === '{view}'"));
         browser.screenshot(&format!("debug-view-{view}"));
     }
     // A line that comes is there without the page being loaded anew; so are those that were there.

@@ -23,8 +23,10 @@ pub struct OpByOp {
     pub meant: bool,
 }
 pub(super) struct CapturedStep {
-    /// by what is looked at
-    of: [Compiled<()>; 8],
+    /// by what is looked at, and whether the step is recorded: names of ranges are known only to what is traced while a profiler runs
+    of: [Compiled<()>; 16],
+    /// is the next step recorded?
+    pub recorded: bool,
     steps: u64,
     off: Option<OpByOp>,
     told: bool,
@@ -37,7 +39,7 @@ impl CapturedStep {
             true if device.is_reference() => meant("the reference device plans nothing"),
             true => None,
         };
-        CapturedStep { of: std::array::from_fn(|_| compile::captures()), steps: 0, off, told: false }
+        CapturedStep { of: std::array::from_fn(|_| compile::captures()), recorded: false, steps: 0, off, told: false }
     }
     pub fn off(&self) -> Option<&OpByOp> {
         self.off.as_ref()
@@ -71,7 +73,7 @@ impl CapturedStep {
                 None => Err(Error::new("capture", ErrorKind::Argument("batches do not tell how they are put together (`Batch::with_tensors`)".into()))),
             }
         };
-        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each) + 4 * usize::from(look.layers)];
+        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each) + 4 * usize::from(look.layers) + 8 * usize::from(self.recorded)];
         self.steps += 1;
         let checked = if self.steps > 1 && self.steps.is_power_of_two() { compiled.check_with(&inputs, &mut f) } else { Ok(()) };
         match checked.and_then(|()| compiled.call_with(&inputs, &mut f)) {

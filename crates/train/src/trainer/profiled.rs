@@ -5,6 +5,9 @@
 //! a row count in `names`, `kinds`, `layers` and `phases_of`, since the same words come again and again. A line is bounded: of more than
 //! 20,000 the longest are kept, and `left_out` says how many are not.
 //!
+//! A step that is replayed has the ranges of when it was traced, so recorded ones are captured apart: the first of a run is traced and planned, the
+//! next ones show what any step does.
+//!
 //! Invariant: a recorded step has the bits of one that is not. It is told op for op what to compute as any other is, and is looked at as
 //! `look_every` looks; its line is a report that nothing depends on, so that a disk which does not take it ends nothing.
 use super::{Batch, controlled::Heeded, learn::Learning};
@@ -91,7 +94,7 @@ mod recorded {
                 }
             };
             // Reading what layers are like waits for the whole step.
-            let stepped = self.session.step(group, Look { layers: true, ..look })?;
+            let stepped = self.session.recorded_step(group, Look { layers: true, ..look })?;
             let profile = recording.stop();
             let at = self.session.position();
             let mut line = line_of(&profile, MOST_KERNELS);
