@@ -394,17 +394,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         Ok(Stepped { grad_norm: outputs.next(), norms, layers })
     }
-    /// As [`Session::step`], while a profiler runs: the same ops and bits, captured apart, so that their ranges are known.
-    ///
-    /// # Errors
-    /// As [`Session::step`].
-    #[cfg(feature = "profiling")]
-    pub(crate) fn recorded_step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
-        self.captured.recorded = true;
-        let stepped = self.step(group, look);
-        self.captured.recorded = false;
-        stepped
-    }
     /// Reads the losses of the steps so far.
     fn settle(&mut self) -> Result<(), Failure> {
         if let LookedAt::Latched { step } = self.look()? {

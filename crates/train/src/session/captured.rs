@@ -4,11 +4,17 @@
 //!
 //! Must not know what a step does.
 use super::Look;
+#[cfg(feature = "profiling")]
+use super::{Session, Stepped};
+#[cfg(feature = "profiling")]
+use crate::Failure;
 use crate::trainer::Batch;
 use adamant_core::{
     Device, Error, ErrorKind, Outputs, Result, Tensor,
     compile::{self, Captures, Compiled},
 };
+#[cfg(feature = "profiling")]
+use adamant_nn::Walk;
 
 /// The most structures that a step is captured for. A step that comes out otherwise more often than that decides by something that
 /// changes all the time, and tracing it costs what recording does.
@@ -26,7 +32,7 @@ pub(super) struct CapturedStep {
     /// by what is looked at, and whether the step is recorded: names of ranges are known only to what is traced while a profiler runs
     of: [Compiled<()>; 16],
     /// is the next step recorded?
-    pub recorded: bool,
+    recorded: bool,
     steps: u64,
     off: Option<OpByOp>,
     told: bool,
@@ -93,6 +99,19 @@ impl CapturedStep {
             }
             Err(e) => Err(e),
         }
+    }
+}
+#[cfg(feature = "profiling")]
+impl<M: Walk, B: Batch> Session<M, B> {
+    /// As [`Session::step`], while a profiler runs: the same ops and bits, captured apart, so that their ranges are known.
+    ///
+    /// # Errors
+    /// As [`Session::step`].
+    pub(crate) fn recorded_step(&mut self, group: &[B], look: Look) -> std::result::Result<Stepped, Failure> {
+        self.captured.recorded = true;
+        let stepped = self.step(group, look);
+        self.captured.recorded = false;
+        stepped
     }
 }
 /// Is it an error that the step may not have op by op?

@@ -129,11 +129,11 @@ mod recorded {
     }
     /// Words by their numbers.
     #[derive(Default)]
-    struct Numbered {
+    struct NumberedWords {
         words: Vec<String>,
         of: HashMap<String, usize>,
     }
-    impl Numbered {
+    impl NumberedWords {
         fn number(&mut self, word: &str) -> usize {
             if let Some(known) = self.of.get(word) {
                 return *known;
@@ -156,7 +156,8 @@ mod recorded {
         let left_out_time: Duration = kernels.iter().skip(most).map(|kernel| kernel.time).sum();
         kernels.truncate(most);
         kernels.sort_by_key(|kernel| kernel.begin);
-        let (mut names, mut kinds, mut layers, mut ranges) = (Numbered::default(), Numbered::default(), Numbered::default(), Numbered::default());
+        let (mut names, mut kinds, mut layers, mut ranges) =
+            (NumberedWords::default(), NumberedWords::default(), NumberedWords::default(), NumberedWords::default());
         let mut shapes: BTreeMap<&str, Value> = BTreeMap::new();
         let mut rows = Vec::with_capacity(kernels.len());
         for kernel in kernels {

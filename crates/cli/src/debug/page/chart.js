@@ -100,7 +100,7 @@ function barChart({ title, x, rows, format = figure, log = false, limit = 60, ma
   const shown = rows.slice(0, limit);
   if (shown.length === 0) return null;
   const [left, right, line] = [width > 700 ? 250 : 150, 110, 22];
-  const letters = Math.floor((left - 14) / 6.4);
+  const letters = Math.floor((left - 14) / 7);
   const height = shown.length * line + 44;
   const values = shown.map((row) => row.value).filter((v) => Number.isFinite(v) && (!log || v > 0));
   const across = log

@@ -5,7 +5,7 @@ const howToLook = () => [h("code", {}, "--set stability.look_every=10"), " when 
 // Every look there is: lines of the run, and those of recorded steps.
 function allLooks() {
   const recorded = profiled.step?.look ? [{ ...profiled.step.look, step: profiled.step.step, recorded: true }] : [];
-  const own = looks();
+  const own = looks().filter((line) => Number.isFinite(line.step));
   return [...own, ...recorded.filter((one) => !own.some((line) => line.step === one.step))].sort((a, b) => a.step - b.step);
 }
 const list = (of) => (Array.isArray(of) ? of.filter((item) => item && typeof item === "object") : []);
@@ -100,7 +100,7 @@ function drawTensors(body) {
   const rows = sum((Array.isArray(look.rows) ? look.rows : []).filter(Number.isFinite));
   const batch = list(look.batch);
   const nodes = [{ title: "batch", sub: rows ? `${rows} rows` : "", first: true, tell: batch.length ? batch.map((b) => `tensor ${b.tensor}: largest ${figure(b.largest)}, mean ${figure(b.mean)}, zeros ${percent(b.zeros)}`).join("; ") : "no tensor of floats", shape: null, wrong: batch.some((b) => b.largest === null) ? ["not finite"] : [] }];
-  for (const layer of list(look.layers)) nodes.push({ title: String(layer.layer), sub: String(layer.op ?? ""), shape: shapes[layer.layer] ?? null, tell: `largest ${figure(layer.largest)}   mean ${figure(layer.mean)}   zeros ${percent(layer.zeros)}`, wrong: trouble(layer) });
+  for (const layer of list(look.layers)) nodes.push({ title: String(layer.layer), sub: String(layer.op ?? ""), shape: shapes[layer.layer] ?? null, tell: `largest ${figure(layer.largest)} · mean ${figure(layer.mean)} · zeros ${percent(layer.zeros)}`, wrong: trouble(layer) });
   const loss = typeof look.loss === "number" ? look.loss : steps().find((line) => line.step === look.step)?.loss;
   nodes.push({ title: "loss", sub: "", last: true, tell: `${figure(loss)} at step ${look.step}`, shape: null, wrong: loss === null ? ["not finite"] : [] });
   const [width, box, gap] = [Math.min(860, room()), 44, 26];
@@ -116,8 +116,8 @@ function drawTensors(body) {
     if (k + 1 < nodes.length) {
       const size = elements(node.shape);
       const wide = size ? 1.5 + 12 * (Math.log2(1 + size) / Math.log2(1 + largest)) : 2;
-      parts.push(s("line", { class: `edge${wrong ? " wrong" : ""}`, x1: width / 2, x2: width / 2, y1: y + box, y2: y + box + gap - 5, "stroke-width": wide.toFixed(1) }));
-      parts.push(s("path", { class: `tip-of${wrong ? " wrong" : ""}`, d: `M${width / 2 - 7} ${y + box + gap - 7}h14l-7 7z` }));
+      parts.push(s("line", { class: `edge${wrong ? " wrong" : ""}`, x1: width / 2, x2: width / 2, y1: y + box, y2: y + box + gap - 7, "stroke-width": wide.toFixed(1) }));
+      parts.push(s("path", { class: `tip-of${wrong ? " wrong" : ""}`, d: `M${width / 2 - 4 - wide / 2} ${y + box + gap - 8}h${8 + wide}l${-4 - wide / 2} 8z` }));
       if (node.shape) parts.push(s("text", { class: "tick", x: width / 2 + 16, y: y + box + gap / 2 + 4 }, `${shapeText(node.shape)} · ${scaled(size, "elements")}`));
     }
     parts.push(s("rect", { class: `node${node.first || node.last ? " outer" : ""}${wrong ? " wrong" : ""}`, x: 60, y, width: width - 120, height: box, rx: 8, "data-tip": tip }));

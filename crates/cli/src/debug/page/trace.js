@@ -107,6 +107,7 @@ function boxView(step) {
       if (lw < 8 || lh < top + 6) return;
       squares(layer.of.map((k) => ({ ...k, size: k.ms })), lx + 3, ly + top, lw - 6, lh - top - 3, (kernel, kx, ky, kw, kh) => {
         parts.push(s("rect", { class: `box kernel ${step.phaseClass(phase.name)}`, x: kx + 0.5, y: ky + 0.5, width: Math.max(0.3, kw - 1), height: Math.max(0.3, kh - 1), "data-tip": kernelTip(kernel) }));
+        if (kw > 60 && kh > 16) parts.push(text(kernel.name, kx, ky, kw));
       });
     });
   });
@@ -158,7 +159,7 @@ function stackedView(step) {
   const [bar, part] = profiled.bars === "phase" ? [(k) => k.phase || "outside phases", (k) => k.kind] : [(k) => inLayer(k.layer), (k) => k.phase || "outside phases"];
   const parts = [...grouped(step.kernels, part).keys()];
   const columns = [...grouped(step.kernels, bar)].map(([name, of]) => ({ name, of, ms: sum(of.map((k) => k.ms)) }));
-  const [left, top, bottom, plot] = [62, 10, 92, 300];
+  const [left, top, bottom, plot] = [62, 24, 92, 300];
   const across = Math.max(26, Math.min(110, 900 / columns.length));
   const [width, height] = [left + across * columns.length + 12, top + plot + bottom];
   const up = axis([0, most(columns.map((column) => column.ms))], top + plot, top, false, false);
