@@ -403,7 +403,7 @@ fn a_damaged_run_that_ends_the_page() {
     }
     let status = fs::read_to_string(format!("/proc/{}/status", page.child.id())).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok()).unwrap();
-    assert!(most < 700 << 10, "{most} KiB");
+    assert!(most < 400 << 10, "{most} KiB");
     // A folder that is gone is no end either.
     fs::remove_dir_all(at.join("run")).unwrap();
     assert_eq!(page.get("/").status, 200);
