@@ -111,7 +111,7 @@ pub fn run(o: &DebugVerb) -> Result<(), Failure> {
     let token = random()?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let feed = feed::start(&o.run)?;
-    let site = Arc::new(server::Site::new(&o.run, port, &token, &o.panels(), feed));
+    let site = Arc::new(server::DebugSite::new(&o.run, port, &token, &o.panels(), feed));
     let (ends, ended) = tokio::sync::oneshot::channel();
     let wait = move || {
         // Whatever came, the page is over; nobody listens only where it ended by itself.

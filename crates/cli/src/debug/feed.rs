@@ -35,7 +35,7 @@ pub struct PageEvent {
 }
 /// What is known of a run.
 #[derive(Default)]
-pub struct Known {
+pub struct KnownRun {
     pub record: DebugRecord,
     /// what the run says of itself, or why it says nothing
     pub status: Value,
@@ -52,10 +52,10 @@ pub struct PageStream {
 }
 /// Shared by the threads and the server.
 pub struct Feed {
-    known: Mutex<Known>,
+    known: Mutex<KnownRun>,
 }
 impl Feed {
-    pub fn known(&self) -> MutexGuard<'_, Known> {
+    pub fn known(&self) -> MutexGuard<'_, KnownRun> {
         // A thread that failed leaves lines that are whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ fn lines_events(file: usize, lines: &[Arc<str>]) -> Vec<Arc<PageEvent>> {
     end(&mut data);
     events
 }
-impl Known {
+impl KnownRun {
     /// What a page begins with.
     fn all(&self) -> Vec<Arc<PageEvent>> {
         let mut events = vec![event("begin", &Value::Null), event("status", &self.status)];
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_page_that_does_not_keep_up_and_is_told_on() {
-        let mut known = Known::default();
+        let mut known = KnownRun::default();
         let (tells, mut comes) = channel(MOST_WAITING);
         known.pages.push(tells);
         for _ in 0..MOST_WAITING + 5 {

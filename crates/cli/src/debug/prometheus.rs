@@ -1,5 +1,5 @@
 //! Figures of a run in the text format that Prometheus reads.
-use super::feed::Known;
+use super::feed::KnownRun;
 use adamant_train::folder::text_of;
 use serde_json::Value;
 use std::{fmt::Write, path::Path};
@@ -12,7 +12,7 @@ struct Figure {
     values: Vec<(Option<(&'static str, String)>, f64)>,
 }
 /// The figures that are known now.
-pub fn text(run: &Path, known: &Known) -> String {
+pub fn text(run: &Path, known: &KnownRun) -> String {
     let record = &known.record;
     let last = |file: usize, kind: &str| record.last(file, kind).unwrap_or_default();
     let (step, epoch, timing) = (last(0, "step"), last(0, "epoch"), last(1, "step"));
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_figure_or_a_label_that_cannot_be_parsed() {
-        let mut known = Known::default();
+        let mut known = KnownRun::default();
         for line in [
             r#"{"kind":"step","step":6,"epoch":1,"loss":null,"lr":0.5,"grad_norm":1e300,"bad_steps":{"all":2,"nan":1}}"#,
             r#"{"kind":"epoch","step":6,"epoch":1,"loss":0.25,"valid":{"loss":0.5,"rows":4,"a\"b\\\n":1}}"#,

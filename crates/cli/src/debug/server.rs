@@ -47,7 +47,7 @@ const LOOKS: Duration = Duration::from_secs(20);
 const COMES_BACK: Duration = Duration::from_millis(500);
 
 /// See the module's documentation.
-pub struct Site {
+pub struct DebugSite {
     run: PathBuf,
     port: u16,
     token: String,
@@ -57,17 +57,17 @@ pub struct Site {
     /// one doctor at a time
     doctor: Semaphore,
 }
-impl Site {
-    pub fn new(run: &Path, port: u16, token: &str, panels: &[&str], feed: Arc<Feed>) -> Site {
+impl DebugSite {
+    pub fn new(run: &Path, port: u16, token: &str, panels: &[&str], feed: Arc<Feed>) -> DebugSite {
         let (run, token, panels) = (run.to_path_buf(), token.to_string(), panels.join(" "));
-        Site { steering: Steering::of(&run), run, port, token, panels, feed, doctor: Semaphore::new(1) }
+        DebugSite { steering: Steering::of(&run), run, port, token, panels, feed, doctor: Semaphore::new(1) }
     }
 }
 /// Serves until `ended` says that it is enough, or nobody can say so any more.
 ///
 /// # Errors
 /// The system gives no runtime, or no socket.
-pub fn serve(listener: TcpListener, site: Arc<Site>, ended: oneshot::Receiver<()>) -> io::Result<()> {
+pub fn serve(listener: TcpListener, site: Arc<DebugSite>, ended: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -88,7 +88,7 @@ pub fn serve(listener: TcpListener, site: Arc<Site>, ended: oneshot::Receiver<()
     runtime.shutdown_background();
     served
 }
-fn routes(site: Arc<Site>) -> Router {
+fn routes(site: Arc<DebugSite>) -> Router {
     Router::new()
         .route("/", get(show_page))
         .route("/metrics", get(show_metrics))
@@ -106,7 +106,7 @@ fn asked<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 /// Why somebody is not let in, if so.
-fn refusal(site: &Site, uri: &Uri, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+fn refusal(site: &DebugSite, uri: &Uri, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
     let own = |host: &str| ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host == format!("{name}:{}", site.port));
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|host| hosts.next().is_none() && own(host));
@@ -124,7 +124,7 @@ fn refusal(site: &Site, uri: &Uri, headers: &HeaderMap) -> Option<(StatusCode, &
     (!is_known).then_some((StatusCode::UNAUTHORIZED, "the token is missing or wrong: take the address that `adamant debug` printed\n"))
 }
 /// Lets in who may come in, and tells what comes out to be kept nowhere.
-async fn admit(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+async fn admit(State(site): State<Arc<DebugSite>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&site, request.uri(), request.headers()) {
         Some(refused) => refused.into_response(),
         None => next.run(request).await,
@@ -151,7 +151,7 @@ fn document(value: &Value) -> Response {
 fn refused(failure: &Failure) -> Response {
     document(&json!({ "ok": false, "error": failure.to_string() }))
 }
-async fn show_page(State(site): State<Arc<Site>>) -> Response {
+async fn show_page(State(site): State<Arc<DebugSite>>) -> Response {
     let Ok(nonce) = super::random() else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random bytes\n").into_response();
     };
@@ -165,10 +165,10 @@ async fn show_page(State(site): State<Arc<Site>>) -> Response {
     }
     response
 }
-async fn show_metrics(State(site): State<Arc<Site>>) -> Response {
+async fn show_metrics(State(site): State<Arc<DebugSite>>) -> Response {
     typed("text/plain; version=0.0.4; charset=utf-8", prometheus::text(&site.run, &site.feed.known()))
 }
-async fn show_state(State(site): State<Arc<Site>>) -> Response {
+async fn show_state(State(site): State<Arc<DebugSite>>) -> Response {
     let known = site.feed.known();
     let record = &known.record;
     document(&json!({
@@ -176,7 +176,7 @@ async fn show_state(State(site): State<Arc<Site>>) -> Response {
         "timing": record.last(1, "step"), "incidents": record.count(2), "profiles": record.count(3), "unread": record.unread(),
     }))
 }
-async fn show_profile(State(site): State<Arc<Site>>, uri: Uri) -> Response {
+async fn show_profile(State(site): State<Arc<DebugSite>>, uri: Uri) -> Response {
     let number = asked(&uri, "id").and_then(|id| id.parse().ok());
     let found = number.and_then(|number| site.feed.known().record.profile(number));
     match found {
@@ -184,7 +184,7 @@ async fn show_profile(State(site): State<Arc<Site>>, uri: Uri) -> Response {
         None => (StatusCode::NOT_FOUND, "there is no such recorded step any more\n").into_response(),
     }
 }
-async fn ask_doctor(State(site): State<Arc<Site>>) -> Response {
+async fn ask_doctor(State(site): State<Arc<DebugSite>>) -> Response {
     let Ok(_turn) = site.doctor.try_acquire() else {
         return refused(&Failure::Run("the doctor is still looking".into()));
     };
@@ -195,14 +195,14 @@ async fn ask_doctor(State(site): State<Arc<Site>>) -> Response {
         Err(_) => refused(&Failure::Run("the doctor has failed: `adamant doctor` says more".into())),
     }
 }
-async fn ask_run(State(site): State<Arc<Site>>, body: Bytes) -> Response {
+async fn ask_run(State(site): State<Arc<DebugSite>>, body: Bytes) -> Response {
     match tokio::task::spawn_blocking(move || site.steering.ask(&body)).await {
         Ok(Ok(answer)) => document(&answer),
         Ok(Err(failure)) => refused(&failure),
         Err(_) => refused(&Failure::Run("the request has failed".into())),
     }
 }
-async fn stream_events(State(site): State<Arc<Site>>) -> Response {
+async fn stream_events(State(site): State<Arc<DebugSite>>) -> Response {
     match site.feed.open() {
         Some(PageStream { known, comes }) => Sse::new(EventStream { known: known.into(), comes }).keep_alive(KeepAlive::default()).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "too many pages are open\n").into_response(),

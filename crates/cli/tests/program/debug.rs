@@ -164,12 +164,12 @@ fn a_page_that_lets_somebody_in_who_may_not() {
         ("a longer token", of_token(&format!("{token}0")), vec![own.clone()], 401),
         ("another token", of_token(&"0".repeat(64)), vec![own.clone()], 401),
         ("an empty token", of_token(""), vec![own.clone()], 401),
-        ("another name", of_token(token), vec![host("evil.example")], 403),
+        ("another name", of_token(token), vec![host("elsewhere")], 403),
         ("a name that ends so", of_token(token), vec![host("x.127.0.0.1")], 403),
         ("another port", of_token(token), vec!["Host: 127.0.0.1:1".into()], 403),
         ("no port", of_token(token), vec!["Host: 127.0.0.1".into()], 403),
-        ("two names", of_token(token), vec![own.clone(), host("evil.example")], 403),
-        ("another origin", of_token(token), vec![own.clone(), origin("http://evil.example")], 403),
+        ("two names", of_token(token), vec![own.clone(), host("elsewhere")], 403),
+        ("another origin", of_token(token), vec![own.clone(), origin(&format!("http://{}", "elsewhere"))], 403),
         ("no origin at all", of_token(token), vec![own.clone(), origin("null")], 403),
         ("another of its names", of_token(token), vec![own.clone(), origin(&format!("http://localhost:{port}"))], 403),
     ];
@@ -184,10 +184,10 @@ fn a_page_that_lets_somebody_in_who_may_not() {
         }
     }
     for path in ["/metrics", "/api/state", "/api/events", "/api/profile?id=1", "/api/doctor"] {
-        let answer = page.raw(&format!("GET {path}"), &[own.clone()], "");
+        let answer = page.raw(&format!("GET {path}"), std::slice::from_ref(&own), "");
         wrong.unless(answer.status == 401, || format!("{path}: {}", answer.status));
     }
-    let asked = page.raw("POST /api/control", &[own.clone()], "{\"do\": \"stop\"}");
+    let asked = page.raw("POST /api/control", std::slice::from_ref(&own), "{\"do\": \"stop\"}");
     wrong.unless(asked.status == 401, || asked.status.to_string());
     let whole = page.get("/");
     wrong.unless(!whole.head.contains("unsafe") && whole.head.contains("connect-src 'self'"), || whole.head.clone());
@@ -403,7 +403,7 @@ fn a_damaged_run_that_ends_the_page() {
     }
     let status = fs::read_to_string(format!("/proc/{}/status", page.child.id())).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok()).unwrap();
-    assert!(most < 700 << 10, "{most} KiB");
+    assert!(most < 400 << 10, "{most} KiB");
     // A folder that is gone is no end either.
     fs::remove_dir_all(at.join("run")).unwrap();
     assert_eq!(page.get("/").status, 200);

@@ -50,7 +50,45 @@ fn check_content(browser: &mut Browser) {
         let drawn = browser.value("document.querySelectorAll('#trace .view :is(tbody tr, svg rect)').length");
         assert!(drawn.as_u64() > Some(2), "{view}: {drawn}");
     }
-    assert_eq!(browser.complaints(), [String::new(); 0]);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+/// The debugger's panel, with answers of a run that is stopped in its hands: what it asks, and how it shows what comes.
+fn debugged(browser: &mut Browser) {
+    browser.value(
+        r#"window.asked = []; window.realFetch = window.fetch; window.fetch = async (path, options) => {
+            const request = JSON.parse(options.body);
+            window.asked.push(options.body);
+            const answers = {
+                break: { ok: true, breakpoint: 1, step: 4 }, next: { ok: true, step: 4 }, set: { ok: true, step: 4, elements: 1 },
+                where: { ok: true, step: 4, in_step: 5, stopped: true, breakpoint: 1, phase: "forward", op: "matmul", layer: "<b>head", line: "x.rs:3", number: 7, shows: "results",
+                    values: [{ name: "out.0", shape: [2, 3], dtype: "f32" }, { name: "<i>in.0", shape: [], dtype: "f16" }], breakpoints: [{ breakpoint: 1, layer: "head*", when: "absmax > 1e4" }] },
+                look: { ok: true, elements: 6, nan: 0, inf: "inf", least: -1.5, most: 2, mean: 0.25, std: 1, absmax: 2, zeros: 0, histogram: { least: -1.5, most: 2, counts: [1, 2, 3] } },
+                slice: { ok: true, shape: [2, 2], values: [[0.5, "NaN"], [1234.5, -2]] },
+            };
+            return new Response(JSON.stringify(answers[request.do] ?? { ok: false, error: "no" }));
+        }; 0"#,
+    );
+    let send = |browser: &mut Browser, form: &str, fields: &[(&str, &str)]| {
+        let fill: String = fields.iter().map(|(name, value)| format!("form.elements.namedItem({name:?}).value = {value:?};")).collect();
+        browser.value(&format!("(() => {{ const form = document.querySelector('form[aria-label=\"{form}\"]'); {fill} form.requestSubmit(); }})()"));
+    };
+    let asked = |browser: &mut Browser, line: &str| wait(browser, &format!("window.asked.includes({line:?})"));
+    send(browser, "A breakpoint", &[("layer", "head*"), ("phase", "forward"), ("when", "absmax > 1e4")]);
+    asked(browser, r#"{"do":"break","layer":"head*","phase":"forward","when":"absmax > 1e4"}"#);
+    wait(browser, "document.querySelector('#debugger').innerText.includes('<b>head') && document.querySelector('#debugger').innerText.includes('<i>in.0')");
+    click(browser, "#debugger button.link");
+    asked(browser, r#"{"do":"look","of":"out.0"}"#);
+    wait(browser, "document.querySelectorAll('#debugger svg rect').length === 3 && document.querySelector('#slice-of').value === 'out.0'");
+    send(browser, "Values of a slice", &[("at", "0:2, :")]);
+    asked(browser, r#"{"do":"slice","of":"out.0","at":"0:2, :"}"#);
+    wait(browser, "['0.5000', 'NaN', '1235', '-2'].every((of) => [...document.querySelectorAll('#debugger td')].some((cell) => cell.textContent === of))");
+    browser.screenshot("debug-stopped");
+    send(browser, "Set a value", &[("at", "0, 1"), ("value", "1.5")]);
+    asked(browser, r#"{"do":"set","of":"out.0","at":"0, 1","value":1.5}"#);
+    browser.value("[...document.querySelectorAll('#debugger button')].find((of) => of.textContent === 'Next layer').click()");
+    asked(browser, r#"{"do":"next","of":"layer"}"#);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    browser.value("window.fetch = window.realFetch; 0");
 }
 /// A run that was asked for a recorded step through its page, and has ended.
 fn recorded(at: &Path, browser: &mut Browser) {
@@ -80,9 +118,10 @@ fn recorded(at: &Path, browser: &mut Browser) {
     wait(browser, "document.querySelector('.console').textContent.includes('`dance` is nothing that a run can be asked for')");
     send_line(browser, "{\"do\": \"checkpoint\"}");
     wait(browser, "document.querySelector('.console .answered')?.textContent.includes('checkpoints/step-') === true");
-    assert_eq!(browser.complaints(), [String::new(); 0]);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
     click(browser, "#do-pause");
     wait(browser, "document.querySelector('#state').textContent === 'training'");
+    debugged(browser);
     send(&run, "TERM");
     wait(browser, "document.querySelector('#state').textContent === 'not running' && document.querySelector('#do-pause').disabled");
     assert_eq!(run.wait_with_output().unwrap().status.code(), Some(143));
@@ -137,6 +176,7 @@ fn a_page_that_a_browser_complains_of_or_that_shows_nothing() {
     }
     for view in VIEWS {
         click(&mut browser, &format!("[data-view={view}]"));
+        wait(&mut browser, &format!("document.querySelector('#trace .view')?.dataset.shown === '{view}'"));
         browser.screenshot(&format!("debug-view-{view}"));
     }
     // A line that comes is there without the page being loaded anew; so are those that were there.
@@ -170,11 +210,11 @@ fn a_page_that_a_browser_complains_of_or_that_shows_nothing() {
     }
     let nameless = browser.value("[...document.querySelectorAll('button, input, select, .scroll')].filter((of) => !(of.textContent || of.getAttribute('aria-label') || of.labels?.length)).length");
     assert_eq!(nameless, 0, "what can be used has no name");
-    assert_eq!(browser.complaints(), [String::new(); 0]);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
     drop(page);
     // The panels that were asked for.
     let page = Page::of(at, "run", &["--dead-neurons", "--anomalies"]);
     open(&mut browser, &page, (1280, 800), "dark");
     wait(&mut browser, &format!("{shown} === 'neurons,anomalies'"));
-    assert_eq!(browser.complaints(), [String::new(); 0]);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }

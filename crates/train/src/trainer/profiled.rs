@@ -5,6 +5,9 @@
 //! a row count in `names`, `kinds`, `layers` and `phases_of`, since the same words come again and again. A line is bounded: of more than
 //! 20,000 the longest are kept, and `left_out` says how many are not.
 //!
+//! A step that is replayed has the ranges of when it was traced, so recorded ones are captured apart: the first of a run is traced and planned, the
+//! next ones show what any step does.
+//!
 //! Invariant: a recorded step has the bits of one that is not. It is told op for op what to compute as any other is, and is looked at as
 //! `look_every` looks; its line is a report that nothing depends on, so that a disk which does not take it ends nothing.
 use super::{Batch, learn::Learning};
@@ -92,7 +95,7 @@ mod recorded {
                 }
             };
             // Reading what layers are like waits for the whole step.
-            let stepped = self.session.step(group, Look { layers: true, ..look })?;
+            let stepped = self.session.recorded_step(group, Look { layers: true, ..look })?;
             let profile = recording.stop();
             let at = self.session.position();
             let mut line = line_of(&profile, MOST_KERNELS);
@@ -127,11 +130,11 @@ mod recorded {
     }
     /// Words by their numbers.
     #[derive(Default)]
-    struct Numbered {
+    struct NumberedWords {
         words: Vec<String>,
         of: HashMap<String, usize>,
     }
-    impl Numbered {
+    impl NumberedWords {
         fn number(&mut self, word: &str) -> usize {
             if let Some(known) = self.of.get(word) {
                 return *known;
@@ -154,7 +157,8 @@ mod recorded {
         let left_out_time: Duration = kernels.iter().skip(most).map(|kernel| kernel.time).sum();
         kernels.truncate(most);
         kernels.sort_by_key(|kernel| kernel.begin);
-        let (mut names, mut kinds, mut layers, mut ranges) = (Numbered::default(), Numbered::default(), Numbered::default(), Numbered::default());
+        let (mut names, mut kinds, mut layers, mut ranges) =
+            (NumberedWords::default(), NumberedWords::default(), NumberedWords::default(), NumberedWords::default());
         let mut shapes: BTreeMap<&str, Value> = BTreeMap::new();
         let mut rows = Vec::with_capacity(kernels.len());
         for kernel in kernels {

@@ -1,5 +1,13 @@
 // Charts with axes, units and legends: lines over steps, bars, maps of heat.
 
+// Pixels that a panel, or a card in a row of those that are at least so wide, leaves to what is in it: charts are drawn in pixels, so that
+// words in them are of one size.
+function room(least) {
+  const inner = (byId("panels").clientWidth || 1200) - (window.innerWidth <= 860 ? 26 : 42);
+  if (!least) return inner;
+  const columns = Math.max(1, Math.floor((inner + 14) / (least + 14)));
+  return Math.floor((inner - 14 * (columns - 1)) / columns) - 34;
+}
 const COLOURS = 8;
 const colour = (k) => `series-${(k % COLOURS) + 1}`;
 
@@ -40,11 +48,11 @@ function tickText(value) {
 }
 
 // Lines over steps, or over another number. `log`: of what is above 0.
-function lineChart({ title, x = "step", y, series, log = false, height = 210, format = figure, tick = tickText, stairs = false, padded = true }) {
+function lineChart({ title, x = "step", y, series, log = false, height = 210, format = figure, tick = tickText, stairs = false, padded = true, width = room(400) }) {
   const shown = series.map((one, k) => ({ ...one, class: one.class ?? colour(k), points: one.points.filter(([, v]) => Number.isFinite(v) && (!log || v > 0)) }));
   const points = shown.flatMap((one) => one.points);
   if (points.length === 0) return null;
-  const [width, left, right, top, bottom] = [560, 62, 12, 12, 38];
+  const [left, right, top, bottom] = [66, 12, 12, 38];
   const across = axis(points.map(([at]) => at), left, width - right, false, false);
   const up = axis(points.map(([, v]) => v), height - bottom, top, log, padded);
   const parts = [];
@@ -52,7 +60,7 @@ function lineChart({ title, x = "step", y, series, log = false, height = 210, fo
     parts.push(s("line", { class: "grid", x1: left, x2: width - right, y1: up.at(at), y2: up.at(at) }));
     parts.push(s("text", { class: "tick end", x: left - 7, y: up.at(at) + 4 }, tick(at)));
   }
-  for (const at of across.ticks(7)) parts.push(s("text", { class: "tick middle", x: across.at(at), y: height - bottom + 16 }, tickText(at)));
+  for (const at of across.ticks(Math.max(2, Math.floor(width / 80)))) parts.push(s("text", { class: "tick middle", x: across.at(at), y: height - bottom + 16 }, tickText(at)));
   parts.push(s("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
   parts.push(s("text", { class: "label middle", x: (left + width - right) / 2, y: height - 6 }, x));
   parts.push(s("text", { class: "label middle", transform: `translate(13 ${(top + height - bottom) / 2}) rotate(-90)` }, log ? `${y} (log)` : y));
@@ -88,23 +96,24 @@ function lineChart({ title, x = "step", y, series, log = false, height = 210, fo
 }
 
 // Bars that lie, one below the other. Rows: { name, value, tip, class, parts: [[class, value, tip]] }.
-function barChart({ title, x, rows, format = figure, log = false, limit = 60, mark = null }) {
+function barChart({ title, x, rows, format = figure, log = false, limit = 60, mark = null, width = room() }) {
   const shown = rows.slice(0, limit);
   if (shown.length === 0) return null;
-  const [width, left, right, line] = [820, 230, 86, 22];
+  const [left, right, line] = [width > 700 ? 250 : 150, 110, 22];
+  const letters = Math.floor((left - 14) / 7);
   const height = shown.length * line + 44;
   const values = shown.map((row) => row.value).filter((v) => Number.isFinite(v) && (!log || v > 0));
   const across = log
     ? axis(values.length ? [least(values) / 3, most(values)] : [], left, width - right, true)
     : axis([0, most([...values, 1e-12])], left, width - right, false, false);
   const parts = [];
-  for (const at of across.ticks(6)) {
+  for (const at of across.ticks(Math.max(2, Math.floor(width / 130)))) {
     parts.push(s("line", { class: "grid", x1: across.at(at), x2: across.at(at), y1: 4, y2: height - 38 }));
     parts.push(s("text", { class: "tick middle", x: across.at(at), y: height - 23 }, tickText(at)));
   }
   shown.forEach((row, k) => {
     const y = 6 + k * line;
-    parts.push(s("text", { class: "tick end name", x: left - 8, y: y + 14, "data-tip": row.name }, cutFront(row.name, 34)));
+    parts.push(s("text", { class: "tick end name", x: left - 8, y: y + 14, "data-tip": row.name }, (row.cut ?? cutFront)(row.name, letters)));
     if (!Number.isFinite(row.value) || (log && row.value <= 0)) {
       parts.push(s("text", { class: "tick", x: left + 6, y: y + 14 }, row.value === 0 ? "0" : "–"));
       return;
@@ -132,8 +141,8 @@ function heatMap({ title, rows, columns, value, share, format = figure, x, y, co
   const shown = rows.slice(0, limit);
   if (shown.length === 0 || columns.length === 0) return null;
   const [left, top, line] = [210, 8, 20];
-  const cell = Math.max(7, Math.min(74, 600 / columns.length));
-  const [width, height] = [left + cell * columns.length + 14, top + line * shown.length + 56];
+  const cell = Math.max(7, Math.min(92, (room() - 34 - left - 14) / columns.length));
+  const [width, height] = [left + cell * columns.length + 14, top + line * shown.length + 46];
   const parts = [];
   shown.forEach((row, k) => {
     parts.push(s("text", { class: "tick end name", x: left - 8, y: top + k * line + 14, "data-tip": named(row) }, cutFront(named(row), 32)));
@@ -149,9 +158,9 @@ function heatMap({ title, rows, columns, value, share, format = figure, x, y, co
   });
   const stride = Math.max(1, Math.ceil(columns.length / Math.max(1, Math.floor((cell * columns.length) / 74))));
   columns.forEach((column, c) => {
-    if (c % stride === 0) parts.push(s("text", { class: "tick middle", x: left + c * cell + cell / 2, y: height - 34 }, cut(columnText(column), 12)));
+    if (c % stride === 0) parts.push(s("text", { class: "tick middle", x: left + c * cell + cell / 2, y: height - 28 }, cut(columnText(column), 13)));
   });
-  parts.push(s("text", { class: "label middle", x: left + (cell * columns.length) / 2, y: height - 14 }, x));
+  parts.push(s("text", { class: "label middle", x: left + (cell * columns.length) / 2, y: height - 9 }, x));
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": title, class: "heat" }, parts);
   const bar = h("div", { class: "scale" }, h("span", {}, scale[0]), ...Array.from({ length: 8 }, (_, k) => {
     const step = h("i", {});

@@ -62,8 +62,8 @@ function debuggerForms() {
   const sliceForm = h("form", { class: "row", "aria-label": "Values of a slice", onsubmit: submit((form) => ({ do: "slice", of: field(form, "of"), at: field(form, "at") })) },
     input("of", "its name", { required: true, size: 18, label: "value", id: "slice-of" }), input("at", "0:4, :", { required: true, size: 10, label: "at" }), h("button", {}, "Cut out"));
   const setForm = h("form", { class: "row", "aria-label": "Set a value", onsubmit: submit((form) => {
-    const value = number(field(form, "value"));
-    if (value === null) { say("refused", "the value to set is no number"); return null; }
+    // What is no finite number (NaN, inf) has its word in the protocol.
+    const value = number(field(form, "value")) ?? field(form, "value");
     return { do: "set", of: field(form, "of"), at: field(form, "at"), value };
   }) }, input("of", "its name", { required: true, size: 18, label: "value", id: "set-of" }), input("at", "0, 3", { required: true, size: 10, label: "at" }), input("value", "1.5", { required: true, size: 8, label: "to" }), h("button", {}, "Set"));
   const raw = h("input", { name: "line", placeholder: '{"do": "where"}', autocomplete: "off", spellcheck: "false", "aria-label": "A request, as JSON" });
@@ -88,6 +88,7 @@ function debuggerForms() {
   const buttons = h("div", { class: "row" }, go("Where", { do: "where" }), go("Next op", { do: "next", of: "op" }), go("Next layer", { do: "next", of: "layer" }), go("Next step", { do: "next", of: "step" }), go("Continue", { do: "continue" }), go("Remove all breakpoints", { do: "unbreak" }));
   return { breakForm, sliceForm, setForm, rawForm, buttons };
 }
+const shownNumber = (value) => (typeof value === "number" ? figure(value) : String(value ?? "–"));
 function histogram(of) {
   const counts = Array.isArray(of?.counts) ? of.counts.filter(Number.isFinite) : [];
   if (!counts.length) return null;
@@ -106,7 +107,7 @@ function sliceTable(slice) {
   const flat = Array.isArray(slice.values) ? slice.values.flat(8) : [slice.values];
   const across = Math.max(1, shape.at(-1) ?? flat.length);
   const rows = Array.from({ length: Math.min(200, Math.ceil(flat.length / across)) }, (_, k) => ({ k, values: flat.slice(k * across, (k + 1) * across) }));
-  const columns = Array.from({ length: Math.min(64, across) }, (_, c) => [String(c), (row) => (typeof row.values[c] === "number" ? figure(row.values[c]) : String(row.values[c] ?? "–")), true]);
+  const columns = Array.from({ length: Math.min(64, across) }, (_, c) => [String(c), (row) => shownNumber(row.values[c]), true]);
   return h("div", {}, hint(`${slice.name} at [${slice.at}], shape ${shapeText(shape)}`), table("Slice", [["", (row) => row.k, true], ...columns], rows));
 }
 function drawStopped() {
@@ -117,14 +118,14 @@ function drawStopped() {
   const stops = list(at.breakpoints);
   const values = list(at.values);
   const says = (stop) => Object.entries(stop).filter(([name]) => !["breakpoint", "number", "hits"].includes(name)).map(([name, value]) => `${name} ${value}`).join(", ");
-  return [facts([["state", at.stopped ? "stopped" : "running", at.stopped ? `by breakpoint ${at.breakpoint ?? "–"}` : ""], ["step", at.step ?? "–"], ["phase", named(at.phase)], ["op", named(at.op), typeof at.number === "number" ? `number ${at.number} of the step` : ""], ["layer", named(at.layer), at.line ?? ""]]),
+  return [facts([["state", at.stopped ? "stopped" : "running", at.stopped && typeof at.breakpoint === "number" ? `by breakpoint ${at.breakpoint}` : ""], ["step", at.in_step ?? at.step ?? "–", at.in_step ? "within it" : "done"], ["phase", named(at.phase)], ["op", named(at.op), [typeof at.number === "number" ? `number ${at.number} of the step` : "", at.shows ? `shows ${at.shows}` : ""].filter(Boolean).join(", ")], ["layer", named(at.layer), at.line ?? ""]]),
     stops.length ? table("Breakpoints", [["#", (b) => b.breakpoint ?? b.number ?? "–", true], ["stops", says], ["", (b) => h("button", { type: "button", class: "small", onclick: () => act({ do: "unbreak", breakpoint: b.breakpoint ?? b.number }) }, "remove")]], stops) : hint("No breakpoint is set."),
     values.length ? table("Values", [["value", (v) => h("button", { type: "button", class: "link", "data-keep": `value ${v.name}`, onclick: () => { for (const id of ["slice-of", "set-of"]) byId(id).value = v.name; lookAt(v.name); } }, v.name)], ["shape", (v) => shapeText(v.shape)], ["dtype", (v) => v.dtype ?? "–"]], values, { mark: (v) => (v.name === session.of ? "chosen" : null) }) : at.stopped ? hint("Nothing can be looked at here.") : null];
 }
 function drawLooked() {
   const of = session.looked;
   const known = ["elements", "nan", "inf", "least", "most", "mean", "std", "absmax", "zeros"];
-  return [of ? [h("h3", {}, of.name), facts(known.filter((name) => name in of).map((name) => [name, figure(of[name])])), histogram(of.histogram)] : null, session.slice ? sliceTable(session.slice) : null];
+  return [of ? [h("h3", {}, of.name), facts(known.filter((name) => name in of).map((name) => [name, shownNumber(of[name])])), histogram(of.histogram)] : null, session.slice ? sliceTable(session.slice) : null];
 }
 let forms = null;
 function drawDebugger(body) {

@@ -15,7 +15,7 @@ function changed(...what) {
   if (!due) due = setTimeout(() => { due = 0; for (const listen of listeners) listen(); }, 250);
 }
 const ofKind = (file, kind) => known[file].filter((line) => line.kind === kind);
-const steps = () => ofKind("metrics", "step");
+const steps = () => ofKind("metrics", "step").filter((line) => Number.isFinite(line.step));
 const epochs = () => ofKind("metrics", "epoch");
 // Lines that tell what layers and parameters were like.
 const looks = () => ofKind("metrics", "layers");

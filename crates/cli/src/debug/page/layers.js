@@ -5,7 +5,7 @@ const howToLook = () => [h("code", {}, "--set stability.look_every=10"), " when 
 // Every look there is: lines of the run, and those of recorded steps.
 function allLooks() {
   const recorded = profiled.step?.look ? [{ ...profiled.step.look, step: profiled.step.step, recorded: true }] : [];
-  const own = looks();
+  const own = looks().filter((line) => Number.isFinite(line.step));
   return [...own, ...recorded.filter((one) => !own.some((line) => line.step === one.step))].sort((a, b) => a.step - b.step);
 }
 const list = (of) => (Array.isArray(of) ? of.filter((item) => item && typeof item === "object") : []);
@@ -47,8 +47,8 @@ function drawGradients(body) {
   replace(body, cards(card("", norm ?? hint("The run has logged no norm yet.")), card("", lineChart({ title: "Update / weight over steps", y: "ratio", log: true,
     series: [...bySteps(all, "parameters", "parameter", ratio)].filter(([name]) => parameters.length <= 8 || name.endsWith("weight")).slice(0, 8).map(([name, of]) => ({ name: cutFront(name, 22), points: [...of] })) }) ?? hint("One look is no curve."))),
     slider, cards(
-      card("", barChart({ title: "Gradient norm by parameter, from the input to the loss", x: "norm", log: true, rows: parameters.map((p) => ({ name: String(p.parameter), value: p.gradient ?? NaN, tip: tip(p), class: suspicious(p) === "bad" ? "over" : "series-1" })), limit: 80 })),
-      card("", barChart({ title: "Update / weight by parameter; near 0.001 is usual", x: "ratio", log: true, mark: 1e-3, rows: parameters.map((p) => ({ name: String(p.parameter), value: ratio(p) ?? NaN, tip: tip(p), class: "series-2" })), limit: 80 }))),
+      card("", barChart({ title: "Gradient norm by parameter, from the input to the loss", x: "norm", log: true, rows: parameters.map((p) => ({ name: String(p.parameter), value: p.gradient ?? NaN, tip: tip(p), class: suspicious(p) === "bad" ? "over" : "series-1" })), limit: 80, width: room(400) })),
+      card("", barChart({ title: "Update / weight by parameter; near 0.001 is usual", x: "ratio", log: true, mark: 1e-3, rows: parameters.map((p) => ({ name: String(p.parameter), value: ratio(p) ?? NaN, tip: tip(p), class: "series-2" })), limit: 80, width: room(400) }))),
     choice("over steps", [["update", "update / weight"], ["gradient", "gradient norm"]], chosen.over, (of) => { chosen.over = of; changed("looks"); }),
     card("", heatMap({ title: chosen.over === "update" ? "Update / weight over steps" : "Gradient norm over steps", rows: [...values.keys()], columns: shown.map((line) => line.step), value: (row, step) => values.get(row)?.get(step),
       share: (v) => (v > 0 ? (Math.log10(v) - low) / (high - low || 1) : 0), x: "step", y: "logarithmic", scale: [figure(10 ** low), figure(10 ** high)] })),
@@ -97,14 +97,15 @@ function drawTensors(body) {
     if (typeof layer === "string" && layer) accused.set(layer, `step ${incident.step}: ${incident.origin.kind ?? "not finite"} began here`);
   }
   const trouble = (layer) => [accused.get(layer.layer), layer.largest === null || layer.mean === null ? "not finite" : null, layer.dead >= 0.5 ? `${percent(layer.dead)} of its units are dead` : null, layer.saturated >= 0.9 ? `${percent(layer.saturated)} saturated` : null, layer.mean === 0 ? "all zeros" : null].filter(Boolean);
-  const rows = sum(list(look.rows).length ? [] : (Array.isArray(look.rows) ? look.rows : []).filter(Number.isFinite));
+  const rows = sum((Array.isArray(look.rows) ? look.rows : []).filter(Number.isFinite));
   const batch = list(look.batch);
   const nodes = [{ title: "batch", sub: rows ? `${rows} rows` : "", first: true, tell: batch.length ? batch.map((b) => `tensor ${b.tensor}: largest ${figure(b.largest)}, mean ${figure(b.mean)}, zeros ${percent(b.zeros)}`).join("; ") : "no tensor of floats", shape: null, wrong: batch.some((b) => b.largest === null) ? ["not finite"] : [] }];
-  for (const layer of list(look.layers)) nodes.push({ title: String(layer.layer), sub: String(layer.op ?? ""), shape: shapes[layer.layer] ?? null, tell: `largest ${figure(layer.largest)}   mean ${figure(layer.mean)}   zeros ${percent(layer.zeros)}`, wrong: trouble(layer) });
+  for (const layer of list(look.layers)) nodes.push({ title: String(layer.layer), sub: String(layer.op ?? ""), shape: shapes[layer.layer] ?? null, tell: `largest ${figure(layer.largest)} · mean ${figure(layer.mean)} · zeros ${percent(layer.zeros)}`, wrong: trouble(layer) });
   const loss = typeof look.loss === "number" ? look.loss : steps().find((line) => line.step === look.step)?.loss;
   nodes.push({ title: "loss", sub: "", last: true, tell: `${figure(loss)} at step ${look.step}`, shape: null, wrong: loss === null ? ["not finite"] : [] });
-  const [width, box, gap, tall] = [760, 44, 24, 600];
+  const [width, box, gap] = [Math.min(860, room()), 44, 26];
   const height = nodes.length * (box + gap) - gap + 16;
+  const fits = Math.floor((width - 160) / 7.4);
   const elements = (shape) => (Array.isArray(shape) ? shape.reduce((a, b) => a * b, 1) : 0);
   const largest = most([1, ...nodes.map((node) => elements(node.shape))]);
   const parts = [];
@@ -115,14 +116,14 @@ function drawTensors(body) {
     if (k + 1 < nodes.length) {
       const size = elements(node.shape);
       const wide = size ? 1.5 + 12 * (Math.log2(1 + size) / Math.log2(1 + largest)) : 2;
-      parts.push(s("line", { class: `edge${wrong ? " wrong" : ""}`, x1: width / 2, x2: width / 2, y1: y + box, y2: y + box + gap - 5, "stroke-width": wide.toFixed(1) }));
-      parts.push(s("path", { class: `tip-of${wrong ? " wrong" : ""}`, d: `M${width / 2 - 7} ${y + box + gap - 7}h14l-7 7z` }));
+      parts.push(s("line", { class: `edge${wrong ? " wrong" : ""}`, x1: width / 2, x2: width / 2, y1: y + box, y2: y + box + gap - 7, "stroke-width": wide.toFixed(1) }));
+      parts.push(s("path", { class: `tip-of${wrong ? " wrong" : ""}`, d: `M${width / 2 - 4 - wide / 2} ${y + box + gap - 8}h${8 + wide}l${-4 - wide / 2} 8z` }));
       if (node.shape) parts.push(s("text", { class: "tick", x: width / 2 + 16, y: y + box + gap / 2 + 4 }, `${shapeText(node.shape)} · ${scaled(size, "elements")}`));
     }
-    parts.push(s("rect", { class: `node${node.first || node.last ? " end" : ""}${wrong ? " wrong" : ""}`, x: 60, y, width: width - 120, height: box, rx: 8, "data-tip": tip }));
+    parts.push(s("rect", { class: `node${node.first || node.last ? " outer" : ""}${wrong ? " wrong" : ""}`, x: 60, y, width: width - 120, height: box, rx: 8, "data-tip": tip }));
     parts.push(s("text", { class: "node-name", x: 76, y: y + 18 }, cutFront(node.title, 46)), s("text", { class: "tick end", x: width - 76, y: y + 18 }, node.sub));
-    parts.push(s("text", { class: "tick", x: 76, y: y + 35 }, cut(node.tell, 88)));
-    if (wrong) parts.push(s("text", { class: "wrong-text end", x: width - 76, y: y + 35 }, cut(`▲ ${node.wrong[0]}`, 40)));
+    parts.push(s("text", { class: "tick", x: 76, y: y + 35 }, cut(node.tell, wrong ? fits - 30 : fits + 12)));
+    if (wrong) parts.push(s("text", { class: "wrong-text end", x: width - 76, y: y + 35 }, cut(`▲ ${node.wrong[0]}`, 34)));
   });
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot flow", role: "img", "aria-label": "The flow of tensors" }, parts);
   replace(body, slider, h("figure", {}, h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "The flow of tensors", "data-keep": "flow" }, svg)),

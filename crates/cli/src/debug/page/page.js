@@ -110,13 +110,14 @@ function drawHead() {
   const test = ofKind("metrics", "test").at(-1);
   const scores = (of) => Object.entries(of ?? {}).filter(([name, v]) => typeof v === "number" && !["rows", "step", "epoch", "loss"].includes(name)).map(([name, v]) => `${name} ${figure(v)}`).join(", ");
   const step = Math.max(known.status.step ?? 0, last.step ?? 0, judged.at(-1)?.step ?? 0);
+  const width = Math.min(room(330), 640);
   replace(byId("overview"), facts([["step", step, known.status.steps ? `of ${known.status.steps}` : ""], ["epoch", known.status.epoch ?? judged.at(-1)?.epoch ?? last.epoch ?? "–", known.status.stops_after_epoch ? "ends behind it" : ""],
-    ["loss", figure(last.loss ?? judged.at(-1)?.loss), judged.length ? `epoch mean ${figure(judged.at(-1).loss)}` : ""], ["validation", figure(valid?.valid.loss), scores(valid?.valid) || (test ? `test ${figure(test.loss)}` : "")],
-    ["rate", figure(last.lr ?? judged.at(-1)?.lr)], ["gradient norm", figure(last.grad_norm)], ["rows in a second", figure(timing.at(-1)?.rows_per_second)], ["incidents", known.incidents.length]]),
+    ["loss", figure(last.loss ?? judged.at(-1)?.loss), judged.length ? `epoch mean ${figure(judged.at(-1).loss)}` : ""], valid ? ["validation", figure(valid.valid.loss), scores(valid.valid)] : null, test ? ["test", figure(test.loss), scores(test)] : null,
+    ["rate", figure(last.lr ?? judged.at(-1)?.lr)], ["gradient norm", figure(last.grad_norm)], ["rows in a second", figure(timing.at(-1)?.rows_per_second)], ["incidents", known.incidents.length]].filter(Boolean)),
     h("div", { class: "curves" }, [
-      lineChart({ title: "Loss", y: "loss", height: 190, series: [{ name: "step", points: points(logged, (line) => line.loss) }, { name: "epoch mean", points: points(judged, (line) => line.loss) }, { name: "validation", points: points(judged.filter((line) => line.valid), (line) => line.valid.loss) }].filter((one) => one.points.length) }),
-      lineChart({ title: "Learning rate", y: "rate", height: 190, series: [{ name: "rate", class: colour(3), points: points(logged, (line) => line.lr) }] }),
-      lineChart({ title: "Gradient norm", y: "norm", height: 190, log: true, series: [{ name: "norm", class: colour(4), points: points(logged, (line) => line.grad_norm) }] }),
+      lineChart({ title: "Loss", y: "loss", height: 180, width, series: [{ name: "step", points: points(logged, (line) => line.loss) }, { name: "epoch mean", points: points(judged, (line) => line.loss) }, { name: "validation", points: points(judged.filter((line) => line.valid), (line) => line.valid.loss) }].filter((one) => one.points.length) }),
+      lineChart({ title: "Learning rate", y: "rate", height: 180, width, series: [{ name: "rate", class: colour(3), points: points(logged, (line) => line.lr) }] }),
+      lineChart({ title: "Gradient norm", y: "norm", height: 180, width, log: true, series: [{ name: "norm", class: colour(4), points: points(logged, (line) => line.grad_norm) }] }),
     ].map((chart) => chart && h("div", { class: "card" }, chart))));
   if (!logged.length && !judged.length) byId("overview").append(empty("The run has logged no step yet.", "Curves come with its first line."));
 }
@@ -140,5 +141,15 @@ byId("theme").addEventListener("click", turnTheme);
 buildPanels();
 buildActions();
 listeners.push(draw, followStop);
+// Charts are drawn in pixels: in another window they are others.
+let resized = 0;
+let lastWidth = window.innerWidth;
+window.addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(() => {
+    if (window.innerWidth !== lastWidth) changed("metrics", "looks", "timing", "incidents", "profiles");
+    lastWidth = window.innerWidth;
+  }, 200);
+});
 show(shown);
 open();

@@ -48,14 +48,15 @@ function withProfile(what, draw) {
   if (!profiled.step) return empty("The recorded step is read…", "");
   return profiled.step.kernels.length ? draw(profiled.step) : empty(`Step ${profiled.step.step} was recorded, and no kernel ran in it.`, "The reference device computes op by op and has none; gradients and layers of the step are in the other panels.");
 }
-const kernelTip = (k) => `${k.name}\n${named(k.layer)} · ${k.phase || "outside phases"} · ${k.kind}\n${milli(k.ms)} from ${milli(k.start)}\n${flops(k.flops)}, ${bytes(k.bytes)}`;
+const kernelTip = (k) => `${k.name}\n${inLayer(k.layer)} · ${k.phase || "outside phases"} · ${k.kind}\n${milli(k.ms)} from ${milli(k.start)}\n${flops(k.flops)}, ${bytes(k.bytes)}`;
+const inLayer = (layer) => layer || "outside layers";
 const phaseLegend = (step) => legend(step.phaseList.map((phase) => [phase || "outside phases", step.phaseClass(phase)]));
 const longest = (step) => (step.kernels.length > MOST_DRAWN ? [...step.kernels].sort((a, b) => b.ms - a.ms).slice(0, MOST_DRAWN) : step.kernels);
 
 function basicView(step) {
   return table("Kernels in order", [
     ["#", (k) => k.number, true], ["start", (k) => milli(k.start), true], ["time", (k) => milli(k.ms), true], ["share", (k) => percent(k.ms / step.total), true],
-    ["kernel", (k) => h("span", { "data-tip": k.name }, cut(k.name, 46))], ["kind", (k) => k.kind], ["layer", (k) => named(k.layer)],
+    ["kernel", (k) => h("span", { "data-tip": k.name }, cut(k.name, 46))], ["kind", (k) => k.kind], ["layer", (k) => inLayer(k.layer)],
     ["phase", (k) => h("span", { class: `swatch ${step.phaseClass(k.phase)}` }, named(k.phase))], ["FLOPs", (k) => flops(k.flops), true], ["bytes", (k) => bytes(k.bytes), true],
   ], step.kernels, { limit: 1000 });
 }
@@ -89,7 +90,7 @@ function squares(items, x, y, width, height, place) {
   }
 }
 function boxView(step) {
-  const [width, height, head] = [1000, 520, 17];
+  const [width, height, head] = [room(), 520, 17];
   const parts = [];
   const text = (words, x, y, room) => (room > 34 ? s("text", { class: "boxed", x: x + 5, y: y + 12.5 }, cut(words, Math.floor((room - 8) / 6.3))) : null);
   const groups = (kernels, key) => [...grouped(kernels, key)].map(([name, of]) => ({ name, of, size: sum(of.map((k) => k.ms)) }));
@@ -99,23 +100,24 @@ function boxView(step) {
     if (w < 24 || hh < head + 8) return;
     parts.push(text(`${phase.name || "outside phases"} · ${milli(phase.size)}`, x, y, w));
     squares(groups(phase.of, (k) => k.layer), x + 3, y + head, w - 6, hh - head - 3, (layer, lx, ly, lw, lh) => {
-      parts.push(s("rect", { class: `box layer ${step.phaseClass(phase.name)}`, x: lx + 1, y: ly + 1, width: Math.max(0, lw - 2), height: Math.max(0, lh - 2), "data-tip": `${named(layer.name)} (${phase.name}): ${milli(layer.size)}` }));
+      parts.push(s("rect", { class: `box layer ${step.phaseClass(phase.name)}`, x: lx + 1, y: ly + 1, width: Math.max(0, lw - 2), height: Math.max(0, lh - 2), "data-tip": `${inLayer(layer.name)} (${phase.name}): ${milli(layer.size)}` }));
       const labelled = lw > 44 && lh > head + 6;
-      if (labelled) parts.push(text(named(layer.name), lx, ly, lw));
+      if (labelled) parts.push(text(inLayer(layer.name), lx, ly, lw));
       const top = labelled ? head : 3;
       if (lw < 8 || lh < top + 6) return;
       squares(layer.of.map((k) => ({ ...k, size: k.ms })), lx + 3, ly + top, lw - 6, lh - top - 3, (kernel, kx, ky, kw, kh) => {
         parts.push(s("rect", { class: `box kernel ${step.phaseClass(phase.name)}`, x: kx + 0.5, y: ky + 0.5, width: Math.max(0.3, kw - 1), height: Math.max(0.3, kh - 1), "data-tip": kernelTip(kernel) }));
+        if (kw > 60 && kh > 16) parts.push(text(kernel.name, kx, ky, kw));
       });
     });
   });
   return h("figure", {}, h("figcaption", {}, "Phases, layers in them, kernels in those: each box as large as its time"), s("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot wide", role: "img", "aria-label": "Nested boxes by time" }, parts), phaseLegend(step));
 }
 function ganttView(step) {
-  const key = (k) => (profiled.rows === "phase" ? k.phase : profiled.rows === "kind" ? k.kind : k.layer);
+  const key = (k) => (profiled.rows === "phase" ? k.phase : profiled.rows === "kind" ? k.kind : inLayer(k.layer));
   const drawn = longest(step);
   const rows = [...grouped(drawn, key).keys()];
-  const [width, left, line] = [1000, 190, 20];
+  const [width, left, line] = [room(), 190, 20];
   const height = rows.length * line + 46;
   const end = Math.max(step.wall_ms ?? 0, most(drawn.map((k) => k.start + k.ms)));
   const across = axis([0, end], left, width - 14, false, false);
@@ -137,7 +139,7 @@ function ganttView(step) {
     h("figure", {}, h("figcaption", {}, `When each ${profiled.rows} ran`), h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Gantt", "data-keep": "gantt" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot wide", role: "img", "aria-label": "Kernels over time" }, parts)), phaseLegend(step))];
 }
 function heatView(step) {
-  const rows = [...grouped(step.kernels, (k) => k.layer).keys()];
+  const rows = [...grouped(step.kernels, (k) => inLayer(k.layer)).keys()];
   const end = Math.max(step.wall_ms ?? 0, most(step.kernels.map((k) => k.start + k.ms)));
   const bins = 40;
   const bin = (k) => Math.min(bins - 1, Math.floor(((k.start + k.ms / 2) / end) * bins));
@@ -145,7 +147,7 @@ function heatView(step) {
   const columns = profiled.heat === "kind" ? [...grouped(step.kernels, column).keys()] : Array.from({ length: bins }, (_, k) => k);
   const cells = new Map();
   for (const k of step.kernels) {
-    const of = JSON.stringify([k.layer, column(k)]);
+    const of = JSON.stringify([inLayer(k.layer), column(k)]);
     cells.set(of, (cells.get(of) ?? 0) + k.ms);
   }
   const hottest = most([...cells.values()]);
@@ -154,10 +156,10 @@ function heatView(step) {
       columnText: profiled.heat === "kind" ? String : (k) => figure(Number(((k * end) / bins).toPrecision(3))), x: profiled.heat === "kind" ? "kind of kernel" : "time since the step began, ms", y: "time in kernels", scale: ["0", milli(hottest)] })];
 }
 function stackedView(step) {
-  const [bar, part] = profiled.bars === "phase" ? [(k) => k.phase, (k) => k.kind] : [(k) => k.layer, (k) => k.phase];
+  const [bar, part] = profiled.bars === "phase" ? [(k) => k.phase || "outside phases", (k) => k.kind] : [(k) => inLayer(k.layer), (k) => k.phase || "outside phases"];
   const parts = [...grouped(step.kernels, part).keys()];
   const columns = [...grouped(step.kernels, bar)].map(([name, of]) => ({ name, of, ms: sum(of.map((k) => k.ms)) }));
-  const [left, top, bottom, plot] = [62, 10, 92, 300];
+  const [left, top, bottom, plot] = [62, 24, 92, 300];
   const across = Math.max(26, Math.min(110, 900 / columns.length));
   const [width, height] = [left + across * columns.length + 12, top + plot + bottom];
   const up = axis([0, most(columns.map((column) => column.ms))], top + plot, top, false, false);
@@ -183,7 +185,7 @@ function stackedView(step) {
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Stacked bars", "data-keep": "stacked" }, s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Stacked bars", class: "heat" }, drawn)), legend(parts.map((name, k) => [named(name), colour(k)])))];
 }
 function horizontalView(step) {
-  const groups = [...grouped(step.kernels, (k) => k[profiled.by])].map(([name, of]) => ({ name: named(name), of, value: sum(of.map((k) => k.ms)) }));
+  const groups = [...grouped(step.kernels, (k) => k[profiled.by])].map(([name, of]) => ({ name: named(name), cut: profiled.by === "name" ? cut : cutFront, of, value: sum(of.map((k) => k.ms)) }));
   const rows = groups.sort((a, b) => b.value - a.value).map((row) => ({ ...row, says: `${milli(row.value)} · ${percent(row.value / step.total)}`, tip: `${row.name}: ${milli(row.value)} in ${row.of.length} kernels, ${flops(sum(row.of.map((k) => k.flops)))}`,
     parts: [...grouped(row.of, (k) => k.phase)].map(([phase, of]) => [step.phaseClass(phase), sum(of.map((k) => k.ms)), `${row.name}, ${phase || "outside phases"}: ${milli(sum(of.map((k) => k.ms)))}`]) }));
   return [choice("bars by", KEYS, profiled.by, (of) => { profiled.by = of; changed("profiles"); }),
@@ -198,7 +200,7 @@ function thresholdsView(step) {
     h("label", {}, `${label} `, h("input", { type: "number", min, step: "any", value, "data-keep": name, onchange: (event) => { const v = Number(event.target.value); if (Number.isFinite(v) && v >= 0) { set(v); changed("profiles"); } } }));
   return [h("div", { class: "choice" }, input("longer than, ms", profiled.most, "0", (v) => { profiled.most = v; }, "threshold ms"), input("or a share of at least, %", profiled.share, "0", (v) => { profiled.share = v; }, "threshold share")),
     facts([["above", `${above.length} of ${sorted.length}`, "kernels"], ["their time", milli(sum(above.map((k) => k.ms))), percent(sum(above.map((k) => k.ms)) / step.total)], ["below", milli(sum(sorted.filter((k) => !over(k)).map((k) => k.ms))), "the other kernels together"]]),
-    barChart({ title: "Kernels, longest first; the line is the threshold", x: "time, ms", mark: limit, rows: sorted.slice(0, 60).map((k) => ({ name: `${k.number} ${k.name}`, value: k.ms, says: milli(k.ms), class: over(k) ? "over" : "under", tip: kernelTip(k) })), limit: 40, format: milli }),
+    barChart({ title: "Kernels, longest first; the line is the threshold", x: "time, ms", mark: limit, rows: sorted.slice(0, 40).map((k) => ({ name: `${k.number} ${k.name}`, cut, value: k.ms, says: milli(k.ms), class: over(k) ? "over" : "under", tip: kernelTip(k) })), limit: 40, format: milli }),
     legend([["above a threshold", "over"], ["below", "under"]])];
 }
 const VIEW = { basic: basicView, box: boxView, gantt: ganttView, heat: heatView, stacked: stackedView, horizontal: horizontalView, thresholds: thresholdsView };
@@ -210,23 +212,23 @@ function drawTrace(body) {
     const host = (step.wall_ms ?? 0) - step.total;
     return [h("div", { class: "bar-of" }, chosen, h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the trace" }, VIEWS.map(([name, title]) =>
       h("button", { type: "button", role: "tab", "aria-selected": String(name === profiled.view), "data-view": name, "data-keep": `view ${name}`, onclick: () => { profiled.view = name; changed("profiles"); } }, title)))),
-    facts([["step", step.step], ["wall clock", milli(step.wall_ms), step.plan_ms > 0 ? `${milli(step.plan_ms)} of it planned: the first step of its kind` : "no new plan"], ["kernels", step.kernels.length + (step.left_out ?? 0), step.left_out ? `${step.left_out} short ones are left out` : milli(step.total)], ["beside kernels", milli(Math.max(0, host)), "the host's own time"]]),
+    facts([["step", step.step], ["wall clock", milli(step.wall_ms), step.plan_ms > 0 ? `${milli(step.plan_ms)} of it planned: the first step of its kind` : "no new plan"], ["kernels", step.kernels.length + (step.left_out ?? 0), step.left_out ? `${step.left_out} short ones are left out` : milli(step.total)], ["beside kernels", milli(Math.max(0, host)), "planning, and the host's own time"]]),
     h("div", { class: "view", "data-shown": profiled.view }, VIEW[profiled.view](step)), step.kernels.length > MOST_DRAWN && ["box", "gantt"].includes(profiled.view) ? hint(`Drawn are the ${MOST_DRAWN} longest kernels.`) : null];
   }));
 }
 function drawCosts(body) {
   replace(body, withProfile("FLOPs and memory", (step) => {
     const columns = (title) => [
-      [title, (row) => named(row.name)], ["kernels", (row) => row.of.length, true], ["time", (row) => milli(row.ms), true], ["share", (row) => percent(row.ms / step.total), true], ["FLOPs", (row) => flops(row.flops), true],
+      [title, (row) => (title === "layer" ? inLayer(row.name) : named(row.name))], ["kernels", (row) => row.of.length, true], ["time", (row) => milli(row.ms), true], ["share", (row) => percent(row.ms / step.total), true], ["FLOPs", (row) => flops(row.flops), true],
       ["bytes", (row) => bytes(row.bytes), true], ["GFLOP/s", (row) => (row.ms > 0 ? figure(row.flops / row.ms / 1e6) : "–"), true], ["GB/s", (row) => (row.ms > 0 ? figure(row.bytes / row.ms / 1e6) : "–"), true],
       ["FLOP per byte", (row) => (row.bytes > 0 ? figure(row.flops / row.bytes) : "–"), true],
     ];
     const rows = (key) => [...grouped(step.kernels, (k) => k[key])].map(([name, of]) => ({ name, of, ms: sum(of.map((k) => k.ms)), flops: sum(of.map((k) => k.flops)), bytes: sum(of.map((k) => k.bytes)) })).sort((a, b) => b.ms - a.ms);
-    const live = step.kernels.filter((k) => typeof k.live === "number").map((k) => [k.start + k.ms, k.live / 1048576]);
+    const live = step.kernels.filter((k) => typeof k.live === "number").map((k) => [k.start + k.ms, k.live]);
     const total = sum(step.kernels.map((k) => k.flops));
-    return [facts([["of the step", flops(total), `${figure(total / step.total / 1e6)} GFLOP/s while kernels ran`], ["read and written", bytes(sum(step.kernels.map((k) => k.bytes))), "each element once for each kernel"], ["most live memory", live.length ? bytes(most(live.map(([, v]) => v)) * 1048576) : "–", "of tensors on the device"]]),
+    return [facts([["of the step", flops(total), `${figure(total / step.total / 1e6)} GFLOP/s while kernels ran`], ["read and written", bytes(sum(step.kernels.map((k) => k.bytes))), "each element once for each kernel"], ["most live memory", live.length ? bytes(most(live.map(([, v]) => v))) : "–", "of tensors on the device"]]),
       cards(card("By kind of kernel", table("By kind of kernel", columns("kind"), rows("kind"))),
-        card("Live memory over the step", lineChart({ title: "Bytes that tensors hold", x: "time since the step began, ms", y: "MiB", series: [{ name: "live", points: live }], stairs: true, format: (v) => `${figure(v)} MiB` }) ?? hint("The device does not tell."))),
+        card("", lineChart({ title: "Live memory over the step: bytes that tensors hold", x: "time since the step began, ms", y: "live", series: [{ name: "live", points: live }], stairs: true, format: bytes, tick: bytes }) ?? hint("The device does not tell."))),
       card("By layer", table("By layer", columns("layer"), rows("layer")))];
   }));
 }
