@@ -17,6 +17,7 @@ mod backends;
 mod causes;
 mod clipped;
 mod create;
+mod debugged;
 mod devices;
 mod gradients;
 mod loading;
@@ -106,6 +107,7 @@ fn rows() -> Vec<&'static RowCheck> {
         speed::ROWS,
         stability::ROWS,
         causes::ROWS,
+        debugged::ROWS,
         managed::ROWS,
     ]
     .into_iter()
