@@ -53,6 +53,7 @@ pub(crate) struct Controls {
     journal: Option<ControlJournal>,
     socket: Option<RunSocket>,
     /// is the next step to be recorded?
+    #[cfg_attr(not(feature = "profiling"), expect(dead_code))]
     pub(super) profile: ProfileWish,
 }
 impl Controls {
