@@ -68,6 +68,7 @@ pub(crate) struct Controls {
     /// where somebody wants it to stop
     pub(super) debug: DebugState,
     /// is the next step to be recorded?
+    #[cfg_attr(not(feature = "profiling"), expect(dead_code))]
     pub(super) profile: ProfileWish,
 }
 impl Controls {
