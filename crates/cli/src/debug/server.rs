@@ -41,8 +41,6 @@ use tokio::sync::{Semaphore, mpsc::Receiver, oneshot};
 const MOST_BODY: usize = adamant_train::control::LONGEST;
 /// Threads that may wait for the run or the disk.
 const MOST_THREADS: usize = 12;
-/// How often the debugger's connection is looked after.
-const LOOKS: Duration = Duration::from_secs(20);
 /// When a page comes back whose stream ended.
 const COMES_BACK: Duration = Duration::from_millis(500);
 
@@ -71,14 +69,6 @@ pub fn serve(listener: TcpListener, site: Arc<DebugSite>, ended: oneshot::Receiv
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let looked_after = site.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(LOOKS).await;
-                let site = looked_after.clone();
-                let _ = tokio::task::spawn_blocking(move || site.steering.speak()).await;
-            }
-        });
         let server = axum::serve(listener, routes(site));
         tokio::spawn(async move { server.await });
         let _ = ended.await;

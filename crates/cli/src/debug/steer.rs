@@ -13,20 +13,15 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
 };
 
-/// The debugger's words.
-const OF_DEBUGGER: [&str; 8] = ["break", "unbreak", "where", "look", "slice", "set", "next", "continue"];
 /// Requests that may wait for their answers.
 const MOST_WAITING: usize = 8;
-/// How often the debugger's connection says something: one that is silent for ten minutes is closed.
-const SPEAKS: Duration = Duration::from_secs(60);
 
 /// See the module's documentation.
 pub struct Steering {
     run: PathBuf,
-    debugger: Mutex<Option<(ControlClient, Instant)>>,
+    debugger: Mutex<Option<ControlClient>>,
     waiting: AtomicUsize,
 }
 /// One that waits, while it is there.
@@ -51,7 +46,7 @@ impl Steering {
         if before >= MOST_WAITING {
             return Err(Failure::Run(format!("{MOST_WAITING} requests wait for their answers: the run is in a long step, or stopped in one")));
         }
-        if OF_DEBUGGER.contains(&request.name()) {
+        if request.debugs() {
             return self.debug(request);
         }
         ControlClient::attach(&self.run)?.ask(request)
@@ -59,24 +54,14 @@ impl Steering {
     fn debug(&self, request: ControlRequest) -> Result<Value, Failure> {
         let mut debugger = self.debugger.lock().unwrap_or_else(PoisonError::into_inner);
         let mut client = match debugger.take() {
-            Some((client, _)) => client,
+            Some(client) => client,
             None => ControlClient::attach(&self.run)?,
         };
         let answer = client.ask(request);
         // A run that refuses is still there; one that is not has let its breakpoints go.
         if answer.is_ok() || client.status().is_ok() {
-            *debugger = Some((client, Instant::now()));
+            *debugger = Some(client);
         }
         answer
-    }
-    /// Keeps the debugger's connection from being silent for too long. Who waits there is not waited for.
-    pub fn speak(&self) {
-        let Ok(mut debugger) = self.debugger.try_lock() else { return };
-        if debugger.as_ref().is_some_and(|(_, spoke)| spoke.elapsed() > SPEAKS)
-            && let Some((mut client, _)) = debugger.take()
-            && client.status().is_ok()
-        {
-            *debugger = Some((client, Instant::now()));
-        }
     }
 }

@@ -133,12 +133,12 @@ fn typed(line: &str) -> Result<Typed, Failure> {
 fn number(text: &str) -> Result<Value, Failure> {
     text.parse::<u64>().map(|n| json!(n)).map_err(|_| Failure::Usage(format!("`{text}` is no whole number")))
 }
-/// `step 12 layer fc* when absmax > 1e4`: a condition is all that is behind `when`.
+/// `step 12 layer fc* when absmax > 1e4`: a condition is what is behind `when`, up to the next of these words.
 fn add_breakpoint(request: &mut Map<String, Value>, mut rest: &str) -> Result<(), Failure> {
     while !rest.is_empty() {
         let (key, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let (value, more) = match key {
-            "when" => (behind, ""),
+            "when" => condition(behind),
             _ => behind.trim_start().split_once(char::is_whitespace).unwrap_or((behind.trim_start(), "")),
         };
         if value.is_empty() {
@@ -151,6 +151,18 @@ fn add_breakpoint(request: &mut Map<String, Value>, mut rest: &str) -> Result<()
         rest = more.trim_start();
     }
     Ok(())
+}
+/// A condition, and what is behind it.
+fn condition(text: &str) -> (&str, &str) {
+    let begins = |word: &str| {
+        text.match_indices(word).map(|(at, _)| at).find(|at| {
+            let (before, behind) = (text.get(..*at).unwrap_or_default(), text.get(at + word.len()..).unwrap_or_default());
+            before.ends_with(char::is_whitespace) && behind.starts_with(char::is_whitespace)
+        })
+    };
+    let ends = ["step", "layer", "op", "phase", "when"].into_iter().filter_map(begins).min();
+    let (condition, more) = ends.and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""));
+    (condition.trim(), more)
 }
 /// Asks, and says the answer; a run that goes on is waited for until it stops again, or ends.
 fn ask(client: &mut ControlClient, request: &ControlRequest, as_json: bool) -> Result<(), Failure> {
@@ -248,6 +260,7 @@ mod tests {
                 json!({ "do": "break", "layer": "fc*", "op": "mat*", "phase": "backward", "when": "absmax > 1e4" }),
             ),
             ("  break   when nonfinite  # why", json!({ "do": "break", "when": "nonfinite" })),
+            ("b when absmax  > 2 step 2 op x", json!({ "do": "break", "when": "absmax > 2", "step": 2, "op": "x" })),
             ("unb 3", json!({ "do": "unbreak", "breakpoint": 3 })),
             ("unbreak", json!({ "do": "unbreak" })),
             ("n", json!({ "do": "next", "of": "op" })),

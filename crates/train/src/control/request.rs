@@ -107,8 +107,8 @@ impl ControlRequest {
             ControlRequest::Continue => "continue",
         }
     }
-    /// Is it of somebody who debugs the run?
-    pub(crate) fn debugs(&self) -> bool {
+    /// Is it of somebody who debugs the run? Breakpoints belong to the connection that set them, so such requests share one.
+    pub fn debugs(&self) -> bool {
         use ControlRequest::{Break, Continue, Look, Next, Set, Slice, Unbreak, Where};
         matches!(self, Break(_) | Unbreak { .. } | Where | Look { .. } | Slice { .. } | Set { .. } | Next { .. } | Continue)
     }
