@@ -65,7 +65,7 @@ pub fn run(o: &RepeatedIncident<'_>) -> Result<(), Failure> {
     let (told, ended) = thread::scope(|scope| {
         let training = scope.spawn(|| device.scoped(|| again.train(&mut watch).map(drop)));
         let told = match o.terminal {
-            true => look_in(&folder, step, o.json, || training.is_finished()),
+            true => look_in(&folder, (from, step), o.json, || training.is_finished()),
             false => Ok(()),
         };
         if told.is_err() {
@@ -86,7 +86,7 @@ pub fn run(o: &RepeatedIncident<'_>) -> Result<(), Failure> {
     }
 }
 /// A debugger that stands before the step.
-fn look_in(folder: &Path, step: u64, json: bool, is_over: impl Fn() -> bool) -> Result<(), Failure> {
+fn look_in(folder: &Path, (from, step): (u64, u64), json: bool, is_over: impl Fn() -> bool) -> Result<(), Failure> {
     let socket = folder.join(adamant_train::control::SOCKET);
     while !socket.exists() {
         // It says itself why.
@@ -95,10 +95,12 @@ fn look_in(folder: &Path, step: u64, json: bool, is_over: impl Fn() -> bool) -> 
         }
         thread::sleep(terminal::EVERY);
     }
-    terminal::run(folder, json, &[format!("break step {step}"), "continue".into()])
+    // A run that begins right before the step is paused there already.
+    let first = if from + 1 < step { vec![format!("break step {step}"), "continue".into()] } else { vec!["where".into()] };
+    terminal::run(folder, json, &first)
 }
 fn say(o: &RepeatedIncident<'_>, kept: &Value, repeated: &Value, ended: Option<&Failure>) -> Result<(), Failure> {
-    let same = kept == repeated;
+    let same = without_folders(kept) == without_folders(repeated);
     if o.json {
         let text = ended.map(Failure::to_string);
         return out::line(
@@ -109,7 +111,17 @@ fn say(o: &RepeatedIncident<'_>, kept: &Value, repeated: &Value, ended: Option<&
         Some(failure @ Failure::Diverged(_)) => out::line(failure)?,
         _ => out::line(repeated)?,
     }
-    out::line(if same { "the same as the run had".to_string() } else { format!("not the same as the run had: {kept}") })
+    out::line(if same { "it is the one that the run had".to_string() } else { format!("it differs from that of the run: {kept}") })
+}
+/// An incident, wherever the data lies.
+fn without_folders(incident: &Value) -> Value {
+    let mut incident = incident.clone();
+    for record in incident["records"].as_array_mut().into_iter().flatten() {
+        if let Some(name) = record["file"].as_str().and_then(|file| Path::new(file).file_name()) {
+            record["file"] = text_of(Path::new(name)).into();
+        }
+    }
+    incident
 }
 /// The incidents of a run; a line that cannot be read is null.
 fn incidents(run: &Path) -> io::Result<Vec<Value>> {
