@@ -53,7 +53,7 @@ mod request;
 #[cfg(unix)]
 mod server;
 
-pub use breakpoint::{Breakpoint, Comparison, NumberCondition, NumberFigure};
+pub use breakpoint::{Breakpoint, FigureComparison, NumberCondition, NumberFigure};
 pub use client::ControlClient;
 pub(crate) use debug::{DebugState, DebuggedValues, RunStop, named};
 pub(crate) use desk::{AskedRequest, ControlAnswer, ControlDesk, DeskNews, RunPhase};

@@ -15,7 +15,7 @@ pub enum NumberCondition {
     /// one is infinite
     Inf,
     /// a figure of theirs is compared with a number; where there is no such figure, it does not hold
-    Compared(NumberFigure, Comparison, f64),
+    Compared(NumberFigure, FigureComparison, f64),
 }
 /// A figure of a value's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum NumberFigure {
 }
 /// How two numbers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum FigureComparison {
     /// >
     Above,
     /// >=
@@ -54,7 +54,8 @@ const FIGURES: [(NumberFigure, &str); 6] = [
     (NumberFigure::Zeros, "zeros"),
 ];
 /// Those of two signs first: one of them begins the other.
-const COMPARISONS: [(Comparison, &str); 4] = [(Comparison::AtLeast, ">="), (Comparison::AtMost, "<="), (Comparison::Above, ">"), (Comparison::Below, "<")];
+const COMPARISONS: [(FigureComparison, &str); 4] =
+    [(FigureComparison::AtLeast, ">="), (FigureComparison::AtMost, "<="), (FigureComparison::Above, ">"), (FigureComparison::Below, "<")];
 impl NumberCondition {
     /// Does it hold for numbers that are like this?
     ///
@@ -81,10 +82,10 @@ impl NumberCondition {
                     NumberFigure::Zeros => (numbers.elements > 0).then(|| numbers.zeros as f64 / numbers.elements as f64),
                 };
                 figure.is_some_and(|figure| match comparison {
-                    Comparison::Above => figure > *to,
-                    Comparison::AtLeast => figure >= *to,
-                    Comparison::Below => figure < *to,
-                    Comparison::AtMost => figure <= *to,
+                    FigureComparison::Above => figure > *to,
+                    FigureComparison::AtLeast => figure >= *to,
+                    FigureComparison::Below => figure < *to,
+                    FigureComparison::AtMost => figure <= *to,
                 })
             }
         }
