@@ -270,7 +270,7 @@ mod tests {
             ("s out.0", json!({ "do": "slice", "of": "out.0", "at": "" })),
             ("slice out.0 0, :3", json!({ "do": "slice", "of": "out.0", "at": "0, :3" })),
             ("set out.0 0, 3 = -1.5", json!({ "do": "set", "of": "out.0", "at": "0, 3", "value": -1.5 })),
-            ("set out.0 : = nan", json!({ "do": "set", "of": "out.0", "at": ":", "value": "nan" })),
+            ("set out.0 : = -inf", json!({ "do": "set", "of": "out.0", "at": ":", "value": "-inf" })),
             ("che", json!({ "do": "checkpoint" })),
         ] {
             assert_eq!(typed(line).unwrap(), Typed::Request(ControlRequest::parse(request.to_string().as_bytes()).unwrap()), "{line}");
