@@ -129,8 +129,8 @@ thread_local! {
     /// Is a visitor at work? What it computes is its own affair.
     static VISITING: Cell<bool> = const { Cell::new(false) };
 }
-/// Shows an op; a visitor that panics leaves the next one in peace.
-fn visit(visitor: &dyn OpVisitor, seen: &VisitedOp) -> Vec<ValueChange> {
+/// Runs `f`, whose ops nobody is shown; a visitor that panics leaves the next one in peace.
+fn unseen<R>(f: impl FnOnce() -> R) -> R {
     struct Restore;
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -139,14 +139,11 @@ fn visit(visitor: &dyn OpVisitor, seen: &VisitedOp) -> Vec<ValueChange> {
     }
     VISITING.set(true);
     let _restore = Restore;
-    visitor.visit(seen)
+    f()
 }
 /// Makes the changes that are of one value.
 fn changed(changes: &[ValueChange], k: usize, value: &Tensor) -> Tensor {
-    VISITING.set(true);
-    let value = changes.iter().filter(|change| change.value == k).fold(value.clone(), |value, change| change.of(&value));
-    VISITING.set(false);
-    value
+    unseen(|| changes.iter().filter(|change| change.value == k).fold(value.clone(), |value, change| change.of(&value)))
 }
 /// An op, for the walk back.
 struct VisitedStep {
@@ -162,7 +159,8 @@ impl VisitedStep {
             (self.visitor.clone(), TracedOp { phase: StepPhase::Backward, ..self.op.clone() }, self.number, self.inputs.clone());
         let shown = move |gradients: &[Option<Tensor>]| {
             let values = gradients.iter().map(|g| g.as_ref().map(Tensor::detach)).collect();
-            let changes = visit(&*visitor, &VisitedOp { op: op.clone(), number, shows, inputs: inputs.clone(), values });
+            let seen = VisitedOp { op: op.clone(), number, shows, inputs: inputs.clone(), values };
+            let changes = unseen(|| visitor.visit(&seen));
             if changes.is_empty() {
                 return Ok(None);
             }
@@ -201,7 +199,8 @@ impl Interceptor for ShownOps {
             return outputs;
         }
         let values = outputs.iter().map(|x| Some(x.detach())).collect();
-        let changes = visit(&*self.visitor, &VisitedOp { op: traced, number, shows: VisitedValues::Results, inputs: given, values });
+        let seen = VisitedOp { op: traced, number, shows: VisitedValues::Results, inputs: given, values };
+        let changes = unseen(|| self.visitor.visit(&seen));
         let outputs: Vec<Tensor> = outputs.iter().enumerate().map(|(k, x)| if changes.is_empty() { x.clone() } else { changed(&changes, k, x) }).collect();
         let outputs = if is_cast { outputs } else { visited.all_tapped(outputs, VisitedValues::Gradients) };
         self.made.lock().extend(outputs.iter().map(|x| (x.value_address(), x.detach())));

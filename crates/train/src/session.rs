@@ -141,6 +141,8 @@ pub struct Look {
     pub each: bool,
     /// what each layer gave, and what became of each parameter
     pub layers: bool,
+    /// what runs, by a profiler around the step: it is captured apart, so that its ranges are known
+    pub recorded: bool,
 }
 /// What a step works on: all of it is cells and arguments, so a step is the same ops each time.
 struct StepParts<'a, M, B> {

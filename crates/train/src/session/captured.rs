@@ -4,17 +4,11 @@
 //!
 //! Must not know what a step does.
 use super::Look;
-#[cfg(feature = "profiling")]
-use super::{Session, Stepped};
-#[cfg(feature = "profiling")]
-use crate::Failure;
 use crate::trainer::Batch;
 use adamant_core::{
     Device, Error, ErrorKind, Outputs, Result, Tensor,
     compile::{self, Captures, Compiled},
 };
-#[cfg(feature = "profiling")]
-use adamant_nn::Walk;
 
 /// The most structures that a step is captured for. A step that comes out otherwise more often than that decides by something that
 /// changes all the time, and tracing it costs what recording does.
@@ -31,8 +25,6 @@ pub struct OpByOp {
 pub(super) struct CapturedStep {
     /// by what is looked at, and whether the step is recorded: names of ranges are known only to what is traced while a profiler runs
     of: [Compiled<()>; 16],
-    /// is the next step recorded?
-    recorded: bool,
     steps: u64,
     off: Option<OpByOp>,
     told: bool,
@@ -45,7 +37,7 @@ impl CapturedStep {
             true if device.is_reference() => meant("the reference device plans nothing"),
             true => None,
         };
-        CapturedStep { of: std::array::from_fn(|_| compile::captures()), recorded: false, steps: 0, off, told: false }
+        CapturedStep { of: std::array::from_fn(|_| compile::captures()), steps: 0, off, told: false }
     }
     pub fn off(&self) -> Option<&OpByOp> {
         self.off.as_ref()
@@ -79,7 +71,7 @@ impl CapturedStep {
                 None => Err(Error::new("capture", ErrorKind::Argument("batches do not tell how they are put together (`Batch::with_tensors`)".into()))),
             }
         };
-        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each) + 4 * usize::from(look.layers) + 8 * usize::from(self.recorded)];
+        let compiled = &self.of[usize::from(look.norm) + 2 * usize::from(look.each) + 4 * usize::from(look.layers) + 8 * usize::from(look.recorded)];
         self.steps += 1;
         let checked = if self.steps > 1 && self.steps.is_power_of_two() { compiled.check_with(&inputs, &mut f) } else { Ok(()) };
         match checked.and_then(|()| compiled.call_with(&inputs, &mut f)) {
@@ -99,19 +91,6 @@ impl CapturedStep {
             }
             Err(e) => Err(e),
         }
-    }
-}
-#[cfg(feature = "profiling")]
-impl<M: Walk, B: Batch> Session<M, B> {
-    /// As [`Session::step`], while a profiler runs: the same ops and bits, captured apart, so that their ranges are known.
-    ///
-    /// # Errors
-    /// As [`Session::step`].
-    pub(crate) fn recorded_step(&mut self, group: &[B], look: Look) -> std::result::Result<Stepped, Failure> {
-        self.captured.recorded = true;
-        let stepped = self.step(group, look);
-        self.captured.recorded = false;
-        stepped
     }
 }
 /// Is it an error that the step may not have op by op?

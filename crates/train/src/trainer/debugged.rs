@@ -145,6 +145,22 @@ impl OpVisitor for StepDebugger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or_else(Vec::new, |step| step.visit(seen))
     }
 }
+/// A value that was set.
+struct MadeChange {
+    change: ValueChange,
+    changed: Tensor,
+    /// elements
+    count: usize,
+}
+/// Sets elements of a value, of this number among those of its op; it is computed, so that what cannot be is known.
+fn made(decision: &SetDecision, k: usize, value: &Tensor) -> Result<MadeChange, String> {
+    let said = |e: adamant_core::Error| e.to_string();
+    let placed = decision.at.within(value.shape().map_err(said)?)?;
+    let change = ValueChange { value: k, mask: placed.mask(value).map_err(said)?, to: decision.value };
+    let changed = change.of(value);
+    changed.materialize().map_err(said)?;
+    Ok(MadeChange { change, changed, count: placed.count() })
+}
 /// The values of an op while changes are made to them.
 #[derive(Clone)]
 struct ChangedValues {
@@ -154,13 +170,10 @@ struct ChangedValues {
 impl ChangedValues {
     fn set(&mut self, k: usize, decision: &SetDecision) -> Result<usize, String> {
         let value = self.values.get(k).cloned().flatten().ok_or("there is no such value any more")?;
-        let placed = decision.at.within(value.shape().map_err(|e| e.to_string())?)?;
-        let change = ValueChange { value: k, mask: placed.mask(&value).map_err(|e| e.to_string())?, to: decision.value };
-        let changed = change.of(&value);
-        changed.materialize().map_err(|e| e.to_string())?;
+        let MadeChange { change, changed, count } = made(decision, k, &value)?;
         self.values[k] = Some(changed);
         self.changes.push(change);
-        Ok(placed.count())
+        Ok(count)
     }
 }
 impl DebuggedStep {
@@ -307,10 +320,7 @@ where
     pub(super) fn set_value(&mut self, decision: &SetDecision) -> Result<usize, String> {
         let said = |e: adamant_core::Error| e.to_string();
         let values = ValuesBetween::of(&self.session.model, self.session.optimizer(), None);
-        let value = named(&values, &decision.of)?;
-        let placed = decision.at.within(value.shape().map_err(said)?)?;
-        let changed = ValueChange { value: 0, mask: placed.mask(&value).map_err(said)?, to: decision.value }.of(&value);
-        changed.materialize().map_err(said)?;
+        let MadeChange { changed, count, .. } = made(decision, 0, &named(&values, &decision.of)?)?;
         match param(&values.params, &decision.of) {
             Some(param) => param.set(&changed).map_err(said)?,
             None => {
@@ -322,7 +332,7 @@ where
                 self.session.optimizer_mut().load_state_dict(&slots).map_err(said)?;
             }
         }
-        Ok(placed.count())
+        Ok(count)
     }
     /// Can these elements be set between two steps?
     pub(super) fn can_set(&self, decision: &SetDecision) -> Result<usize, String> {

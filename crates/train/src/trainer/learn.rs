@@ -260,7 +260,7 @@ where
         let layers = self.folder.is_some() && self.pattern.look_every.is_some_and(|n| step % n == 0 || step == 1);
         // The rate of this step: behind it there is the next one's.
         let lr = layers.then(|| self.session.lr());
-        let look = Look { norm: logs, each: judges && self.folder.is_some(), layers };
+        let look = Look { norm: logs, each: judges && self.folder.is_some(), layers, recorded: false };
         let (stepped, went, waited) = if self.leaves_out() { (self.passed_over()?, WentBack::Not, Duration::ZERO) } else { self.stepped(group, look)? };
         self.paused.set(self.paused.get() + waited);
         since.time += waited;

@@ -95,7 +95,7 @@ mod recorded {
                 }
             };
             // Reading what layers are like waits for the whole step.
-            let stepped = self.session.recorded_step(group, Look { layers: true, ..look })?;
+            let stepped = self.session.step(group, Look { layers: true, recorded: true, ..look })?;
             let profile = recording.stop();
             let at = self.session.position();
             let mut line = line_of(&profile, MOST_KERNELS);
