@@ -5,8 +5,8 @@
 //! that their gradients are shown too, when the walk comes by, and one on inputs that no op of the step has made: parameters. What the visitor wants
 //! changed is recorded as an op that no interceptor sees: the element is a constant from there on, and no gradient flows through it.
 //!
-//! Invariant: a visitor that only looks changes no bit, where no interceptor casts; where one does, only if it sees no gradients
-//! ([`OpVisitor::sees_gradients`]). What a visitor computes itself is not shown to it.
+//! Invariant: a visitor that only looks changes no bit. So nothing stands between a cast to 16 bits and the op that it is for: the op's rule gives
+//! the gradient of what was cast in the wide dtype, which a tap would round. What a visitor computes itself is not shown to it.
 use crate::{StepPhase, TracedOp};
 use adamant_core::{
     Arg, DType, Op, Origin, Outputs, Tensor,
@@ -87,10 +87,6 @@ impl ValueChange {
 pub trait OpVisitor: Send + Sync + 'static {
     /// Behind an op, or in the walk back before its rule, or behind it. Changes are made in their order.
     fn visit(&self, seen: &VisitedOp) -> Vec<ValueChange>;
-    /// Are gradients shown too? In mixed precision that changes bits: rules hand wide gradients on past casts, and a tap rounds them.
-    fn sees_gradients(&self) -> bool {
-        true
-    }
 }
 /// Runs `f`, and shows each op that it applies to a visitor. `f` must not be captured: it would be shown where it is recorded, and not where it
 /// runs.
@@ -170,7 +166,7 @@ impl VisitedStep {
             }
             Ok(Some(gradients.iter().enumerate().map(|(k, g)| g.as_ref().map(|g| changed(&changes, k, g))).collect()))
         };
-        match grad_enabled() && self.visitor.sees_gradients() {
+        match grad_enabled() {
             true => tap(&tensors.iter().collect::<Vec<_>>(), shown).unwrap_or(tensors),
             false => tensors,
         }

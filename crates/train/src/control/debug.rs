@@ -4,7 +4,7 @@
 use super::{AskedRequest, Breakpoint, ControlAnswer, ControlRequest, ElementPlace, MOST_ELEMENTS, NextStop, SetDecision};
 use crate::{config::check::nearest, folder::any_number};
 use adamant_core::{Meta, Tensor};
-use adamant_stability::{NumberStats, StepPhase, VisitedOp};
+use adamant_stability::{NumberStats, VisitedOp};
 use serde_json::{Value, json};
 
 /// The most breakpoints at once.
@@ -22,8 +22,6 @@ pub(crate) trait DebuggedValues {
     fn value(&self, name: &str) -> Option<Tensor>;
     /// The names of all, and what they are.
     fn all(&self) -> Vec<(String, Meta)>;
-    /// Are gradients shown?
-    fn has_gradients(&self) -> bool;
 }
 /// Why a run has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +89,6 @@ impl DebugState {
     /// Answers what only looks, and what is about breakpoints. None: it is something else.
     pub fn answer(&mut self, asked: &AskedRequest, values: &dyn DebuggedValues) -> Option<ControlAnswer> {
         Some(match &asked.request {
-            ControlRequest::Break(Breakpoint { phase: Some(StepPhase::Backward), .. }) if !values.has_gradients() => {
-                let why = "a run of mixed precision shows no gradients in the walk back, where a look would round them: `clip` and `optimizer` show them";
-                ControlAnswer::Refused(why.into())
-            }
             ControlRequest::Break(breakpoint) => self.add(breakpoint, asked.client).into(),
             ControlRequest::Unbreak { breakpoint } => self.remove(*breakpoint, asked.client).into(),
             ControlRequest::Where => {

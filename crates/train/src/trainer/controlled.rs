@@ -2,7 +2,7 @@
 //!
 //! Before anything is decided the loop looks whether all was well up to here: behind a look nothing is taken back, so that a decision
 //! stands at the step that its line names, in this run as in one that goes on from an earlier checkpoint.
-use super::{Batch, Trainer, learn::Learning, profiled::ProfileWish, restored::WentBack};
+use super::{Batch, Trainer, debugged::ValuesBetween, learn::Learning, profiled::ProfileWish, restored::WentBack};
 use crate::{
     Failure,
     checkpoint::step_of,
@@ -223,7 +223,7 @@ where
                 }
                 ControlRequest::Status => done(),
                 _ => {
-                    let values = self.values_between(halted.map(|halted| halted.stop));
+                    let values = ValuesBetween::of(&self.session.model, self.session.optimizer(), halted.map(|halted| halted.stop));
                     self.controls.debug.answer(&asked, &values).unwrap_or_else(done)
                 }
             };

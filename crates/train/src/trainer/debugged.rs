@@ -21,6 +21,7 @@ use crate::{
 use adamant_core::{Meta, Tensor};
 use adamant_data::Dataset;
 use adamant_nn::{Param, Walk};
+use adamant_optim::Optimizer;
 use adamant_stability::{NumberStats, OpVisitor, ValueChange, VisitedOp, VisitedValues};
 use serde_json::{Value, json};
 use std::{
@@ -44,13 +45,14 @@ pub(super) struct ValuesBetween {
     pub slots: Vec<(String, Tensor)>,
     pub stopped: bool,
     pub breakpoint: Option<u64>,
-    /// can gradients be shown?
-    pub gradients: bool,
+}
+impl ValuesBetween {
+    pub fn of(model: &dyn Walk, optimizer: &dyn Optimizer, halted: Option<Option<RunStop>>) -> ValuesBetween {
+        let breakpoint = halted.flatten().and_then(|stop| stop.breakpoint);
+        ValuesBetween { params: paths(model), slots: optimizer.state_dict(), stopped: halted.is_some(), breakpoint }
+    }
 }
 impl DebuggedValues for ValuesBetween {
-    fn has_gradients(&self) -> bool {
-        self.gradients
-    }
     fn place(&self) -> Vec<(&'static str, Value)> {
         vec![("stopped", json!(self.stopped)), ("breakpoint", json!(self.breakpoint))]
     }
@@ -70,7 +72,6 @@ struct ValuesBehind<'a> {
     params: &'a [(String, Param)],
     step: u64,
     stop: RunStop,
-    gradients: bool,
 }
 impl ValuesBehind<'_> {
     fn values_name(&self) -> &'static str {
@@ -87,9 +88,6 @@ impl ValuesBehind<'_> {
     }
 }
 impl DebuggedValues for ValuesBehind<'_> {
-    fn has_gradients(&self) -> bool {
-        self.gradients
-    }
     fn place(&self) -> Vec<(&'static str, Value)> {
         let op = &self.seen.op;
         vec![
@@ -128,8 +126,6 @@ struct DebuggedStep {
     done: u64,
     /// the layer of the op before
     before: Option<String>,
-    /// can gradients be shown?
-    gradients: bool,
     /// nobody is waited for any more in this step
     goes_on: bool,
     waited: Duration,
@@ -147,9 +143,6 @@ impl OpVisitor for StepDebugger {
     fn visit(&self, seen: &VisitedOp) -> Vec<ValueChange> {
         // Where a gradient of an earlier step is computed later, there is nobody any more.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or_else(Vec::new, |step| step.visit(seen))
-    }
-    fn sees_gradients(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|step| step.gradients)
     }
 }
 /// A value that was set.
@@ -254,7 +247,7 @@ impl DebuggedStep {
     }
     fn serve(&mut self, asked: AskedRequest, stop: RunStop, seen: &VisitedOp, values: &mut ChangedValues) {
         let shown = values.values.clone();
-        let behind = ValuesBehind { seen, values: &shown, params: &self.params, step: self.done + 1, stop, gradients: self.gradients };
+        let behind = ValuesBehind { seen, values: &shown, params: &self.params, step: self.done + 1, stop };
         let answer = match &asked.request {
             ControlRequest::Set { of, at, value } => match behind.number(of) {
                 Some(k) => {
@@ -302,8 +295,8 @@ where
         }
         let planned = self.controls.debug.planned.len();
         let (controls, interrupt) = (std::mem::take(&mut self.controls), self.interrupt.clone());
-        let (params, gradients) = (paths(&self.session.model), self.session.region().is_none());
-        let debugged = DebuggedStep { controls, interrupt, params, done, before: None, gradients, goes_on: false, waited: Duration::ZERO, set: 0 };
+        let params = paths(&self.session.model);
+        let debugged = DebuggedStep { controls, interrupt, params, done, before: None, goes_on: false, waited: Duration::ZERO, set: 0 };
         let debugger = Arc::new(StepDebugger(Mutex::new(Some(debugged))));
         let stepped = self.session.step_visited(group, look, Some(debugger.clone()));
         let Some(DebuggedStep { controls, waited, set, .. }) = debugger.take() else { return Err(Failure::Run("the debugger of a step is gone".into())) };
@@ -323,21 +316,10 @@ where
         }
         Ok((stepped, WentBack::Not, waited))
     }
-    /// What can be looked at now; `halted`: the run waits, and for whom, if somebody debugs it.
-    pub(super) fn values_between(&self, halted: Option<Option<RunStop>>) -> ValuesBetween {
-        ValuesBetween {
-            params: paths(&self.session.model),
-            slots: self.session.optimizer().state_dict(),
-            stopped: halted.is_some(),
-            breakpoint: halted.flatten().and_then(|stop| stop.breakpoint),
-            // A look at one would round it.
-            gradients: self.session.region().is_none(),
-        }
-    }
     /// Sets elements of a parameter, a buffer or a slot.
     pub(super) fn set_value(&mut self, decision: &SetDecision) -> Result<usize, String> {
         let said = |e: adamant_core::Error| e.to_string();
-        let values = self.values_between(None);
+        let values = ValuesBetween::of(&self.session.model, self.session.optimizer(), None);
         let MadeChange { changed, count, .. } = made(decision, 0, &named(&values, &decision.of)?)?;
         match param(&values.params, &decision.of) {
             Some(param) => param.set(&changed).map_err(said)?,
@@ -354,7 +336,7 @@ where
     }
     /// Can these elements be set between two steps?
     pub(super) fn can_set(&self, decision: &SetDecision) -> Result<usize, String> {
-        let value = named(&self.values_between(None), &decision.of)?;
+        let value = named(&ValuesBetween::of(&self.session.model, self.session.optimizer(), None), &decision.of)?;
         Ok(decision.at.within(value.shape().map_err(|e| e.to_string())?)?.count())
     }
 }
