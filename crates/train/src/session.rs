@@ -319,6 +319,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
         self.step_visited(group, look, None)
     }
+    /// Does the next step measure what mixed precision keeps for the walk back? A visitor keeps more.
+    pub(crate) fn is_unmeasured(&self) -> bool {
+        self.precision.is_unmeasured()
+    }
     /// As [`Session::step`]; with a visitor it runs op by op, and each is shown.
     pub(crate) fn step_visited(&mut self, group: &[B], look: Look, visitor: Option<Arc<dyn OpVisitor>>) -> Result<Stepped, Failure> {
         if group.is_empty() {
