@@ -214,7 +214,7 @@ impl Case<'_> {
     }
     /// The bits of a step's loss and norm.
     fn step(&self, session: &mut Pairs, step: u64, device: Device) -> std::result::Result<Vec<u64>, Failure> {
-        let look = Look { norm: step % 10 == 9, each: step % 20 == 19, layers: step % 20 == 4 };
+        let look = Look { norm: step % 10 == 9, each: step % 20 == 19, layers: step % 20 == 4, ..Look::default() };
         let stepped = session.step(&self.group(step, device), look)?;
         // It gets better, then stalls.
         session.measured(if step < 3 { 1.0 / (step + 1) as f64 } else { 0.5 }, None)?;
