@@ -5,7 +5,6 @@
 use crate::{
     pin::{Core, OneCore},
     protocol::{Ask, ChildAnswer, Hello, PROTOCOL},
-    serve::WATCH,
     workload::WorkloadForm,
 };
 use std::{
@@ -163,7 +162,7 @@ impl Child {
         match subject.form {
             WorkloadForm::Plain => {}
             WorkloadForm::Precision(dtype) => drop(command.args(["--precision", &dtype.to_string()])),
-            WorkloadForm::Watched => drop(command.args(["--stability", WATCH])),
+            WorkloadForm::Watched(kind) => drop(command.args(["--stability", kind.name()])),
         }
         // What libraries of threads read.
         for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"] {

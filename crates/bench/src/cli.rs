@@ -15,9 +15,8 @@ pub mod table;
 use crate::{
     child::ChildError,
     place::BenchPlace,
-    serve::WATCH,
     suite::{Suite, registered},
-    workload::{Group, WorkloadForm},
+    workload::{Group, WatchKind, WorkloadForm},
 };
 use adamant::DType;
 use clap::{Args, Parser, Subcommand};
@@ -162,7 +161,8 @@ pub struct ServeOptions {
     /// The precision of all workloads; what has no form in it is not run
     #[arg(long, value_parser = precision)]
     precision: Option<DType>,
-    /// `watch`: all workloads with a watch over their numbers; what has no form with it is not run
+    /// `watch`: all workloads with a watch over their numbers; `layers`: with statistics of layers in each tenth call too; `full`: over what each op
+    /// gives. What has no such form is not run
     #[arg(long, value_parser = stability, conflicts_with = "precision")]
     stability: Option<WorkloadForm>,
 }
@@ -182,7 +182,9 @@ fn precision(name: &str) -> Result<DType, String> {
 /// # Errors
 /// There is no such form.
 fn stability(name: &str) -> Result<WorkloadForm, String> {
-    if name == WATCH { Ok(WorkloadForm::Watched) } else { Err(format!("there is no watch `{name}`; there is {WATCH}")) }
+    let names = || WatchKind::ALL.map(WatchKind::name).join(", ");
+    let kind = WatchKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("there is no watch `{name}`; there are {}", names()))?;
+    Ok(WorkloadForm::Watched(kind))
 }
 /// Does what the command line asks for.
 pub fn execute(verb: &Verb, suite: &Suite) -> Exit {

@@ -73,4 +73,4 @@ pub use check::check;
 pub use linkme;
 #[cfg(feature = "suite")]
 pub use suite::{Suite, registered};
-pub use workload::{Call, Checked, Group, Prepared, Problem, REGISTERED, Rate, Scale, Workload, ensure};
+pub use workload::{Call, Checked, Group, Prepared, Problem, REGISTERED, Rate, Scale, WatchKind, Workload, ensure};

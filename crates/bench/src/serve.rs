@@ -24,7 +24,7 @@ pub fn serve(suite: &Suite, place: &BenchPlace, form: WorkloadForm, input: impl 
     match form {
         WorkloadForm::Plain => {}
         WorkloadForm::Precision(dtype) => facts.extend([(PRECISION.to_string(), dtype.to_string())]),
-        WorkloadForm::Watched => facts.extend([(STABILITY.to_string(), WATCH.to_string())]),
+        WorkloadForm::Watched(kind) => facts.extend([(STABILITY.to_string(), kind.name().to_string())]),
     }
     let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts };
     writeln!(output, "{}", serde_json::json!(hello))?;
@@ -110,10 +110,8 @@ fn answer(workloads: &[Workload], form: WorkloadForm, active: &mut Option<Active
 }
 /// The fact that tells the precision, where one was asked for.
 pub const PRECISION: &str = "precision";
-/// The fact that tells of the watch over numbers, and what it tells.
+/// The fact that tells of the watch over numbers, by the name of its kind.
 pub const STABILITY: &str = "stability";
-/// See [`STABILITY`].
-pub const WATCH: &str = "watch";
 
 /// What the record says of a workload.
 pub fn about(workload: &Workload) -> About {
@@ -137,7 +135,7 @@ fn growth(f: impl FnOnce() -> Checked<()>) -> Checked<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Prepared;
+    use crate::workload::{Prepared, WatchKind};
     use adamant::DType;
     use std::io::Cursor;
 
@@ -157,7 +155,7 @@ mod tests {
                         || Ok(0.0),
                     ))
                 };
-                let watched = |_: Scale| Ok(Prepared::checked(|| Ok(()), || Ok(0.75)));
+                let watched = |_: Scale, _: WatchKind| Ok(Prepared::checked(|| Ok(()), || Ok(0.75)));
                 let low = |_: Scale, _: DType| Ok(Prepared::checked(|| Ok(()), || Ok(0.5)));
                 vec![
                     Workload::new("nothing", None, call),
@@ -204,10 +202,13 @@ mod tests {
     }
     #[test]
     fn a_watch_without_a_form_that_is_run_all_the_same() {
-        let said = ask_in(WorkloadForm::Watched, "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n");
-        assert_eq!(said[0]["facts"][STABILITY], WATCH);
-        assert_eq!((&said[1]["unsupported"], &said[1]["error"]), (&true.into(), &"nothing has no form with a watch over its numbers".into()));
-        assert_eq!((&said[2]["about"]["dtype"], &said[2]["worst"]), (&"f32".into(), &0.75.into()));
+        for kind in WatchKind::ALL {
+            let asked = "{\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"prepare\",\"workload\":\"forms\"}\n";
+            let said = ask_in(WorkloadForm::Watched(kind), asked);
+            assert_eq!(said[0]["facts"][STABILITY], kind.name());
+            assert_eq!((&said[1]["unsupported"], &said[1]["error"]), (&true.into(), &"nothing has no form with a watch over its numbers".into()));
+            assert_eq!((&said[2]["about"]["dtype"], &said[2]["worst"]), (&"f32".into(), &0.75.into()));
+        }
     }
     #[cfg(target_os = "linux")]
     #[test]

@@ -39,7 +39,7 @@ pub struct Workload {
     /// the same in another precision, where there is such a form
     in_precision: Option<Build<(Scale, DType)>>,
     /// the same with a watch over its numbers
-    watched: Option<Build<Scale>>,
+    watched: Option<Build<(Scale, WatchKind)>>,
 }
 type Build<A> = Box<dyn Fn(A) -> Checked<Prepared>>;
 impl Workload {
@@ -87,8 +87,8 @@ impl Workload {
     }
     /// Its form with a watch over its numbers ([`NanHandler`](https://docs.rs/adamant/latest/adamant/stability/struct.NanHandler.html)),
     /// which gives the same bits.
-    pub fn with_watch<P: Into<Prepared>>(self, build: impl Fn(Scale) -> Checked<P> + 'static) -> Workload {
-        Workload { watched: Some(Box::new(move |scale| build(scale).map(Into::into))), ..self }
+    pub fn with_watch<P: Into<Prepared>>(self, build: impl Fn(Scale, WatchKind) -> Checked<P> + 'static) -> Workload {
+        Workload { watched: Some(Box::new(move |(scale, kind)| build(scale, kind).map(Into::into))), ..self }
     }
     /// Has it a form in other precisions?
     pub fn has_precisions(&self) -> bool {
@@ -123,8 +123,8 @@ impl Workload {
             (WorkloadForm::Precision(dtype), Some(build), _) => build((scale, dtype)),
             (WorkloadForm::Precision(DType::F32), None, _) if self.dtype == "f32" => self.build(scale),
             (WorkloadForm::Precision(dtype), None, _) => Err(Problem::Absent(format!("{} has no form in {dtype}", self.name))),
-            (WorkloadForm::Watched, _, Some(build)) => build(scale),
-            (WorkloadForm::Watched, _, None) => Err(Problem::Absent(format!("{} has no form with a watch over its numbers", self.name))),
+            (WorkloadForm::Watched(kind), _, Some(build)) => build((scale, kind)),
+            (WorkloadForm::Watched(_), _, None) => Err(Problem::Absent(format!("{} has no form with a watch over its numbers", self.name))),
         }
     }
 }
@@ -137,7 +137,30 @@ pub enum WorkloadForm {
     /// in a precision ([`Workload::with_precision`])
     Precision(DType),
     /// with a watch over its numbers ([`Workload::with_watch`])
-    Watched,
+    Watched(WatchKind),
+}
+/// What a watch looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WatchKind {
+    /// what each step comes to
+    #[default]
+    Watch,
+    /// the same, and in each tenth step statistics of all layers and parameters
+    Layers,
+    /// what each op of each step gives
+    Full,
+}
+impl WatchKind {
+    /// All of them.
+    pub const ALL: [WatchKind; 3] = [WatchKind::Watch, WatchKind::Layers, WatchKind::Full];
+    /// The name on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            WatchKind::Watch => "watch",
+            WatchKind::Layers => "layers",
+            WatchKind::Full => "full",
+        }
+    }
 }
 impl WorkloadForm {
     /// The precision, where one was chosen.

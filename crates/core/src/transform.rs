@@ -57,6 +57,10 @@ pub use matrix::{JacobianMode, hessian, hvp, jacfwd, jacobian, jacrev};
 pub use reverse::{grad, linearize, value_and_grad, vjp};
 pub use vmap::{Cells, Randomness, Vmap, vmap, vmap_with};
 
+/// Is a transform at work on this thread? What ops give there is of its levels, and means nothing once it is over: for interceptors that keep values.
+pub fn is_active() -> bool {
+    any()
+}
 /// What a transformed function takes and returns: some tensors in a structure of their own.
 ///
 /// ```

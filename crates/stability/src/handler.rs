@@ -1,8 +1,13 @@
 //! The policy at work: a step with bad numbers changes nothing, or is mended, without a word that the host waits for.
 use crate::{
-    NanOptions,
+    NanOptions, NanStats, WatchMode,
+    cells::NanCells,
+    every::EveryOp,
     kinds::{BadKinds, are_finite, is_good, looks_at_exponents, mended, replaced},
-    norms::{NormsOfLate, StepNorm},
+    norms::StepNorm,
+    trace::moves,
+    visit::unseen,
+    visit_ops,
 };
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Grads, Op, Outputs, Result, Tensor, WrittenCell,
@@ -15,40 +20,6 @@ use adamant_core::{
 use adamant_nn::Param;
 use std::{cell::RefCell, sync::Arc};
 
-/// In the state: no step commits any more.
-const LATCH: u32 = 1 << 31;
-/// What is counted, in the order of the counts' elements.
-const COUNTS: [&str; 6] = ["consecutive", "bad", "nan", "inf", "overflow", "explosion"];
-
-/// What a handler has counted since it was made, or since its state was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NanStats {
-    /// steps up to the one that latched, or all
-    pub steps: u32,
-    /// Does no step commit any more? Then step `steps` + 1 was the bad one.
-    pub latched: bool,
-    /// bad steps in a row up to now
-    pub consecutive: u32,
-    /// bad steps
-    pub bad: u32,
-    /// steps with NaN in loss, gradients or activations, where kinds are told apart
-    pub nan: u32,
-    /// steps with infinities there
-    pub inf: u32,
-    /// steps with overflows there
-    pub overflow: u32,
-    /// steps whose gradients exploded
-    pub explosion: u32,
-}
-/// The cells of a handler.
-struct NanCells {
-    device: Device,
-    /// steps, and [`LATCH`]
-    state: Cell,
-    /// [`COUNTS`]
-    counts: Cell,
-    norms: NormsOfLate,
-}
 /// What was found in the attempt under way.
 #[derive(Default)]
 struct Findings {
@@ -60,6 +31,10 @@ struct Findings {
     activations: Vec<Tensor>,
     /// gradients that are looked at together with what the step writes, each with its weight
     gradients: Vec<(Cell, Tensor)>,
+    /// where each op is looked at
+    every: Option<Arc<EveryOp>>,
+    /// Is the step applied? Where somebody else decides, too, one that is not is not bad.
+    applied: Option<Tensor>,
     commits: Option<Tensor>,
 }
 /// The most tensors that are looked at in one pass: what they are made of must fit into one kernel.
@@ -99,6 +74,22 @@ impl Findings {
             self.and(good);
         }
         together.clear();
+    }
+    /// What was found so far is not bad where the step is not applied.
+    fn excuse(&mut self, applied: Tensor, options: &NanOptions, device: Device) {
+        self.look_at_gradients(options, device);
+        self.kinds = std::mem::take(&mut self.kinds).where_applied(Some(&applied));
+        self.good = self.good.take().map(|good| good.logical_or(applied.logical_not()));
+        self.applied = Some(applied);
+    }
+    /// What the ops so far gave.
+    fn look_at_ops(&mut self, options: &NanOptions, tells_kinds: bool, device: Device) {
+        let Some(every) = &self.every else { return };
+        let kinds = every.take(options, device).where_applied(self.applied.as_ref());
+        match tells_kinds {
+            true => self.kinds = std::mem::take(&mut self.kinds).or(kinds),
+            false => kinds.any().into_iter().for_each(|bad| self.and(bad.logical_not())),
+        }
     }
     fn and(&mut self, good: Tensor) {
         self.good = Some(match self.good.take() {
@@ -214,7 +205,8 @@ impl NanHandler {
         found.handled = true;
         // The forward pass is over.
         found.activations = ACTIVATIONS.take().unwrap_or_default();
-        with_grad(false, || {
+        let judge = || {
+            found.look_at_ops(options, self.tells_kinds, device);
             let mut looked: Vec<&Tensor> = Vec::new();
             looked.extend(options.loss_checking.then_some(loss));
             // They are looked at with what becomes of them.
@@ -254,7 +246,8 @@ impl NanHandler {
                 grads.set(&p.cell(), mended);
             }
             Ok(())
-        })
+        };
+        unseen(|| with_grad(false, judge))
     }
     /// A step that somebody else holds back, a loss scaler, is not bad: to be called behind [`NanHandler::handle`] with a bool of no axes,
     /// whether the step is applied.
@@ -265,13 +258,7 @@ impl NanHandler {
     pub fn excuse(&mut self, applied: &Tensor) -> Result<()> {
         let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return refused("no step is under way", "call it inside of `attempt`") };
         let applied = applied.detach();
-        found.look_at_gradients(&self.options, cells.device);
-        let only = |kind: &mut Option<Tensor>| *kind = kind.take().map(|bad| bad.logical_and(&applied));
-        only(&mut found.kinds.nan);
-        only(&mut found.kinds.inf);
-        only(&mut found.kinds.overflow);
-        only(&mut found.kinds.explosion);
-        found.good = found.good.take().map(|good| good.logical_or(applied.logical_not()));
+        unseen(|| found.excuse(applied, &self.options, cells.device));
         Ok(())
     }
     /// Runs one attempt of a whole step: forward, walk back, [`NanHandler::handle`], clipping, the optimizer's step. What it wrote commits
@@ -285,12 +272,17 @@ impl NanHandler {
             return refused("another step is under way", "an attempt has no other one in it");
         }
         let watches = self.options.activation_checking;
-        self.found = Some(Findings::default());
+        let every = (self.options.mode == WatchMode::Full).then(Arc::<EveryOp>::default);
+        self.found = Some(Findings { every: every.clone(), ..Findings::default() });
         let tried = step(|| {
             let this = RefCell::new(&mut *self);
             let run = || {
                 let mut this = this.borrow_mut();
-                let result = if watches { this.watched(f)? } else { f(&mut this)? };
+                let run = || if watches { this.watched(f) } else { f(&mut this) };
+                let result = match every.clone() {
+                    Some(every) => visit_ops(every, run)?,
+                    None => run()?,
+                };
                 this.join();
                 Ok(result)
             };
@@ -321,11 +313,17 @@ impl NanHandler {
     fn join(&mut self) {
         let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return };
         let _range = record_function("stability");
+        found.look_at_ops(&self.options, self.tells_kinds, cells.device);
         for x in std::mem::take(&mut found.activations) {
             if self.tells_kinds {
-                found.kinds = std::mem::take(&mut found.kinds).or(BadKinds::of(&x, &self.options, cells.device));
+                let kinds = BadKinds::of(&x, &self.options, cells.device).where_applied(found.applied.as_ref());
+                found.kinds = std::mem::take(&mut found.kinds).or(kinds);
             } else {
-                found.and(is_good(&x, &self.options, cells.device));
+                let good = is_good(&x, &self.options, cells.device);
+                found.and(match &found.applied {
+                    Some(applied) => good.logical_or(applied.logical_not()),
+                    None => good,
+                });
             }
         }
     }
@@ -472,80 +470,6 @@ fn mended_gradient(g: &Tensor, kinds: &BadKinds, of_explosion: Option<&Tensor>, 
         _ => replaced.ok(),
     }
 }
-impl NanCells {
-    #[track_caller]
-    fn new(device: Device) -> Result<NanCells> {
-        Ok(NanCells {
-            device,
-            state: Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?,
-            counts: Cell::new(&Tensor::from_vec_on(vec![0u32; COUNTS.len()], [COUNTS.len()], device), false)?,
-            norms: NormsOfLate::new(device)?,
-        })
-    }
-    /// Was it over before this step?
-    fn latched(&self) -> Tensor {
-        self.state.detached().ge(LATCH)
-    }
-    /// Is it over, with this step?
-    fn latches(&self, good: &Tensor, options: &NanOptions) -> Tensor {
-        let latched = self.latched();
-        let now = if options.handling_type.latches() {
-            good.logical_not()
-        } else {
-            // This bad step is one too many.
-            self.counts.detached().narrow(0, 0, 1).reshape(()).ge(options.max_consecutive).logical_and(good.logical_not())
-        };
-        latched.logical_or(&now)
-    }
-    #[track_caller]
-    fn count(&self, good: &Tensor, kinds: &BadKinds, options: &NanOptions) -> Result<()> {
-        let state = self.state.detached();
-        let latched = state.ge(LATCH);
-        let detects = options.handling_type == crate::HandlingType::Detect;
-        let now = if detects { latched.clone() } else { self.latches(good, options) };
-        // The step that latches is not counted: the number tells which it was.
-        let next = latched.where_(&state, now.where_(&state + LATCH, &state + 1u32));
-        if options.handling_type.latches() {
-            return self.state.set(&next);
-        }
-        let counts = self.counts.detached();
-        let bad = good.logical_not().cast(DType::U32);
-        let kind = |kind: &Option<Tensor>| kind.as_ref().map_or_else(|| bad.zeros_like(), |k| k.cast(DType::U32));
-        let consecutive = (counts.narrow(0, 0, 1).reshape(()) + 1u32) * &bad;
-        let rest = Tensor::stack(&[bad.clone(), kind(&kinds.nan), kind(&kinds.inf), kind(&kinds.overflow), kind(&kinds.explosion)], 0);
-        let next_counts = Tensor::cat(&[consecutive.reshape([1]), counts.narrow(0, 1, COUNTS.len() - 1) + rest], 0);
-        self.state.set(&next)?;
-        self.counts.set(&latched.where_(counts, next_counts))
-    }
-    #[track_caller]
-    fn look(&self) -> Result<NanStats> {
-        let state = self.state.detached().item::<u32>()?;
-        let counts = self.counts.detached().to_vec::<u32>()?;
-        let at = |k: usize| counts.get(k).copied().unwrap_or_default();
-        let latched = state >= LATCH;
-        Ok(NanStats { steps: state & !LATCH, latched, consecutive: at(0), bad: at(1), nan: at(2), inf: at(3), overflow: at(4), explosion: at(5) })
-    }
-    #[track_caller]
-    fn load(&self, state: &[(String, Tensor)]) -> Result<()> {
-        let wrong = |text: String| Error::new("load_state_dict", ErrorKind::Argument(text));
-        if let Some((name, _)) = state.iter().find(|(name, _)| !["counts", "norms"].contains(&name.as_str())) {
-            return Err(wrong(format!("a handler of bad numbers has no `{name}`")));
-        }
-        let taken = |name: &str, own: &Tensor| -> Result<Tensor> {
-            let (meta, Some((_, given))) = (own.try_meta()?, state.iter().find(|(of, _)| of == name)) else { return own.zeros_like().ok() };
-            match given.try_meta()?.shape == meta.shape {
-                true => given.cast(meta.dtype).to(self.device).ok(),
-                false => Err(wrong(format!("`{name}` is of shape {}, not {}", given.shape()?, meta.shape))),
-            }
-        };
-        let (counts, norms) = (taken("counts", &self.counts.detached())?, taken("norms", &self.norms.detached())?);
-        step(|| {
-            self.counts.set(&counts)?;
-            self.norms.set(&norms)?;
-            self.state.set(&self.state.detached().zeros_like())
-        })
-    }
-}
 thread_local! {
     static ACTIVATIONS: RefCell<Option<Vec<Tensor>>> = const { RefCell::new(None) };
 }
@@ -553,7 +477,7 @@ thread_local! {
 struct ActivationWatch;
 impl Interceptor for ActivationWatch {
     fn intercept(&self, op: Op, arg: adamant_core::Arg, inputs: &[&Tensor], next: &dyn Fn(Op, adamant_core::Arg, &[&Tensor]) -> Outputs) -> Outputs {
-        let moves = matches!(op, Op::View(_) | Op::Const(_) | Op::StopGrad | Op::Transfer(_) | Op::Concat { .. });
+        let moves = moves(&op);
         let outputs = next(op, arg, inputs);
         if !moves && grad_enabled() {
             let floats = outputs.iter().filter(|t| t.dtype().is_ok_and(DType::is_float));

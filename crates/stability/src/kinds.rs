@@ -26,6 +26,12 @@ impl BadKinds {
             explosion: either(self.explosion, other.explosion),
         }
     }
+    /// Those of a step that is applied: one that is not is none's affair.
+    pub fn where_applied(self, applied: Option<&Tensor>) -> BadKinds {
+        let Some(applied) = applied else { return self };
+        let only = |kind: Option<Tensor>| kind.map(|bad| bad.logical_and(applied));
+        BadKinds { nan: only(self.nan), inf: only(self.inf), overflow: only(self.overflow), explosion: only(self.explosion) }
+    }
     /// Is there any of them?
     pub fn any(&self) -> Option<Tensor> {
         either(self.not_finite(), either(self.overflow.clone(), self.explosion.clone()))

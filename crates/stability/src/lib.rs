@@ -7,6 +7,8 @@
 //! then ([`NanHandler::look`]). A step that was suppressed has moved no cell, the generator's neither: run again, op by op, it comes to the same bits,
 //! and [`trace()`] watches it.
 //!
+//! Under [`WatchMode::Full`] what each op of the step gives is looked at too, and what the walk back makes of it.
+//!
 //! [`visit_ops`] shows the ops of a step that runs, and may change what they give.
 //!
 //! [`LayerLook`] tells what layers and parameters are like in a step, in a few numbers of each.
@@ -17,16 +19,20 @@
 //! their crate the rest knows what the norm of tensors is.
 #![forbid(unsafe_code)]
 
+mod cells;
+mod every;
 mod handler;
 mod kinds;
 mod layers;
 mod manager;
 mod norms;
+mod numbers;
 mod options;
 mod trace;
 mod visit;
 
-pub use handler::{NanHandler, NanStats};
+pub use cells::NanStats;
+pub use handler::NanHandler;
 pub use layers::{BatchNumbers, LayerLook, LayerNames, LayerNumbers, LookedNumbers, ParameterNumbers};
 pub use manager::{
     ClippingStats, NanStepStats, NumericalStabilityManager, StepMetrics, StepStability, TrainingWrapper,
@@ -35,6 +41,7 @@ pub use manager::{
     },
     history::{Histories, SavedHistories},
 };
-pub use options::{HandlingType, NanOptions};
-pub use trace::{BadNumber, NumberStats, StepPhase, StepTrace, TraceOptions, TracedOp, trace, trace_with};
+pub use numbers::NumberStats;
+pub use options::{HandlingType, NanOptions, WatchMode};
+pub use trace::{BadNumber, StepPhase, StepTrace, TraceOptions, TracedOp, trace, trace_with};
 pub use visit::{OpVisitor, ValueChange, VisitedOp, VisitedValues, visit_ops};

@@ -78,11 +78,35 @@ impl fmt::Display for HandlingType {
         f.write_str(self.name())
     }
 }
+/// How much of a step a [`NanHandler`](crate::NanHandler) looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WatchMode {
+    /// what it comes to: loss, gradients of parameters, what it writes
+    #[default]
+    Watch,
+    /// The results of each op too, and the gradients of them, clipping and the optimizer included: what reaches no weight is found as well. An
+    /// infinity is bad where no input of its op has one and nobody asked for it (a mask does), NaN everywhere. Ops under a transform
+    /// (`vmap`, `jvp`) are not looked at.
+    Full,
+}
+impl WatchMode {
+    /// All of them.
+    pub const ALL: [WatchMode; 2] = [WatchMode::Watch, WatchMode::Full];
+    /// The name in descriptions.
+    pub fn name(self) -> &'static str {
+        match self {
+            WatchMode::Watch => "watch",
+            WatchMode::Full => "full",
+        }
+    }
+}
 /// What is looked at, and what is done about what is found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NanOptions {
     /// the policy (stop)
     pub handling_type: HandlingType,
+    /// how much is looked at (what a step comes to)
+    pub mode: WatchMode,
     /// Is NaN bad (yes)?
     pub detect_nan: bool,
     /// Are infinities bad (yes)?
@@ -122,6 +146,7 @@ impl Default for NanOptions {
     fn default() -> NanOptions {
         NanOptions {
             handling_type: HandlingType::Stop,
+            mode: WatchMode::Watch,
             detect_nan: true,
             detect_inf: true,
             detect_overflow: false,
@@ -150,7 +175,11 @@ impl From<HandlingType> for NanOptions {
 impl NanOptions {
     /// What a trace of a bad step looks for.
     pub fn traced(&self) -> TraceOptions {
-        TraceOptions { threshold: self.detect_overflow.then_some(self.overflow_threshold), explosion: self.detect_explosion }
+        TraceOptions {
+            threshold: self.detect_overflow.then_some(self.overflow_threshold),
+            explosion: self.detect_explosion,
+            every_op: self.activation_checking || self.mode == WatchMode::Full,
+        }
     }
     /// Does it make sense?
     ///
@@ -174,7 +203,7 @@ impl NanOptions {
             "detect_explosion looks at gradients, and gradient_checking is off".into()
         } else if !(self.detect_nan || self.detect_inf || self.detect_overflow || self.detect_explosion) {
             "detect_nan, detect_inf, detect_overflow and detect_explosion are all off: nothing is bad then".into()
-        } else if !(self.loss_checking || self.gradient_checking || self.parameter_checking || self.activation_checking) {
+        } else if !(self.loss_checking || self.gradient_checking || self.parameter_checking || self.activation_checking || self.mode == WatchMode::Full) {
             "nothing is looked at: loss_checking, gradient_checking, parameter_checking and activation_checking are all off".into()
         } else {
             return Ok(());

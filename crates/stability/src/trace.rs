@@ -5,7 +5,7 @@
 //! step is judged by: its loss, a gradient, what it wrote. From there the search goes back over inputs that are bad to the op whose
 //! inputs were good ([`TracedStep::root`]). Infinities that are filled in on purpose (a mask) are bad only where they make NaN, and then it
 //! is the op that makes it.
-use crate::kinds::overflows;
+use crate::{kinds::overflows, numbers::NumberStats};
 use adamant_core::{
     Arg, DType, Error, ErrorKind, Op, Origin, Outputs, Result, Shape, Tensor, WrittenCell,
     grad::{grad_enabled, tap},
@@ -68,65 +68,6 @@ fn in_phase<R>(phase: Option<StepPhase>, f: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(PHASE.replace(phase));
     f()
-}
-/// What the numbers of a tensor are like.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NumberStats {
-    /// elements
-    pub elements: usize,
-    /// elements that are NaN or infinite
-    pub non_finite: usize,
-    /// elements that are NaN
-    pub nan: usize,
-    /// elements that are 0
-    pub zeros: usize,
-    /// the least finite one; none where there is none
-    pub least: Option<f64>,
-    /// the largest finite one
-    pub most: Option<f64>,
-    /// the mean of the finite ones
-    pub mean: Option<f64>,
-    /// their standard deviation, the sum of squares over their number
-    pub std: Option<f64>,
-}
-impl NumberStats {
-    /// Reads all of it.
-    ///
-    /// # Errors
-    /// No memory; a device that failed.
-    #[track_caller]
-    pub fn of(x: &Tensor) -> Result<NumberStats> {
-        Ok(NumberStats::of_numbers(&x.detach().to_vec_as::<f64>()?))
-    }
-    /// Those of numbers that were read.
-    ///
-    /// ```
-    /// # use adamant_stability::NumberStats;
-    /// let stats = NumberStats::of_numbers(&[1.0, 3.0, f64::NAN]);
-    /// assert_eq!((stats.non_finite, stats.nan, stats.mean, stats.std), (1, 1, Some(2.0), Some(1.0)));
-    /// ```
-    pub fn of_numbers(all: &[f64]) -> NumberStats {
-        let finite = || all.iter().copied().filter(|v| v.is_finite());
-        let count = finite().count();
-        let mean = (count > 0).then(|| finite().sum::<f64>() / count as f64);
-        NumberStats {
-            elements: all.len(),
-            non_finite: all.len() - count,
-            nan: all.iter().filter(|v| v.is_nan()).count(),
-            zeros: all.iter().filter(|v| **v == 0.0).count(),
-            least: finite().reduce(f64::min),
-            most: finite().reduce(f64::max),
-            mean,
-            std: mean.map(|mean| (finite().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count as f64).sqrt()),
-        }
-    }
-    /// The largest absolute value of those that are no NaN, infinite where one is; none where there is none.
-    pub fn absmax(&self) -> Option<f64> {
-        match self.non_finite > self.nan {
-            true => Some(f64::INFINITY),
-            false => self.least.zip(self.most).map(|(least, most)| least.abs().max(most.abs())),
-        }
-    }
 }
 /// An op of a traced step.
 #[derive(Clone, Debug)]
@@ -273,6 +214,8 @@ struct Applied {
     wrong: Vec<WrongKinds>,
     /// infinities that were asked for
     fills: bool,
+    /// it makes no number: what is bad in it was there before, or was asked for
+    moves: bool,
 }
 /// What the walk back made of a good gradient.
 struct Pulled {
@@ -294,6 +237,8 @@ pub struct TraceOptions {
     pub threshold: Option<f64>,
     /// where there is no bad number: the op whose rule made a gradient grow most. For a step whose gradients have exploded.
     pub explosion: bool,
+    /// what any op gave is bad, not only what reaches the loss, a gradient or a weight: for a step that is judged by all of them
+    pub every_op: bool,
 }
 /// All that was seen of a step.
 #[derive(Default)]
@@ -315,10 +260,10 @@ struct Tracer(Arc<Mutex<TracedStep>>);
 impl Interceptor for Tracer {
     fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs {
         let origin = Origin::here();
-        let (name, fills) = (op.name(), fills(&op, &arg));
+        let (name, fills, moves) = (op.name(), fills(&op, &arg), moves(&op));
         let number = self.0.lock().ops.len();
         let step = self.0.clone();
-        let TraceOptions { threshold, explosion } = self.0.lock().looks_for;
+        let TraceOptions { threshold, explosion, .. } = self.0.lock().looks_for;
         // What the rule of this op makes of gradients, and of nothing else, passes here.
         let tapped = match grad_enabled() {
             true => tap(inputs, move |gradients| {
@@ -361,15 +306,19 @@ impl Interceptor for Tracer {
                     step.made.insert(output.value_address(), (at, k));
                 }
                 let inputs = inputs.iter().map(|t| t.detach()).collect();
-                step.ops.push(Applied { op, inputs, outputs: outputs.iter().map(Tensor::detach).collect(), wrong, fills });
+                step.ops.push(Applied { op, inputs, outputs: outputs.iter().map(Tensor::detach).collect(), wrong, fills, moves });
             }
         }
         outputs
     }
 }
 /// Does the op put an infinity where its caller wanted one?
-fn fills(op: &Op, arg: &Arg) -> bool {
+pub(crate) fn fills(op: &Op, arg: &Arg) -> bool {
     matches!(op, Op::Const(_) | Op::Pad(_) | Op::BinaryScalar(..)) && matches!(arg, Arg::Scalar(s) if s.to_f64().is_infinite())
+}
+/// Does the op only move values, whose bits stay?
+pub(crate) fn moves(op: &Op) -> bool {
+    matches!(op, Op::View(_) | Op::Const(_) | Op::StopGrad | Op::Transfer(_) | Op::Concat { .. })
 }
 /// Where a search ended.
 enum Root {
@@ -458,6 +407,19 @@ impl TracedStep {
         let op = TracedOp { phase: StepPhase::Backward, ..applied.op.clone() };
         Ok(BadNumber { phase: StepPhase::Backward, op: Some(op), place: None, at, value, inputs, chain: Vec::new(), growth })
     }
+    /// The first op of the forward pass, or behind it, that gave a bad number, whoever reads it.
+    fn first_bad(&self, are_forward: bool, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<Option<BadNumber>> {
+        let is_forward = |phase| matches!(phase, StepPhase::Forward | StepPhase::Loss);
+        for applied in self.ops.iter().filter(|applied| !applied.moves && is_forward(applied.op.phase) == are_forward) {
+            for (output, _) in applied.outputs.iter().zip(&applied.wrong).filter(|(_, wrong)| wrong.any()) {
+                let (root, chain) = self.root(output);
+                if let Some(bad) = self.told(root, &chain, output, names)? {
+                    return Ok(Some(bad));
+                }
+            }
+        }
+        Ok(None)
+    }
     fn told(&self, root: Root, chain: &[usize], symptom: &Tensor, names: &dyn Fn(&Tensor) -> Option<(StepPhase, String)>) -> Result<Option<BadNumber>> {
         let chain: Vec<TracedOp> = chain.iter().map(|k| self.ops[*k].op.clone()).collect();
         let first = |x: &Tensor| first_wrong(x, self.looks_for.threshold).map(|found| found.unwrap_or_else(|| (Vec::new(), f64::NAN)));
@@ -545,7 +507,11 @@ pub fn trace_with(looks_for: TraceOptions, named: &[(StepPhase, String, Tensor)]
         let (root, chain) = step.root(symptom);
         step.told(root, &chain, symptom, &names)
     };
-    let mut bad = loss.as_ref().map(of_value).transpose()?.flatten();
+    let of_ops = |are_forward: bool| if looks_for.every_op { step.first_bad(are_forward, &names) } else { Ok(None) };
+    let mut bad = of_ops(true)?;
+    if bad.is_none() {
+        bad = loss.as_ref().map(of_value).transpose()?.flatten();
+    }
     // What the walk back made comes before what follows from it.
     if let (None, Some(pulled)) = (&bad, &step.pulled) {
         let mut of_pulled = of_gradient(&step, pulled, &names)?;
@@ -560,6 +526,9 @@ pub fn trace_with(looks_for: TraceOptions, named: &[(StepPhase, String, Tensor)]
         if bad.is_none() {
             bad = of_value(symptom)?;
         }
+    }
+    if bad.is_none() {
+        bad = of_ops(false)?;
     }
     if let (None, Some(grown)) = (&bad, &step.grown) {
         bad = Some(of_growth(&step, grown)?);

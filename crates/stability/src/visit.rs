@@ -7,7 +7,10 @@
 //!
 //! Invariant: a visitor that only looks changes no bit. So nothing stands between a cast to 16 bits and the op that it is for: the op's rule gives
 //! the gradient of what was cast in the wide dtype, which a tap would round. What a visitor computes itself is not shown to it.
-use crate::{StepPhase, TracedOp};
+use crate::{
+    StepPhase, TracedOp,
+    trace::{fills, moves},
+};
 use adamant_core::{
     Arg, DType, Op, Origin, Outputs, Tensor,
     grad::{grad_enabled, tap},
@@ -52,6 +55,10 @@ pub struct VisitedOp {
     pub number: usize,
     /// which values are shown
     pub shows: VisitedValues,
+    /// Does it only move values, whose bits stay: a view, a concatenation, a copy?
+    pub moves: bool,
+    /// Does it put an infinity where its caller wanted one?
+    pub fills_infinity: bool,
     /// what the op was given
     pub inputs: Vec<Tensor>,
     /// the values: of each result or input, in their order; none where there is none
@@ -130,15 +137,14 @@ thread_local! {
     static VISITING: Cell<bool> = const { Cell::new(false) };
 }
 /// Runs `f`, whose ops nobody is shown; a visitor that panics leaves the next one in peace.
-fn unseen<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore;
+pub(crate) fn unseen<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            VISITING.set(false);
+            VISITING.set(self.0);
         }
     }
-    VISITING.set(true);
-    let _restore = Restore;
+    let _restore = Restore(VISITING.replace(true));
     f()
 }
 /// Makes the changes that are of one value.
@@ -146,21 +152,35 @@ fn changed(changes: &[ValueChange], k: usize, value: &Tensor) -> Tensor {
     unseen(|| changes.iter().filter(|change| change.value == k).fold(value.clone(), |value, change| change.of(&value)))
 }
 /// An op, for the walk back.
+#[derive(Clone)]
 struct VisitedStep {
     visitor: Arc<dyn OpVisitor>,
     op: TracedOp,
     number: usize,
+    moves: bool,
+    fills_infinity: bool,
     inputs: Vec<Tensor>,
 }
 impl VisitedStep {
+    fn seen(&self, shows: VisitedValues, values: Vec<Option<Tensor>>) -> VisitedOp {
+        let VisitedStep { op, number, moves, fills_infinity, inputs, .. } = self;
+        let phase = if shows == VisitedValues::Results { op.phase } else { StepPhase::Backward };
+        VisitedOp {
+            op: TracedOp { phase, ..op.clone() },
+            number: *number,
+            shows,
+            moves: *moves,
+            fills_infinity: *fills_infinity,
+            inputs: inputs.clone(),
+            values,
+        }
+    }
     /// Tensors whose gradients are shown. Those that cannot be tapped stay as they are.
     fn all_tapped(&self, tensors: Vec<Tensor>, shows: VisitedValues) -> Vec<Tensor> {
-        let (visitor, op, number, inputs) =
-            (self.visitor.clone(), TracedOp { phase: StepPhase::Backward, ..self.op.clone() }, self.number, self.inputs.clone());
+        let this = self.clone();
         let shown = move |gradients: &[Option<Tensor>]| {
-            let values = gradients.iter().map(|g| g.as_ref().map(Tensor::detach)).collect();
-            let seen = VisitedOp { op: op.clone(), number, shows, inputs: inputs.clone(), values };
-            let changes = unseen(|| visitor.visit(&seen));
+            let seen = this.seen(shows, gradients.iter().map(|g| g.as_ref().map(Tensor::detach)).collect());
+            let changes = unseen(|| this.visitor.visit(&seen));
             if changes.is_empty() {
                 return Ok(None);
             }
@@ -184,9 +204,15 @@ impl Interceptor for ShownOps {
             return next(op, arg, inputs);
         }
         let number = self.ops.fetch_add(1, Ordering::Relaxed);
-        let (traced, is_cast) = (TracedOp::here(op.name(), Origin::here()), matches!(op, Op::Cast(_)));
-        let given: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-        let visited = VisitedStep { visitor: self.visitor.clone(), op: traced.clone(), number, inputs: given.clone() };
+        let is_cast = matches!(op, Op::Cast(_));
+        let visited = VisitedStep {
+            visitor: self.visitor.clone(),
+            op: TracedOp::here(op.name(), Origin::here()),
+            number,
+            moves: moves(&op),
+            fills_infinity: fills(&op, &arg),
+            inputs: inputs.iter().map(|t| t.detach()).collect(),
+        };
         let foreign: Vec<bool> = inputs.iter().map(|x| self.is_foreign(x)).collect();
         let mut tapped: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
         if foreign.iter().any(|is_foreign| *is_foreign) {
@@ -198,8 +224,7 @@ impl Interceptor for ShownOps {
         if outputs.iter().any(|x| x.error().is_some()) {
             return outputs;
         }
-        let values = outputs.iter().map(|x| Some(x.detach())).collect();
-        let seen = VisitedOp { op: traced, number, shows: VisitedValues::Results, inputs: given, values };
+        let seen = visited.seen(VisitedValues::Results, outputs.iter().map(|x| Some(x.detach())).collect());
         let changes = unseen(|| self.visitor.visit(&seen));
         let outputs: Vec<Tensor> = outputs.iter().enumerate().map(|(k, x)| if changes.is_empty() { x.clone() } else { changed(&changes, k, x) }).collect();
         let outputs = if is_cast { outputs } else { visited.all_tapped(outputs, VisitedValues::Gradients) };

@@ -12,6 +12,8 @@ use adamant_bench::{
     Scale,
     inputs::{indices, tensor},
 };
+use adamant_core::scope;
+use std::sync::Arc;
 
 /// Parameters as they are made, each from its own stream.
 #[derive(Default)]
@@ -19,6 +21,7 @@ pub struct ModelWeights {
     /// what an optimizer gets
     pub parameters: Vec<Param>,
     drawn: u64,
+    layers: usize,
 }
 impl ModelWeights {
     /// Uniform within ±1/√fan_in, fan_in being all axes but the first.
@@ -30,6 +33,11 @@ impl ModelWeights {
         self.drawn += 1;
         self.keep(&(tensor(shape, 1000 + self.drawn) * bound))
     }
+    /// The next layer's name, for those who look at layers.
+    fn layer(&mut self, kind: &str) -> Arc<str> {
+        self.layers += 1;
+        format!("{kind}{}", self.layers).into()
+    }
     fn keep(&mut self, value: &Tensor) -> Result<Param> {
         let p = Param::new(value)?;
         self.parameters.push(p.clone());
@@ -37,13 +45,17 @@ impl ModelWeights {
     }
     /// An `[out, in]` matrix and maybe an `[out]` bias.
     pub fn dense(&mut self, i: usize, o: usize, bias: bool) -> Result<DenseLayer> {
-        Ok(DenseLayer { weight: self.fan_in(&[o, i])?, bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None } })
+        Ok(DenseLayer {
+            name: self.layer("dense"),
+            weight: self.fan_in(&[o, i])?,
+            bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None },
+        })
     }
     /// An `[out, in, k, k]` kernel and maybe a bias.
     pub fn convolution(&mut self, i: usize, o: usize, k: usize, options: ConvOptions, bias: bool) -> Result<Convolution> {
         let weight = self.fan_in(&[o, i, k, k])?;
         let bias = if bias { Some(self.uniform(&[o], 1.0 / ((i * k * k) as f64).sqrt())?) } else { None };
-        Ok(Convolution { weight, bias, options })
+        Ok(Convolution { name: self.layer("conv"), weight, bias, options })
     }
     /// A table of `rows` rows.
     pub fn table(&mut self, rows: usize, width: usize, bound: f64) -> Result<Param> {
@@ -66,17 +78,20 @@ impl ModelWeights {
 
 /// x Wᵀ + b.
 pub struct DenseLayer {
+    name: Arc<str>,
     weight: Param,
     bias: Option<Param>,
 }
 impl DenseLayer {
     /// `[.., in]` to `[.., out]`.
     pub fn of(&self, x: &Tensor) -> Tensor {
+        let _layer = scope::enter_path(&self.name);
         linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref())
     }
 }
 /// A convolution of images.
 pub struct Convolution {
+    name: Arc<str>,
     weight: Param,
     bias: Option<Param>,
     options: ConvOptions,
@@ -84,6 +99,7 @@ pub struct Convolution {
 impl Convolution {
     /// `[n, in, h, w]` to `[n, out, h', w']`.
     pub fn of(&self, x: &Tensor) -> Tensor {
+        let _layer = scope::enter_path(&self.name);
         conv2d(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref(), &self.options)
     }
 }

@@ -10,10 +10,10 @@ use adamant::{
     functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, cross_entropy, embedding, max_pool2d},
     nn::Param,
     optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
-    stability::{HandlingType, NanHandler},
+    stability::{HandlingType, LayerLook, NanHandler, NanOptions, WatchMode},
 };
 use adamant_bench::{
-    Checked, Prepared, Problem, Scale, Workload, ensure,
+    Checked, Prepared, Problem, Scale, WatchKind, Workload, ensure,
     inputs::{indices, tensor},
 };
 use adamant_core::intercept::casting_once;
@@ -38,11 +38,24 @@ pub struct TrainingTask {
     scaler: GradScaler,
     /// looks at the numbers of each step, where that was asked for
     watch: Option<NanHandler>,
+    /// looks at layers in each tenth step, where that was asked for
+    looks: Option<TaskLooks>,
+}
+struct TaskLooks {
+    parameters: Vec<(String, Param)>,
+    steps: u64,
+}
+impl TaskLooks {
+    /// The look of the next step, if it has one.
+    fn next(&mut self) -> Option<LayerLook> {
+        self.steps += 1;
+        (self.steps % 10 == 1).then(LayerLook::new)
+    }
 }
 impl TrainingTask {
     fn new(weights: ModelWeights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> TrainingTask {
         let optimizer = Box::new(rule.over(weights.parameters.clone()));
-        TrainingTask { optimizer, parameters: weights.parameters, loss: Box::new(loss), region: None, scaler: GradScaler::default(), watch: None }
+        TrainingTask { optimizer, parameters: weights.parameters, loss: Box::new(loss), region: None, scaler: GradScaler::default(), watch: None, looks: None }
     }
     /// The same in a precision.
     pub fn in_precision(self, precision: DType) -> Result<TrainingTask> {
@@ -50,9 +63,13 @@ impl TrainingTask {
         let scaler = GradScaler::with(ScalerOptions { enabled: precision == DType::F16, init_scale: 1024.0, ..ScalerOptions::default() })?;
         Ok(TrainingTask { region: Some(region(precision)?), scaler, ..self })
     }
-    /// The same under a watch, as it is by default where somebody trains.
-    pub fn watched(self) -> Result<TrainingTask> {
-        Ok(TrainingTask { watch: Some(NanHandler::new(HandlingType::Stop)?), ..self })
+    /// The same under a watch, as it is by default where somebody trains, or one that looks at more.
+    pub fn watched(self, kind: WatchKind) -> Result<TrainingTask> {
+        let mode = if kind == WatchKind::Full { WatchMode::Full } else { WatchMode::Watch };
+        let parameters = self.parameters.iter().enumerate().map(|(k, p)| (format!("parameter{k}"), p.clone()));
+        let looks = (kind == WatchKind::Layers).then(|| TaskLooks { parameters: parameters.collect(), steps: 0 });
+        let options = NanOptions { mode, ..HandlingType::Stop.into() };
+        Ok(TrainingTask { watch: Some(NanHandler::new(options)?), looks, ..self })
     }
     /// The loss of the batch.
     pub fn forward(&self) -> Result<Tensor> {
@@ -72,15 +89,25 @@ impl TrainingTask {
     }
     /// One step, and its loss.
     pub fn step(&mut self) -> Result<f32> {
-        let TrainingTask { parameters, loss, optimizer, region, scaler, watch } = self;
+        let TrainingTask { parameters, loss, optimizer, region, scaler, watch, looks } = self;
         if let Some(watch) = watch {
-            let loss = watch.attempt(|watch| {
-                let loss = run_in(region.as_ref(), loss)?;
+            let mut look = looks.as_mut().and_then(TaskLooks::next);
+            let named = looks.as_ref().map_or(&[][..], |looks| &looks.parameters);
+            let (loss, seen) = watch.attempt(|watch| {
+                let forward = || run_in(region.as_ref(), loss);
+                let loss = match &mut look {
+                    Some(look) => look.forward(forward)?,
+                    None => forward()?,
+                };
                 let mut grads = loss.backward()?;
                 watch.handle(&loss, &mut grads, parameters)?;
+                look.as_mut().map(|look| look.gradients(&grads, named)).transpose()?;
                 optimizer.step(&grads)?;
-                Ok(loss)
+                Ok((loss, look.map(|look| look.finish(named)).transpose()?))
             })?;
+            if let Some((numbers, names)) = seen {
+                black_box(names.read(&numbers)?);
+            }
             return loss.item::<f32>();
         }
         if !scaler.is_enabled() {
@@ -115,9 +142,9 @@ fn train(name: &'static str, build: fn(Scale) -> Result<TrainingTask>) -> Worklo
             near(precision, &small()?, &Device::reference().scoped(small)?)
         })
     })
-    .with_watch(move |scale| {
-        prepared(build(scale)?.watched()?, move |_| {
-            let (watched, plain) = (losses(build(Scale::SMALL)?.watched()?)?, losses(build(Scale::SMALL)?)?);
+    .with_watch(move |scale, kind| {
+        prepared(build(scale)?.watched(kind)?, move |_| {
+            let (watched, plain) = (losses(build(Scale::SMALL)?.watched(kind)?)?, losses(build(Scale::SMALL)?)?);
             ensure(watched == plain, || format!("the losses of three steps are {plain:?}, under the watch {watched:?}"))?;
             Ok(0.0)
         })

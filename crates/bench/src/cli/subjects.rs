@@ -147,6 +147,7 @@ fn build(revision: &str, suite: &Suite) -> Result<PathBuf, Ended> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::WatchKind;
     use adamant::DType;
 
     fn suite() -> Suite {
@@ -183,10 +184,12 @@ mod tests {
     }
     #[test]
     fn a_watch_that_is_lost_or_not_known() {
-        let s = program("self@stability=watch");
-        assert!(s.form == WorkloadForm::Watched && s.variables.is_empty() && s.chosen.contains(&STABILITY.to_string()));
+        for kind in WatchKind::ALL {
+            let s = program(&format!("self@stability={}", kind.name()));
+            assert!(s.form == WorkloadForm::Watched(kind) && s.variables.is_empty() && s.chosen.contains(&STABILITY.to_string()));
+        }
         for (text, want) in [
-            ("self@stability=all", "there is no watch `all`; there is watch"),
+            ("self@stability=all", "there is no watch `all`; there are watch, layers, full"),
             ("self@stability=watch,precision=bf16", "`precision` and `stability` are two forms of a workload; choose one"),
         ] {
             assert_eq!(operand(text, 1, "cpu", &suite()).unwrap_err(), (Exit::Usage, want.to_string()));

@@ -3,6 +3,7 @@
 //! ```toml
 //! [stability]
 //! watch = true                 # false: nobody looks
+//! mode = "watch"               # full: what each op of each step gives
 //! handling_type = "stop"       # detect, replace, skip, restore, gradient_zeroing, adaptive, gradient_scaling
 //! detect_nan = true
 //! detect_inf = true
@@ -16,7 +17,7 @@
 //! ```
 use super::precision::word;
 use crate::{Failure, config::Section};
-use adamant_stability::{HandlingType, NanOptions};
+use adamant_stability::{HandlingType, NanOptions, WatchMode};
 
 /// The section's values.
 pub(crate) struct WatchedNumbers {
@@ -35,6 +36,7 @@ pub(crate) fn stability(root: &Section<'_>) -> Result<WatchedNumbers, Failure> {
     let watch = s.flag("watch")?.unwrap_or(true);
     let policies = HandlingType::ALL.map(|policy| (policy.name(), policy));
     options.handling_type = word(&s, "handling_type", &policies)?.unwrap_or_default();
+    options.mode = word(&s, "mode", &WatchMode::ALL.map(|mode| (mode.name(), mode)))?.unwrap_or_default();
     let flags = [
         ("detect_nan", &mut options.detect_nan),
         ("detect_inf", &mut options.detect_inf),
