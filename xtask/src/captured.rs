@@ -11,7 +11,7 @@ use adamant::{
         Sequential, Site, TransformerEncoderLayer, TransformerOptions, Walk, manual_seed,
     },
     optim::{ClippingOptions, ClippingType},
-    stability::{HandlingType, NanOptions},
+    stability::{HandlingType, NanOptions, WatchMode},
 };
 use adamant_core::planted::Plant;
 use adamant_train::{Document, Failure, Habits, Look, OPTIMIZERS, Precision, SCHEDULES, Session, course, optimizer};
@@ -141,10 +141,11 @@ impl Case<'_> {
             _ => Some(kind(self.turn)),
         }
     }
-    /// Nobody looks, or a watch that finds nothing, or one that suppresses steps whose gradients are a little larger than those before.
+    /// Nobody looks, or a watch that finds nothing, one at each op, or one that suppresses steps whose gradients are a little larger than those before.
     fn stability(&self) -> Option<NanOptions> {
         let explosions = NanOptions { detect_explosion: true, explosion_factor: 1.2, max_consecutive: 1000, ..HandlingType::Skip.into() };
-        [None, Some(NanOptions::default()), Some(explosions)][self.turn % 3].clone()
+        let full = NanOptions { mode: WatchMode::Full, ..NanOptions::default() };
+        [None, Some(NanOptions::default()), Some(explosions), Some(full)][self.turn / 3 % 4].clone()
     }
     fn accumulate(&self) -> usize {
         [1, 2, 1, 3][self.turn % 4]

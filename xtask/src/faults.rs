@@ -6,6 +6,8 @@
 //! step without one, which is taken back, has bad numbers in its loss, a gradient or what it writes, or the number has come to nothing (a
 //! maximum, a rectifier) and nobody may say anything.
 //!
+//! With `--full` the watch looks at what each op gives, and no number has come to nothing.
+//!
 //! An explosion is an op's gradient times 1e6. It is one where the norm of all gradients is more than a thousand times what it is in the same step
 //! without it, and has come to nothing where it is less than ten times that.
 use crate::{
@@ -19,7 +21,7 @@ use adamant::{
     functional::{CrossEntropyOptions, cross_entropy},
     nn::{Module, Param, Sequential, Walk, manual_seed},
     optim::{AdamW, ClippingOptions, GradientClipper, Optimizer, RmsProp, Sgd, UpdateRule},
-    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, trace_with},
+    stability::{BadNumber, HandlingType, NanHandler, NanOptions, StepPhase, WatchMode, trace_with},
 };
 use adamant_conformance::random::Random;
 use adamant_core::intercept;
@@ -54,6 +56,9 @@ pub struct Options {
     /// The watch looks at nothing but the loss: what that misses must be noticed
     #[arg(long)]
     plant: bool,
+    /// What each op gives is looked at: a number that comes to nothing is bad too, and is to be found
+    #[arg(long)]
+    full: bool,
     /// One JSON document as the last line
     #[arg(long)]
     json: bool,
@@ -198,13 +203,14 @@ struct Outcome {
     line: bool,
     text: String,
 }
-fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
+fn one(random: &mut Random, mode: WatchMode, only_loss: bool) -> Result<Outcome> {
     let (mut task, sorting, dtype) = FaultTask::drawn(random)?;
     let kinds = if dtype == DType::F16 { 4 } else { KINDS.len() };
     let (kind, plant) = KINDS[random.below(kinds)];
     let explosion = matches!(plant, Plant::Growth(_));
     let beyond = (kind == "overflow").then_some(THRESHOLD);
     let options = NanOptions {
+        mode: if only_loss { WatchMode::Watch } else { mode },
         detect_overflow: beyond.is_some(),
         overflow_threshold: THRESHOLD,
         gradient_checking: !only_loss,
@@ -245,7 +251,7 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
     intercept::with(planter.clone(), || -> Result<()> {
         let judged = task.judged(&data, beyond)?;
         let harm = match () {
-            () if judged.has_bad => Harm::Done,
+            () if judged.has_bad || mode == WatchMode::Full && !explosion => Harm::Done,
             () if !explosion || judged.norm < NOT_EXPLODED * unharmed.norm => Harm::None,
             () if judged.norm > EXPLODED * unharmed.norm => Harm::Done,
             () => Harm::Little,
@@ -291,9 +297,9 @@ fn one(random: &mut Random, only_loss: bool) -> Result<Outcome> {
     Ok(outcome)
 }
 /// A run without any planted number: was there an alarm?
-fn healthy(random: &mut Random, steps: u64) -> Result<Option<String>> {
+fn healthy(random: &mut Random, mode: WatchMode, steps: u64) -> Result<Option<String>> {
     let (mut task, sorting, dtype) = FaultTask::drawn(random)?;
-    let mut handler = NanHandler::new(NanOptions { detect_explosion: true, ..HandlingType::Stop.into() })?;
+    let mut handler = NanHandler::new(NanOptions { mode, detect_explosion: true, ..HandlingType::Stop.into() })?;
     for _ in 0..steps {
         task.attempt(&batch(sorting, random), &mut handler)?;
     }
@@ -366,11 +372,12 @@ pub fn run(options: &Options) -> Exit {
         Err(exit) => return exit,
     };
     let begun = Instant::now();
+    let mode = if options.full { WatchMode::Full } else { WatchMode::Watch };
     let mut counts = FaultCounts::default();
     let done = device.scoped(|| -> Result<()> {
         for k in options.case.map_or(0..options.n as u64, |k| k..k + 1) {
             let mut random = Random::new(options.seed).part(k);
-            let outcome = one(&mut random, options.plant)?;
+            let outcome = one(&mut random, mode, options.plant)?;
             counts.planted += 1;
             match outcome.harm {
                 Harm::Done => {}
@@ -397,7 +404,7 @@ pub fn run(options: &Options) -> Exit {
             }
         }
         for k in 0..options.healthy as u64 {
-            let alarm = healthy(&mut Random::new(options.seed ^ 0x4845_414c).part(k), options.steps)?;
+            let alarm = healthy(&mut Random::new(options.seed ^ 0x4845_414c).part(k), mode, options.steps)?;
             counts.healthy += 1;
             counts.healthy_alarms += usize::from(alarm.is_some());
             if let Some(alarm) = alarm {

@@ -37,6 +37,7 @@ mod speed;
 mod stability;
 mod timing;
 mod training;
+mod viewed;
 mod watching;
 
 use crate::exit::Exit;
@@ -108,6 +109,7 @@ fn rows() -> Vec<&'static RowCheck> {
         stability::ROWS,
         causes::ROWS,
         debugged::ROWS,
+        viewed::ROWS,
         managed::ROWS,
     ]
     .into_iter()

@@ -1,60 +1,126 @@
 //! What each op of a step gives is looked at, on its device, without a word that the host waits for ([`WatchMode::Full`](crate::WatchMode::Full)).
 //!
-//! Data flow: [`EveryOp`] visits the ops of a step while they are recorded ([`visit_ops`](crate::visit_ops)). Of each value it records the largest
-//! size ([`LookedValue`]), one number in which NaN stays NaN and an infinity infinite. When somebody asks ([`EveryOp::take`]), all those numbers are
-//! brought together, and the kinds of bad numbers follow from them by a handful of ops, however many were looked at.
+//! Data flow: [`EveryOp`] visits the ops of a step while they are recorded ([`visit_ops`](crate::visit_ops)), and records the largest size of each value
+//! ([`LookedValues`]), one number in which NaN stays NaN and an infinity infinite. When somebody asks ([`EveryOp::take`]), all those numbers are brought together,
+//! and the kinds of bad numbers follow from them by a handful of ops, however many were looked at.
 //!
-//! Infinities that a mask fills in are not bad. Which ops handed one on is told on the device: each value knows the numbers of those that it was computed
-//! of, and is excused by any that is infinite itself.
+//! Infinities that a mask fills in are not bad. Which ops handed one on is told on the device: each look knows those at values that its own were
+//! computed of, and is excused by any that is infinite itself.
 use crate::{NanOptions, OpVisitor, ValueChange, VisitedOp, VisitedValues, kinds::BadKinds};
-use adamant_core::{DType, Device, Tensor, grad::with_grad, transform};
+use adamant_core::{DType, Device, Tensor, composite::wide::wide, grad::with_grad, transform};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
+/// The most values that are looked at in one pass.
+const TOGETHER: usize = 8;
+/// Elements of a value from which on nothing excuses an infinity behind the walk back: limits may be infinite there, and are small.
+const LARGE: usize = 4096;
+
 /// What may excuse an infinity in a value.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct InfinitySources {
-    /// numbers of values that were looked at, and of which it was computed
-    values: Vec<usize>,
+    /// numbers of looks at values of which it was computed
+    looks: Vec<usize>,
     /// an infinity that was asked for is among them
     is_meant: bool,
 }
 impl InfinitySources {
     fn add(&mut self, other: &InfinitySources) {
-        self.values.extend(other.values.iter().filter(|k| !self.values.contains(k)).copied().collect::<Vec<_>>());
+        for k in &other.looks {
+            if !self.looks.contains(k) {
+                self.looks.push(*k);
+            }
+        }
         self.is_meant |= other.is_meant;
     }
 }
-/// A value that was looked at.
-struct LookedValue {
-    /// the largest absolute value, of no axes: NaN where one is
-    largest: Tensor,
-    /// none: an infinity is bad, whatever it was computed of
-    excuse: Option<InfinitySources>,
-    /// a value that the step was given: it is looked at for what it excuses
-    is_given: bool,
+/// Why a value is looked at.
+#[derive(Clone, PartialEq, Eq)]
+enum LookedFor {
+    /// An op gave it: what it was computed of may excuse an infinity. Looked at alone.
+    Result(InfinitySources),
+    /// the walk back made it, or it is large and behind it: nothing excuses one
+    Whole,
+    /// the step was given it: it is not judged, and excuses
+    Given,
+}
+/// A value; or values of one shape that follow each other: they are computed of each other, so that none need be in memory to be looked at.
+struct LookedValues {
+    of: LookedFor,
+    parts: Vec<Tensor>,
+    /// of all parts, the largest absolute value, of no axes: NaN where one is
+    largest: Option<Tensor>,
+}
+impl LookedValues {
+    fn takes_in(&self, x: &Tensor, of: &LookedFor) -> bool {
+        let place = |x: &Tensor| x.try_meta().map(|meta| (meta.device, meta.shape, wide(meta.dtype))).ok();
+        (&self.of, of) == (&LookedFor::Whole, &LookedFor::Whole)
+            && self.parts.len() < TOGETHER
+            && self.parts.first().is_some_and(|first| place(first) == place(x))
+    }
+    /// No part comes any more.
+    fn close(&mut self) {
+        let size = |x: Tensor| x.cast(wide(x.dtype().unwrap_or(DType::F32))).abs();
+        let together = std::mem::take(&mut self.parts).into_iter().map(size).reduce(|all, x| all.maximum(&x));
+        self.largest = self.largest.take().or(together.map(|all| all.max()));
+    }
 }
 #[derive(Default)]
 struct LookedStep {
-    values: Vec<LookedValue>,
+    looks: Vec<LookedValues>,
     /// by its address, what a value is made of: kept, so that no other one comes to the address
     sources: HashMap<u64, (Tensor, InfinitySources)>,
+    /// by its address, each value of the whole step in which nothing excuses an infinity
+    judged: HashMap<u64, Tensor>,
+    /// Is the walk back over?
+    is_behind: bool,
 }
 impl LookedStep {
-    /// Looks at a value; its number.
-    fn look_at(&mut self, x: &Tensor, excuse: Option<InfinitySources>, is_given: bool) -> usize {
-        self.values.push(LookedValue { largest: x.abs().max(), excuse, is_given });
-        self.values.len() - 1
+    /// Looks at a value; the number of the look.
+    fn look_at(&mut self, x: &Tensor, of: LookedFor) -> usize {
+        if of == LookedFor::Whole {
+            self.judged.insert(x.value_address(), x.clone());
+        }
+        match self.looks.last_mut() {
+            Some(last) if last.takes_in(x, &of) => last.parts.push(x.clone()),
+            last => {
+                last.into_iter().for_each(LookedValues::close);
+                self.looks.push(LookedValues { of, parts: vec![x.clone()], largest: None });
+            }
+        }
+        self.looks.len() - 1
+    }
+    fn is_whole(&self, x: &Tensor) -> bool {
+        self.is_behind && x.try_meta().is_ok_and(|meta| meta.shape.elements() >= LARGE)
     }
     /// What may be infinite in an op's input.
     fn sources_of(&mut self, x: &Tensor) -> InfinitySources {
         if let Some((_, sources)) = self.sources.get(&x.value_address()) {
             return sources.clone();
         }
-        let number = self.look_at(x, None, true);
-        let sources = InfinitySources { values: vec![number], is_meant: false };
+        let looks = if self.is_whole(x) { Vec::new() } else { vec![self.look_at(x, LookedFor::Given)] };
+        let sources = InfinitySources { looks, is_meant: false };
         self.sources.insert(x.value_address(), (x.clone(), sources.clone()));
         sources
+    }
+    /// What an op gave.
+    fn add(&mut self, seen: &VisitedOp) {
+        let mut of = InfinitySources { looks: Vec::new(), is_meant: seen.fills_infinity };
+        // Weights that are infinite are bad, and excuse nothing.
+        for (input, _) in seen.inputs.iter().zip(&seen.leaves).filter(|(x, is_leaf)| !**is_leaf && is_looked_at(x)) {
+            of.add(&self.sources_of(input));
+        }
+        for value in seen.values.iter().flatten().filter(|x| is_looked_at(x)) {
+            let sources = match seen.moves {
+                true => of.clone(),
+                false if self.is_whole(value) => {
+                    self.look_at(value, LookedFor::Whole);
+                    InfinitySources::default()
+                }
+                false => InfinitySources { looks: vec![self.look_at(value, LookedFor::Result(of.clone()))], is_meant: false },
+            };
+            self.sources.insert(value.value_address(), (value.clone(), sources));
+        }
     }
 }
 /// Is there anything to look at?
@@ -71,67 +137,71 @@ impl OpVisitor for EveryOp {
         }
         with_grad(false, || {
             let mut step = self.0.lock();
-            if seen.shows != VisitedValues::Results {
-                if !seen.moves {
-                    for gradient in seen.values.iter().flatten().filter(|g| is_looked_at(g)) {
-                        step.look_at(gradient, None, false);
-                    }
+            match seen.shows {
+                VisitedValues::Results => step.add(seen),
+                VisitedValues::Gradients | VisitedValues::InputGradients if seen.moves => {}
+                VisitedValues::Gradients | VisitedValues::InputGradients => {
+                    seen.values.iter().flatten().filter(|g| is_looked_at(g)).for_each(|g| {
+                        step.look_at(g, LookedFor::Whole);
+                    });
                 }
-                return;
-            }
-            let mut of = InfinitySources { values: Vec::new(), is_meant: seen.fills_infinity };
-            for input in seen.inputs.iter().filter(|x| is_looked_at(x)) {
-                let sources = step.sources_of(input);
-                of.add(&sources);
-            }
-            for value in seen.values.iter().flatten().filter(|x| is_looked_at(x)) {
-                let sources = match seen.moves {
-                    true => of.clone(),
-                    false => InfinitySources { values: vec![step.look_at(value, Some(of.clone()), false)], is_meant: false },
-                };
-                step.sources.insert(value.value_address(), (value.clone(), sources));
             }
         });
         Vec::new()
     }
 }
 impl EveryOp {
+    /// Lets go of all values: what nobody else holds is computed within kernels, and never memory.
+    pub fn forget(&self) {
+        *self.0.lock() = LookedStep::default();
+    }
+    /// Was a value looked at in this step, without an excuse? Then nobody else need look at it.
+    pub fn has_judged(&self, x: &Tensor) -> bool {
+        self.0.lock().judged.contains_key(&x.value_address())
+    }
     /// The kinds of bad numbers in all that was looked at since somebody asked last, told on a device.
     pub fn take(&self, options: &NanOptions, device: Device) -> BadKinds {
-        let LookedStep { values, .. } = std::mem::take(&mut *self.0.lock());
-        if values.is_empty() {
+        let mut looks = {
+            let mut step = self.0.lock();
+            step.is_behind = true;
+            step.sources.clear();
+            std::mem::take(&mut step.looks)
+        };
+        looks.last_mut().into_iter().for_each(LookedValues::close);
+        let sizes: Vec<Tensor> = looks.iter_mut().filter_map(|look| look.largest.take()).collect();
+        if sizes.is_empty() {
             return BadKinds::default();
         }
-        let widest = if values.iter().any(|v| v.largest.dtype().is_ok_and(|d| d == DType::F64)) { DType::F64 } else { DType::F32 };
-        let numbers: Vec<Tensor> = values.iter().map(|v| v.largest.to(device).cast(widest)).collect();
-        let largest = Tensor::stack(&numbers, 0);
-        let judged = values.iter().map(|v| !v.is_given).collect::<Vec<bool>>();
-        let judged = Tensor::from_vec_on(judged, [values.len()], device);
+        let widest = if sizes.iter().any(|size| size.dtype().is_ok_and(|d| d == DType::F64)) { DType::F64 } else { DType::F32 };
+        let sizes: Vec<Tensor> = sizes.iter().map(|size| size.to(device).cast(widest)).collect();
+        let largest = Tensor::stack(&sizes, 0);
+        let judged = Tensor::from_vec_on(looks.iter().map(|look| look.of != LookedFor::Given).collect::<Vec<_>>(), [looks.len()], device);
         let there = |is: bool, bad: &dyn Fn() -> Tensor| is.then(|| bad().logical_and(&judged).any(..));
         BadKinds {
             nan: there(options.detect_nan, &|| largest.isnan()),
-            inf: there(options.detect_inf, &|| unexcused(&largest.isinf(), &values, device)),
+            inf: there(options.detect_inf, &|| unexcused(&largest.isinf(), &looks, device)),
             overflow: there(options.detect_overflow, &|| largest.gt(options.overflow_threshold).logical_and(largest.isfinite())),
             explosion: None,
         }
     }
 }
-/// Of values that hold infinities, those that made them.
-fn unexcused(infinite: &Tensor, values: &[LookedValue], device: Device) -> Tensor {
-    let meant: Vec<bool> = values.iter().map(|v| v.excuse.as_ref().is_some_and(|of| of.is_meant)).collect();
-    let made = infinite.logical_and(Tensor::from_vec_on(meant, [values.len()], device).logical_not());
-    // By value, the numbers of those that it was computed of, as many for each; where there are fewer, the value excuses itself by nothing.
-    let most = values.iter().filter_map(|v| v.excuse.as_ref()).map(|of| of.values.len()).max().unwrap_or(0);
+/// Of looks at infinities, those at values that made them.
+fn unexcused(infinite: &Tensor, looks: &[LookedValues], device: Device) -> Tensor {
+    let none = InfinitySources::default();
+    let excuses: Vec<&InfinitySources> = looks.iter().map(|look| if let LookedFor::Result(of) = &look.of { of } else { &none }).collect();
+    let meant = Tensor::from_vec_on(excuses.iter().map(|of| of.is_meant).collect::<Vec<_>>(), [looks.len()], device);
+    let made = infinite.logical_and(meant.logical_not());
+    // By look, the numbers of those that its value was computed of, as many for each; where there are fewer, one that is never infinite.
+    let most = excuses.iter().map(|of| of.looks.len()).max().unwrap_or(0);
     if most == 0 {
         return made;
     }
-    let nothing = values.len() as i64;
-    let of_value = |v: &LookedValue| {
-        let of: Vec<i64> = v.excuse.as_ref().map_or_else(Vec::new, |of| of.values.iter().map(|k| *k as i64).collect());
-        of.into_iter().chain(std::iter::repeat(nothing)).take(most).collect::<Vec<_>>()
+    let of_look = |of: &&InfinitySources| {
+        let of: Vec<i64> = of.looks.iter().map(|k| *k as i64).collect();
+        of.into_iter().chain(std::iter::repeat(looks.len() as i64)).take(most).collect::<Vec<_>>()
     };
-    let places = Tensor::from_vec_on(values.iter().flat_map(of_value).collect::<Vec<_>>(), [values.len() * most], device);
+    let places = Tensor::from_vec_on(excuses.iter().flat_map(of_look).collect::<Vec<_>>(), [looks.len() * most], device);
     let padded = Tensor::cat(&[infinite.clone(), Tensor::from_vec_on(vec![false], [1], device)], 0);
-    let excused = padded.index_select(0, &places).reshape([values.len(), most]).any(1);
+    let excused = padded.index_select(0, &places).reshape([looks.len(), most]).any(1);
     made.logical_and(excused.logical_not())
 }

@@ -82,14 +82,15 @@ impl Findings {
         self.good = self.good.take().map(|good| good.logical_or(applied.logical_not()));
         self.applied = Some(applied);
     }
-    /// What the ops so far gave.
-    fn look_at_ops(&mut self, options: &NanOptions, tells_kinds: bool, device: Device) {
+    /// What the ops so far gave: of which kinds it is comes with it, whatever the policy.
+    fn look_at_ops(&mut self, options: &NanOptions, device: Device) {
         let Some(every) = &self.every else { return };
         let kinds = every.take(options, device).where_applied(self.applied.as_ref());
-        match tells_kinds {
-            true => self.kinds = std::mem::take(&mut self.kinds).or(kinds),
-            false => kinds.any().into_iter().for_each(|bad| self.and(bad.logical_not())),
-        }
+        self.kinds = std::mem::take(&mut self.kinds).or(kinds);
+    }
+    /// Would a bad number in it be known already?
+    fn has_judged(&self, x: &Tensor, options: &NanOptions) -> bool {
+        options.detect_nan && options.detect_inf && self.every.as_ref().is_some_and(|every| every.has_judged(x))
     }
     fn and(&mut self, good: Tensor) {
         self.good = Some(match self.good.take() {
@@ -206,20 +207,23 @@ impl NanHandler {
         // The forward pass is over.
         found.activations = ACTIVATIONS.take().unwrap_or_default();
         let judge = || {
-            found.look_at_ops(options, self.tells_kinds, device);
+            found.look_at_ops(options, device);
             let mut looked: Vec<&Tensor> = Vec::new();
             looked.extend(options.loss_checking.then_some(loss));
             // They are looked at with what becomes of them.
             let later = options.parameter_checking && looks_at_exponents(options) && !self.tells_kinds;
             let known: Vec<&Param> = parameters.iter().filter(|p| grads.of(&p.cell()).is_some()).collect();
             if options.gradient_checking && later {
-                found
-                    .gradients
-                    .extend(known.iter().filter_map(|p| Some((p.cell(), grads.of(&p.cell())?.detach()))).filter(|(_, g)| g.dtype().is_ok_and(DType::is_float)));
+                let is_unknown = |g: &Tensor| g.dtype().is_ok_and(DType::is_float) && !found.has_judged(g, options);
+                let unknown: Vec<_> = known.iter().filter_map(|p| Some((p.cell(), grads.of(&p.cell())?.detach()))).filter(|(_, g)| is_unknown(g)).collect();
+                found.gradients.extend(unknown);
             } else if options.gradient_checking {
                 looked.extend(known.iter().filter_map(|p| grads.of(&p.cell())));
             }
             for x in looked.into_iter().filter(|x| x.dtype().is_ok_and(DType::is_float)) {
+                if found.has_judged(x, options) {
+                    continue;
+                }
                 if self.tells_kinds {
                     found.kinds = std::mem::take(&mut found.kinds).or(BadKinds::of(x, options, device));
                 } else {
@@ -313,7 +317,7 @@ impl NanHandler {
     fn join(&mut self) {
         let (Some(cells), Some(found)) = (&self.cells, &mut self.found) else { return };
         let _range = record_function("stability");
-        found.look_at_ops(&self.options, self.tells_kinds, cells.device);
+        found.look_at_ops(&self.options, cells.device);
         for x in std::mem::take(&mut found.activations) {
             if self.tells_kinds {
                 let kinds = BadKinds::of(&x, &self.options, cells.device).where_applied(found.applied.as_ref());
@@ -338,8 +342,11 @@ impl NanHandler {
         let is_float = |w: &&WrittenCell| matches!(w.cell.meta().dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
         let device = cells.device;
         if options.parameter_checking {
-            found.look_at(&written.iter().filter(is_float).collect::<Vec<_>>(), device);
+            let is_unjudged = |w: &&WrittenCell| !found.has_judged(&w.cell.detached(), options);
+            let unjudged: Vec<_> = written.iter().filter(is_float).filter(is_unjudged).collect();
+            found.look_at(&unjudged, device);
         }
+        found.every.iter().for_each(|every| every.forget());
         // Those of weights that were not written.
         found.look_at_gradients(options, device);
         if let Some(bad) = found.kinds.any() {

@@ -10,6 +10,18 @@ pub(crate) struct BadKinds {
     pub overflow: Option<Tensor>,
     pub explosion: Option<Tensor>,
 }
+/// How steady a step, or some of them, was: 1 less 0.3 for NaN, 0.2 for infinities, 0.1 for overflows, and a tenth of the share of the gradients' norm that
+/// was clipped away, from 0 to 1.
+///
+/// ```
+/// # use adamant_stability::stability_score;
+/// assert_eq!(stability_score([false; 3], 0.0), 1.0);
+/// assert_eq!(stability_score([true, false, false], 0.5), 1.0 - 0.3 - 0.05);
+/// ```
+pub fn stability_score([nan, inf, overflow]: [bool; 3], clipped: f64) -> f64 {
+    let kinds: f64 = [(nan, 0.3), (inf, 0.2), (overflow, 0.1)].into_iter().filter(|(is, _)| *is).map(|(_, weight)| weight).sum();
+    1.0 - kinds - 0.1 * clipped
+}
 /// Either of two that may be missing.
 fn either(a: Option<Tensor>, b: Option<Tensor>) -> Option<Tensor> {
     match (a, b) {

@@ -33,6 +33,7 @@ mod visit;
 
 pub use cells::NanStats;
 pub use handler::NanHandler;
+pub use kinds::stability_score;
 pub use layers::{BatchNumbers, LayerLook, LayerNames, LayerNumbers, LookedNumbers, ParameterNumbers};
 pub use manager::{
     ClippingStats, NanStepStats, NumericalStabilityManager, StepMetrics, StepStability, TrainingWrapper,

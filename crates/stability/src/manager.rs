@@ -7,7 +7,7 @@
 //! ([`debug`]) looks closer for so many steps or so long.
 //!
 //! This file knows optimizers; what is beside it does not.
-use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, TraceOptions, handler::StepKinds, trace_with};
+use crate::{HandlingType, NanHandler, NanOptions, StepPhase, StepTrace, TraceOptions, handler::StepKinds, stability_score, trace_with};
 use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, grad::with_grad, step};
 use adamant_nn::{Param, Walk};
 use adamant_optim::{ClippingOptions, GradientClipper, Optimizer, get_total_norm};
@@ -92,9 +92,8 @@ pub struct StepStability {
     pub performance_metrics: Option<Vec<(String, f64)>>,
 }
 /// See [`StepStability::stability_score`].
-pub(crate) fn score(nan: Option<&NanStepStats>, clipping: Option<&ClippingStats>) -> f64 {
-    let kinds = nan.map_or(0.0, |n| [(n.nan, 0.3), (n.inf, 0.2), (n.overflow, 0.1)].into_iter().filter(|(is, _)| *is).map(|(_, weight)| weight).sum());
-    1.0 - kinds - 0.1 * clipping.map_or(0.0, |c| c.ratio)
+fn score(nan: Option<&NanStepStats>, clipping: Option<&ClippingStats>) -> f64 {
+    stability_score(nan.map_or([false; 3], |n| [n.nan, n.inf, n.overflow]), clipping.map_or(0.0, |c| c.ratio))
 }
 
 /// Clipping, a policy for bad numbers, debugging and metrics around the steps of a training loop of one's own. Each may be left out.

@@ -61,6 +61,8 @@ pub struct VisitedOp {
     pub fills_infinity: bool,
     /// what the op was given
     pub inputs: Vec<Tensor>,
+    /// which inputs are tracked, and made by no op of the step: parameters
+    pub leaves: Vec<bool>,
     /// the values: of each result or input, in their order; none where there is none
     pub values: Vec<Option<Tensor>>,
 }
@@ -160,10 +162,11 @@ struct VisitedStep {
     moves: bool,
     fills_infinity: bool,
     inputs: Vec<Tensor>,
+    leaves: Vec<bool>,
 }
 impl VisitedStep {
     fn seen(&self, shows: VisitedValues, values: Vec<Option<Tensor>>) -> VisitedOp {
-        let VisitedStep { op, number, moves, fills_infinity, inputs, .. } = self;
+        let VisitedStep { op, number, moves, fills_infinity, inputs, leaves, .. } = self;
         let phase = if shows == VisitedValues::Results { op.phase } else { StepPhase::Backward };
         VisitedOp {
             op: TracedOp { phase, ..op.clone() },
@@ -172,6 +175,7 @@ impl VisitedStep {
             moves: *moves,
             fills_infinity: *fills_infinity,
             inputs: inputs.clone(),
+            leaves: leaves.clone(),
             values,
         }
     }
@@ -193,9 +197,9 @@ impl VisitedStep {
     }
 }
 impl ShownOps {
-    /// Has no op of the step made it, and does no cast to 16 bits stand before it?
-    fn is_foreign(&self, x: &Tensor) -> bool {
-        x.is_tracked() && matches!(x.dtype(), Ok(DType::F32 | DType::F64)) && !self.made.lock().contains_key(&x.value_address())
+    /// Has no op of the step made it?
+    fn is_leaf(&self, x: &Tensor) -> bool {
+        x.is_tracked() && !self.made.lock().contains_key(&x.value_address())
     }
 }
 impl Interceptor for ShownOps {
@@ -212,8 +216,11 @@ impl Interceptor for ShownOps {
             moves: moves(&op),
             fills_infinity: fills(&op, &arg),
             inputs: inputs.iter().map(|t| t.detach()).collect(),
+            leaves: inputs.iter().map(|x| self.is_leaf(x)).collect(),
         };
-        let foreign: Vec<bool> = inputs.iter().map(|x| self.is_foreign(x)).collect();
+        // A cast to 16 bits may stand before one of them.
+        let is_tapped = |(x, is_leaf): (&&Tensor, &bool)| *is_leaf && matches!(x.dtype(), Ok(DType::F32 | DType::F64));
+        let foreign: Vec<bool> = inputs.iter().zip(&visited.leaves).map(is_tapped).collect();
         let mut tapped: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
         if foreign.iter().any(|is_foreign| *is_foreign) {
             let all = visited.all_tapped(tapped.clone(), VisitedValues::InputGradients);

@@ -259,6 +259,6 @@ fn a_policy_that_does_not_heed_what_ops_give() {
         assert_eq!(drawn(1e7, GradientScaling), (1.0 - 0.7, [0, 0, 1]));
         assert_eq!(drawn(1e7, Adaptive), (0.5, [0, 0, 1]));
         assert_eq!(drawn(0.5, Adaptive).0, 0.0);
-        assert_eq!(drawn(f64::NAN, Skip).0, 1.0);
+        assert_eq!(drawn(f64::NAN, Skip), (1.0, [1, 0, 0]));
     });
 }

@@ -125,7 +125,7 @@ impl Alerts {
     }
 }
 /// Names that runs log, and the three events.
-const METRICS: [&str; 26] = [
+const METRICS: [&str; 27] = [
     "train/loss",
     "train/epoch_loss",
     "train/lr",
@@ -134,6 +134,7 @@ const METRICS: [&str; 26] = [
     "precision/underflow",
     "precision/scale",
     "precision/skipped",
+    "stability/score",
     "valid/loss",
     "valid/accuracy",
     "valid/precision",

@@ -55,6 +55,10 @@ impl Incident {
     fn bad_records(&self) -> impl Iterator<Item = &Place> {
         self.records.iter().filter(|(_, bad)| *bad).map(|(place, _)| place)
     }
+    /// What the first bad number is; nothing where it was not found again.
+    pub fn kind(&self) -> Option<&'static str> {
+        self.bad.as_ref().map(BadNumber::kind)
+    }
     /// What happened, where it came from, and where the state is.
     pub fn text(&self, checkpoint: Option<&Path>) -> String {
         let step = self.position.step;

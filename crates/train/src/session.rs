@@ -127,6 +127,8 @@ pub struct Session<M, B> {
 pub struct Stepped {
     /// the norm of all gradients before clipping, where it was asked for or needed anyway
     pub grad_norm: Option<Tensor>,
+    /// the norm behind clipping, where `grad_norm` was asked for and there is clipping
+    pub clipped_norm: Option<Tensor>,
     /// the norm of each parameter's gradient before clipping, where it was asked for
     pub norms: Vec<(String, f64)>,
     /// what layers and parameters were like, where that was asked for
@@ -159,7 +161,7 @@ struct StepParts<'a, M, B> {
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
-    /// for or needed anyway; in the end the norms of each parameter, and the numbers of layers, where they were asked for.
+    /// for or needed anyway, and behind clipping; in the end the norms of each parameter, and the numbers of layers, where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
         match self.handler.take() {
             Some(handler) => handler.attempt(|handler| self.scaled(batches, look, Some(handler))),
@@ -230,6 +232,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             None if look.norm => total_norm(&grads, &leaves),
             None => None,
         });
+        if look.norm && self.clipper.is_some() {
+            outputs.extend(total_norm(&grads, &leaves));
+        }
         outputs.extend(norms);
         StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(seen) = seen {
@@ -319,10 +324,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
         self.step_visited(group, look, None)
     }
-    /// Does the next step measure what mixed precision keeps for the walk back? A visitor keeps more.
-    pub(crate) fn is_unmeasured(&self) -> bool {
-        self.precision.is_unmeasured()
-    }
     /// As [`Session::step`]; with a visitor it runs op by op, and each is shown.
     pub(crate) fn step_visited(&mut self, group: &[B], look: Look, visitor: Option<Arc<dyn OpVisitor>>) -> Result<Stepped, Failure> {
         if group.is_empty() {
@@ -332,6 +333,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let device = self.device;
         let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
+        // Who looks into a step keeps more than the walk back does.
+        let looks_in = visitor.is_some() || look.layers || watched.looks_at_ops();
+        if let (true, Some(batch)) = (looks_in, batches.first()) {
+            precision.measure_apart(|| loss(model, batch))?;
+        }
         let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
@@ -367,7 +373,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
         if let (BegunCourse::Schedule(scheduler), true) = (&mut self.pace, self.precision.counts_last()) {
             scheduler.step(&mut *self.optimizer);
         }
-        Ok(Stepped { grad_norm: outputs.next(), norms, layers })
+        let grad_norm = outputs.next();
+        let clipped_norm = if look.norm && self.clipper.is_some() { outputs.next() } else { None };
+        Ok(Stepped { grad_norm, clipped_norm, norms, layers })
     }
     /// Reads the losses of the steps so far.
     fn settle(&mut self) -> Result<(), Failure> {

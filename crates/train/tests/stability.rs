@@ -189,6 +189,15 @@ fn a_watch_that_changes_a_bit_of_a_healthy_run() {
         (lines, model)
     };
     let off = ends(&["stability.watch=false"]);
+    assert!(ends(&["stability.mode=full", "stability.detect_overflow=true"]) == off, "a look at each op");
+    for keys in [
+        &["precision={ mode = \"bf16\" }", "accumulate=2"][..],
+        &["precision={ mode = \"f16\" }"],
+        &["capture=false", "optimizer.kind=Lion", "clip={ kind = \"zclip\" }"],
+    ] {
+        let with = |key: &'static str| ends(&[keys, &[key]].concat());
+        assert!(with("stability.mode=full") == with("stability.watch=false"), "{keys:?}");
+    }
     for policy in ["stop", "skip", "detect", "replace", "gradient_zeroing", "adaptive", "gradient_scaling"] {
         let on = ends(&[&format!("stability.handling_type={policy}"), "stability.detect_overflow=true", "stability.activation_checking=true"]);
         assert!(on == off, "{policy}");
@@ -418,6 +427,7 @@ fn a_wrong_key_of_the_section() {
     table(place.path(), None);
     for (set, says) in [
         ("stability.handling_type=skipp", "there is no `skipp`; did you mean `skip`?"),
+        ("stability.mode=ful", "there is no `ful`; did you mean `full`?"),
         ("stability.restore_every=0", "restore_every is 0: there would be no state to put back"),
         ("stability.restore_lr_factor=-1", "restore_lr_factor is -1, it must be a positive number"),
         ("stability.inf_replacement=0", "inf_replacement is 0, it must be a positive number"),

@@ -66,6 +66,9 @@ fn policies() -> Vec<(String, String)> {
         let more = if policy == HandlingType::Restore { "restore_every = 3\nrestore_skip = 1\nrestore_lr_factor = 0.9\n" } else { "" };
         values.push((policy.name().to_string(), lines(policy.name(), more)));
     }
+    for policy in ["skip", "restore", "adaptive"] {
+        values.push((format!("{policy}, each op"), lines(policy, "mode = \"full\"\nrestore_every = 3\n")));
+    }
     for policy in ["skip", "restore", "gradient_scaling"] {
         values.push((format!("{policy} explosions"), lines(policy, "detect_explosion = true\nexplosion_factor = 1.3\n")));
     }

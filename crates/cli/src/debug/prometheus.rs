@@ -33,6 +33,7 @@ pub fn text(run: &Path, known: &KnownRun) -> String {
         gauge("adamant_epoch_loss", "The mean loss of the last epoch.", one(epoch["loss"].as_f64())),
         gauge("adamant_learning_rate", "The learning rate.", one(step["lr"].as_f64())),
         gauge("adamant_grad_norm", "The norm of all gradients before clipping.", one(step["grad_norm"].as_f64())),
+        gauge("adamant_stability_score", "1 where no number was bad and nothing was clipped, else less.", one(step["stability_score"].as_f64())),
         gauge("adamant_valid", "What the last validation gave.", numbers(&epoch["valid"], "metric", &["rows"])),
         gauge("adamant_rows_per_second", "Rows learned in a second.", one(timing["rows_per_second"].as_f64())),
         gauge("adamant_loader_wait_seconds", "How long the loader was waited for since the line before.", one(timing["loader_wait_seconds"].as_f64())),

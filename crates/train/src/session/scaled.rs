@@ -6,7 +6,10 @@
 //! next one may run in another region.
 use crate::{Failure, checkpoint::Snapshot};
 use adamant_amp::{AmpStats, Autocast, GradScaler, LayerFallback, Precision, ScheduleOn, underflow_share};
-use adamant_core::{DType, Device, Grads, Result as Computed, Tensor, compile::decide, grad::saved_bytes, is_capturing};
+use adamant_core::{
+    DType, Device, Error, ErrorKind, Grads, Result as Computed, Tensor, compile::decide, grad::saved_bytes, intercept::casting_once, is_capturing,
+    step_reviewed,
+};
 use adamant_nn::Param;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -95,6 +98,19 @@ impl SteppedPrecision {
             self.saved_bytes = Some(saved_bytes(loss));
         }
         Ok(())
+    }
+    /// The same of a forward pass of its own, which is taken back: for a step that keeps more, because somebody looks into it.
+    pub fn measure_apart(&mut self, forward: impl FnOnce() -> Computed<Tensor>) -> Computed<()> {
+        if !self.is_unmeasured() {
+            return Ok(());
+        }
+        let run = || {
+            let mean = self.forward(&mut None, forward)?;
+            self.measure(&mean)
+        };
+        let taken_back = || Error::new("measure", ErrorKind::Argument("the forward pass is taken back".into()));
+        let ended = casting_once(|| step_reviewed(run, |(), _| Err::<(), _>(taken_back())));
+        if self.is_unmeasured() { ended } else { Ok(()) }
     }
     /// The share of gradient elements that underflow, not yet computed; none in f32.
     pub fn underflow(&self, grads: &Grads, parameters: &[Param]) -> Option<Tensor> {

@@ -7,7 +7,7 @@ use crate::{Failure, checkpoint::Snapshot, trainer::Batch};
 use adamant_core::{Device, Result as Computed, Tensor};
 use adamant_nn::{Param, Walk};
 use adamant_optim::{Hyperparameters, schedule::SchedulerState};
-use adamant_stability::{HandlingType, LayerLook, LayerNames, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, trace_with};
+use adamant_stability::{HandlingType, LayerLook, LayerNames, NanHandler, NanOptions, NanStats, StepPhase, StepTrace, WatchMode, trace_with};
 
 /// The tensors of a checkpoint with what is counted of bad steps.
 pub(super) const STABILITY: &str = "stability";
@@ -40,6 +40,10 @@ impl SteppedWatch {
         let mut handler = options.map(NanHandler::new).transpose()?;
         handler.as_mut().map(|handler| handler.prepare(device)).transpose()?;
         Ok(SteppedWatch { handler, base: 0, seen: NanStats::default(), looked: None, numbers: None })
+    }
+    /// Does each op have a look of its own?
+    pub fn looks_at_ops(&self) -> bool {
+        self.handler.as_ref().is_some_and(|handler| handler.options().mode == WatchMode::Full || handler.options().activation_checking)
     }
     /// What is kept of it; nothing where no step is judged by those before it.
     pub fn state(&self) -> Option<Vec<(String, Tensor)>> {

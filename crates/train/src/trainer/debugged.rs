@@ -293,10 +293,6 @@ where
         if !self.controls.debug.looks_into(done + 1) {
             return Ok((self.profiled_step(group, look)?, WentBack::Not, Duration::ZERO));
         }
-        if self.session.is_unmeasured() {
-            self.watch.warn(&format!("step {} measures what mixed precision keeps, and is not looked into; the next one can be", done + 1));
-            return Ok((self.session.step(group, look)?, WentBack::Not, Duration::ZERO));
-        }
         let planned = self.controls.debug.planned.len();
         let (controls, interrupt) = (std::mem::take(&mut self.controls), self.interrupt.clone());
         let params = paths(&self.session.model);

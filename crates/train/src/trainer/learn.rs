@@ -21,7 +21,7 @@ use adamant_core::{Device, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
 use adamant_optim::schedule::Goal;
-use adamant_stability::HandlingType;
+use adamant_stability::{HandlingType, NanStats, stability_score};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
@@ -76,6 +76,29 @@ pub(crate) struct RunKept {
     /// what rules of alerts have seen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) alerts: Option<KeptAlerts>,
+    /// kinds of bad numbers behind the last line of the log
+    #[serde(default, skip_serializing_if = "KindsSinceLine::is_clean")]
+    pub(super) since_line: KindsSinceLine,
+}
+/// NaN, infinities, overflows: which of them steps had since the last line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KindsSinceLine([bool; 3]);
+impl KindsSinceLine {
+    fn is_clean(&self) -> bool {
+        *self == KindsSinceLine::default()
+    }
+    /// Those of bad steps. Where the policy does not tell kinds apart, the worst.
+    fn of(&mut self, seen: &NanStats) {
+        let told = [seen.nan, seen.inf, seen.overflow].map(|steps| steps > 0);
+        let is_told = told.contains(&true) || seen.explosion > 0;
+        self.0[0] |= !is_told;
+        self.0.iter_mut().zip(told).for_each(|(is, told)| *is |= told);
+    }
+    /// That of a bad step that was looked into; the worst where its origin was not found.
+    pub(super) fn of_incident(&mut self, kind: Option<&str>) {
+        let kinds = [kind.is_none_or(|kind| kind == "NaN"), kind.is_some_and(|kind| kind.ends_with("Inf")), kind == Some("overflow")];
+        self.0.iter_mut().zip(kinds).for_each(|(is, told)| *is |= told);
+    }
 }
 fn is_none_of_them(count: &u64) -> bool {
     *count == 0
@@ -302,6 +325,7 @@ where
             LookedAt::Latched { step: bad } if self.puts_back(bad) => return self.put_back(bad).map(|()| WentBack::To),
             LookedAt::Latched { step: bad } => return Err(self.incident(bad)?),
             LookedAt::Went(seen) if seen.bad > 0 => {
+                self.kept.since_line.of(&seen);
                 let handling = self.session.handling().map_or("", HandlingType::name);
                 let steps = if seen.bad == 1 { "a step" } else { "steps" };
                 self.watch.warn(&format!("{} {steps} up to step {step} had numbers that are not finite or too large (handled by `{handling}`)", seen.bad));
@@ -370,6 +394,10 @@ where
         let at = self.session.position();
         let (loss, lr) = (self.session.loss()?, self.session.lr());
         let norm = time_block!("metrics", stepped.grad_norm.as_ref().map(|norm| norm.item::<f64>())).transpose()?;
+        let clipped = time_block!("metrics", stepped.clipped_norm.as_ref().map(|norm| norm.item::<f64>())).transpose()?;
+        let clipped = clipped.zip(norm).map(|(behind, before)| if before.is_finite() && before > 0.0 { (1.0 - behind / before).clamp(0.0, 1.0) } else { 0.0 });
+        let score = (clipped.is_some() || self.session.handling().is_some()).then(|| stability_score(self.kept.since_line.0, clipped.unwrap_or(0.0)));
+        self.kept.since_line = KindsSinceLine::default();
         let amp = time_block!("metrics", self.session.amp_stats())?;
         let seconds = since.time.elapsed().as_secs_f64();
         let report = StepReport { step: at.step, epoch: at.epoch + 1, loss, lr, rows_per_second: since.rows as f64 / seconds.max(1e-9) };
@@ -379,6 +407,8 @@ where
                 "kind": "step", "step": at.step, "epoch": at.epoch + 1,
                 "loss": number(loss), "lr": number(lr), "grad_norm": norm.map(number),
             });
+            clipped.into_iter().for_each(|share| line["clipped"] = number(share));
+            score.into_iter().for_each(|score| line["stability_score"] = number(score));
             amp.as_ref().into_iter().for_each(|amp| line["precision"] = told_precision(amp));
             let seen = self.session.bad_steps();
             if seen.bad > 0 {
@@ -392,6 +422,7 @@ where
             let mut scalars =
                 BTreeMap::from([("train/loss".to_string(), loss), ("train/lr".into(), lr), ("throughput/rows_per_second".into(), report.rows_per_second)]);
             scalars.extend(norm.map(|n| ("train/grad_norm".to_string(), n)));
+            scalars.extend(score.map(|score| ("stability/score".to_string(), score)));
             scalars.extend(amp.as_ref().and_then(|amp| amp.underflow).map(|share| ("precision/underflow".to_string(), share)));
             if let Some(scaler) = amp.and_then(|amp| amp.scaler) {
                 scalars.extend([("precision/scale".to_string(), scaler.scale), ("precision/skipped".into(), scaler.skipped.into())]);

@@ -113,6 +113,7 @@ where
         let incident = self.investigated(bad)?;
         self.held.settle(bad);
         let (Some(held), Some(options)) = (&self.held.tried, self.session.restoring()) else { return Err(Failure::Run("no state is held".into())) };
+        self.kept.since_line.of_incident(incident.kind());
         let (skip, factor) = (options.restore_skip, options.restore_lr_factor);
         self.session.put_back(held, factor)?;
         let kept = self.kept.restored.get_or_insert_default();
@@ -139,7 +140,7 @@ where
             kept.left_out -= 1;
         }
         self.session.pass_over()?;
-        Ok(Stepped { grad_norm: None, norms: Vec::new(), layers: None })
+        Ok(Stepped { grad_norm: None, clipped_norm: None, norms: Vec::new(), layers: None })
     }
     /// Takes the held state from a checkpoint.
     pub(super) fn restore_held(&mut self, from: &Snapshot) -> Result<(), Failure> {

@@ -1,19 +1,21 @@
 //! A run that somebody debugs: it stops where it was told to, who looks changes no bit, and a value that is set has the bits of a program with
 //! that change, also in a run that goes on behind a kill.
-use super::{AtSteps, How, Raw, copy, cut, lines, same, train};
+use super::{AtSteps, How, Raw, copy, cut, document, lines, same, train};
 use adamant_backend_cpu::{Context, CpuBackend};
+use adamant_conformance::random::Random;
 use adamant_core::{Device, Result as Computed, Tensor, grad::tap};
 use adamant_data::{BadRecord, DataLoader, Dataset};
 use adamant_nn::{BatchNorm1d, Linear, Module, Walk};
 use adamant_optim::{AdamW, UpdateRule};
 use adamant_train::{
-    Failure, Interrupt, Watch,
+    Failure, Interrupt, Run, Watch,
     control::SOCKET,
     trainer::{Callback, Control, Trainer},
 };
 use serde_json::{Value, json};
 use std::{
     fs,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -179,6 +181,83 @@ fn who_only_looks_and_changes_a_bit() {
         same(&at("debugged"), &at("plain"), &format!("{set:?}"));
         assert!(!at("debugged").join("control.jsonl").exists());
     }
+}
+/// A run of a drawn net, optimizer, precision, policy and clipping, as keys of a description.
+fn drawn(random: &mut Random) -> Vec<String> {
+    const NETS: [&str; 4] = [
+        "{ kind = \"GRU\", input_size = 8, hidden_size = 5, batch_first = true }, { kind = \"Linear\", in_features = 5, out_features = 12 }",
+        "{ kind = \"LayerNorm\", normalized_shape = [8] }, { kind = \"GELU\" }, { kind = \"Linear\", in_features = 8, out_features = 12 }",
+        "{ kind = \"Linear\", in_features = 8, out_features = 10 }, { kind = \"PReLU\" }, { kind = \"Dropout\", p = 0.3 }, { kind = \"RMSNorm\", normalized_shape = [10] }, { kind = \"Linear\", in_features = 10, out_features = 12 }",
+        "{ kind = \"TransformerEncoderLayer\", d_model = 8, nhead = 4, dim_feedforward = 12 }, { kind = \"Tanh\" }, { kind = \"Linear\", in_features = 8, out_features = 12 }",
+    ];
+    let mut keys = vec![
+        format!("seed={}", random.below(1000)),
+        format!("model.layers=[{{ kind = \"Embedding\", num_embeddings = 12, embedding_dim = 8 }}, {}]", random.pick(&NETS)),
+        format!("optimizer.kind={}", random.pick(&["SGD", "AdamW", "RMSprop", "Lion", "Adagrad", "NAdam"])),
+    ];
+    let mut maybe = |odds: usize, key: &str, values: &[&str]| {
+        let value = random.pick(values).to_string();
+        if random.one_in(odds) {
+            keys.push(format!("{key}={value}"));
+        }
+    };
+    maybe(2, "precision.mode", &["bf16", "f16"]);
+    maybe(2, "clip.kind", &["global_norm", "agc", "percentile", "adaptive", "exponential", "zclip"]);
+    maybe(2, "accumulate", &["2", "3"]);
+    maybe(3, "ema.decay", &["0.8"]);
+    maybe(2, "stability.handling_type", &["skip", "detect", "replace", "restore"]);
+    maybe(2, "stability.mode", &["full"]);
+    maybe(3, "stability.look_every", &["1", "2"]);
+    maybe(3, "schedule", &["{ kind = \"OneCycleLR\", max_lr = 0.02 }"]);
+    keys
+}
+#[test]
+fn who_looks_into_a_drawn_run_and_changes_a_bit() {
+    let place = tempfile::tempdir().unwrap();
+    let mut stops = 0;
+    for seed in 0..10 {
+        let mut random = Random::new(seed ^ 0x6465_6275);
+        let keys = drawn(&mut random);
+        let set: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let at = |name: &str| place.path().join(format!("{name}-{seed}"));
+        train(&at("plain"), &mut (), How { set: &set, ..How::default() }).unwrap_or_else(|e| unreachable!("{set:?}: {e}"));
+        let mut breakpoint = json!({ "do": "break", "step": random.between(1, 5) });
+        let (key, value) =
+            *random.pick(&[("op", "*"), ("layer", "*"), ("when", "absmax > 1"), ("phase", "backward"), ("phase", "optimizer"), ("when", "zeros > 0.2")]);
+        breakpoint[key] = value.into();
+        let moves: Vec<usize> = (0..random.between(3, 12)).map(|_| random.below(4)).collect();
+        let script = move |dialog: &mut Dialog| {
+            for step in moves {
+                let Some(seen) = dialog.stop() else { return };
+                for value in seen["values"].as_array().into_iter().flatten().take(step) {
+                    dialog.ask(json!({ "do": "look", "of": value["name"] }));
+                }
+                match step {
+                    0 => dialog.go_on(),
+                    1 => drop(dialog.done(json!({ "do": "next", "of": "layer" }))),
+                    _ => drop(dialog.done(json!({ "do": "next", "of": "op" }))),
+                }
+            }
+        };
+        // It waits before its first step.
+        let folder = at("debugged");
+        let talks = std::thread::spawn(move || {
+            while UnixStream::connect(folder.join(SOCKET)).is_err() {
+                std::thread::yield_now();
+            }
+            let mut dialog = Dialog { raw: Raw::to(&folder), second: Raw::to(&folder), folder, stops: Vec::new() };
+            dialog.done(breakpoint);
+            dialog.go_on();
+            script(&mut dialog);
+            dialog.stops.len()
+        });
+        let document = document(&set);
+        let run = Run::new(&document).folder(&at("debugged")).begin_paused(true).control(true);
+        Device::reference().scoped(|| run.train(&mut ())).unwrap_or_else(|e| unreachable!("{set:?}: {e}"));
+        stops += talks.join().unwrap();
+        same(&at("debugged"), &at("plain"), &format!("{set:?}"));
+    }
+    assert!(stops > 30, "{stops}");
 }
 #[test]
 fn a_breakpoint_that_is_passed_over_or_met_elsewhere() {

@@ -62,6 +62,7 @@ impl FileSchema {
                 "const" => value == says,
                 "enum" => says.as_array().unwrap().contains(value),
                 "minimum" => value.as_f64().is_none_or(|v| v >= says.as_f64().unwrap()),
+                "maximum" => value.as_f64().is_none_or(|v| v <= says.as_f64().unwrap()),
                 "exclusiveMinimum" => value.as_f64().is_none_or(|v| v > says.as_f64().unwrap()),
                 "required" => value.as_object().is_none_or(|v| says.as_array().unwrap().iter().all(|name| v.contains_key(name.as_str().unwrap()))),
                 "properties" | "additionalProperties" | "items" | "oneOf" => true,

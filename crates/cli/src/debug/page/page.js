@@ -113,7 +113,7 @@ function drawHead() {
   const width = Math.min(room(330), 640);
   replace(byId("overview"), facts([["step", step, known.status.steps ? `of ${known.status.steps}` : ""], ["epoch", known.status.epoch ?? judged.at(-1)?.epoch ?? last.epoch ?? "–", known.status.stops_after_epoch ? "ends behind it" : ""],
     ["loss", figure(last.loss ?? judged.at(-1)?.loss), judged.length ? `epoch mean ${figure(judged.at(-1).loss)}` : ""], valid ? ["validation", figure(valid.valid.loss), scores(valid.valid)] : null, test ? ["test", figure(test.loss), scores(test)] : null,
-    ["rate", figure(last.lr ?? judged.at(-1)?.lr)], ["gradient norm", figure(last.grad_norm)], ["rows in a second", figure(timing.at(-1)?.rows_per_second)], ["incidents", known.incidents.length]].filter(Boolean)),
+    ["rate", figure(last.lr ?? judged.at(-1)?.lr)], ["gradient norm", figure(last.grad_norm)], ["rows in a second", figure(timing.at(-1)?.rows_per_second)], ["stability score", figure(last.stability_score), Number.isFinite(last.clipped) ? `${(100 * last.clipped).toFixed(0)} % clipped away` : ""], ["incidents", known.incidents.length]].filter(Boolean)),
     h("div", { class: "curves" }, [
       lineChart({ title: "Loss", y: "loss", height: 180, width, series: [{ name: "step", points: points(logged, (line) => line.loss) }, { name: "epoch mean", points: points(judged, (line) => line.loss) }, { name: "validation", points: points(judged.filter((line) => line.valid), (line) => line.valid.loss) }].filter((one) => one.points.length) }),
       lineChart({ title: "Learning rate", y: "rate", height: 180, width, series: [{ name: "rate", class: colour(3), points: points(logged, (line) => line.lr) }] }),
