@@ -25,7 +25,7 @@ use adamant::{
 };
 use adamant_conformance::random::Random;
 use adamant_core::intercept;
-use std::{cell::Cell, time::Instant};
+use std::{cell::Cell, sync::atomic::Ordering, time::Instant};
 
 mod net;
 mod plant;
@@ -250,8 +250,9 @@ fn one(random: &mut Random, mode: WatchMode, only_loss: bool) -> Result<Outcome>
     let named = vec![(StepPhase::Data, "batch".to_string(), data.0.clone())];
     intercept::with(planter.clone(), || -> Result<()> {
         let judged = task.judged(&data, beyond)?;
+        let is_put = phase == StepPhase::Data || planter.state.lock().is_put.load(Ordering::Relaxed);
         let harm = match () {
-            () if judged.has_bad || mode == WatchMode::Full && !explosion => Harm::Done,
+            () if judged.has_bad || mode == WatchMode::Full && !explosion && is_put => Harm::Done,
             () if !explosion || judged.norm < NOT_EXPLODED * unharmed.norm => Harm::None,
             () if judged.norm > EXPLODED * unharmed.norm => Harm::Done,
             () => Harm::Little,

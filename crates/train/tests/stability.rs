@@ -196,7 +196,7 @@ fn a_watch_that_changes_a_bit_of_a_healthy_run() {
         &["capture=false", "optimizer.kind=Lion", "clip={ kind = \"zclip\" }"],
     ] {
         let with = |key: &'static str| ends(&[keys, &[key]].concat());
-        assert!(with("stability.mode=full") == with("stability.watch=false"), "{keys:?}");
+        assert!(with("stability.mode=full") == with("stability.mode=watch"), "{keys:?}");
     }
     for policy in ["stop", "skip", "detect", "replace", "gradient_zeroing", "adaptive", "gradient_scaling"] {
         let on = ends(&[&format!("stability.handling_type={policy}"), "stability.detect_overflow=true", "stability.activation_checking=true"]);

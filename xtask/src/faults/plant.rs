@@ -2,7 +2,14 @@
 use adamant::{Arg, DType, Device, Op, Outputs, Result, Tensor, stability::StepPhase};
 use adamant_core::{Origin, grad::tap, intercept::Interceptor, scope};
 use parking_lot::Mutex;
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// What is planted.
 #[derive(Clone, Copy)]
@@ -46,6 +53,8 @@ pub(super) struct Planter {
 #[derive(Default)]
 pub(super) struct PlanterState {
     pub met: BTreeMap<&'static str, usize>,
+    /// Was anything put in? A rule that nobody walks through gives nothing.
+    pub is_put: Arc<AtomicBool>,
     pub op: Option<PlantedOp>,
 }
 thread_local! {
@@ -100,8 +109,9 @@ impl Interceptor for Planter {
         // Its rule gives the bad gradient.
         let is_walked = matches!(phase, StepPhase::Forward | StepPhase::Loss) && inputs.iter().any(|x| x.is_tracked() && can_be_spoiled(x));
         if is_walked && Some(PlantedPlace { phase: StepPhase::Backward, op: self.number(StepPhase::Backward) }) == self.place {
-            let (plant, share) = (self.plant, self.share);
+            let (plant, share, is_put) = (self.plant, self.share, self.state.lock().is_put.clone());
             let put_in = move |gradients: &[Option<Tensor>]| {
+                is_put.store(true, Ordering::Relaxed);
                 let first = gradients.iter().position(|g| g.as_ref().is_some_and(can_be_spoiled));
                 let each = |(k, g): (usize, &Option<Tensor>)| match g {
                     Some(g) if Some(k) == first => spoiled(g, plant, share).map(Some),
@@ -119,7 +129,11 @@ impl Interceptor for Planter {
         if !outputs.iter().any(can_be_spoiled) || Some(PlantedPlace { phase, op: self.number(phase) }) != self.place {
             return outputs;
         }
-        self.state.lock().op = Some(told());
+        {
+            let mut state = self.state.lock();
+            state.op = Some(told());
+            state.is_put.store(true, Ordering::Relaxed);
+        }
         let first = outputs.iter().position(can_be_spoiled);
         outputs
             .iter()
