@@ -212,6 +212,33 @@ fn a_bad_number_in_the_optimizer_that_is_not_looked_at() {
         }
     });
 }
+/// What is written is bad where it is not finite, whatever excuses it on the way, and whatever else is looked for; in small and in large weights of many shapes.
+#[test]
+fn an_infinity_that_is_excused_and_kept() {
+    Device::cpu().unwrap().scoped(|| {
+        for (rows, detect_inf, planted) in [(3, true, true), (5000, true, true), (5000, false, true), (3, false, true), (5000, true, false), (3, true, false)] {
+            let weights = [rows, rows + 1000].map(|n| Param::new(&Tensor::ones([n])).unwrap());
+            let mut handler = NanHandler::new(NanOptions { detect_inf, ..full(HandlingType::Skip) }).unwrap();
+            let step = handler.attempt(|h| {
+                let loss = weights[0].get().sum(..) + weights[1].get().square().sum(..);
+                let mut grads = loss.backward()?;
+                h.handle(&loss, &mut grads, &weights)?;
+                no_grad(|| {
+                    for weight in &weights {
+                        let step = weight.detached() - grads.of(&weight.cell()).unwrap() * 0.25;
+                        let mask = step.ge(if planted { 0.6 } else { 9.0 });
+                        // Asked for.
+                        weight.set(&step.masked_fill(&mask, f64::NEG_INFINITY))?;
+                    }
+                    Ok(())
+                })
+            });
+            step.unwrap();
+            let (bad, first) = (handler.look().unwrap().bad, weights[0].detached().to_vec::<f32>().unwrap()[0]);
+            assert_eq!((bad, first), if planted { (1, 1.0) } else { (0, 0.75) }, "{rows} {detect_inf}");
+        }
+    });
+}
 /// A scaler that holds a step back is not bad luck: what such a step has is none of the watch's affair, whenever it is found.
 #[test]
 fn a_step_that_another_holds_back_and_that_is_bad() {

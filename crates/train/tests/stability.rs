@@ -203,6 +203,36 @@ fn a_watch_that_changes_a_bit_of_a_healthy_run() {
         assert!(on == off, "{policy}");
     }
 }
+/// The score of each line, by its formula: from the bad steps that were counted since the line before, and from what was clipped away.
+#[test]
+fn a_score_that_is_not_its_formula() {
+    let place = tempfile::tempdir().unwrap();
+    for (policy, log_every, bad) in [("skip", 1, Some(17)), ("replace", 3, Some(31)), ("restore", 2, Some(17)), ("stop", 1, None)] {
+        table(place.path(), bad);
+        let keys = [format!("stability.handling_type={policy}"), format!("log_every={log_every}"), "clip={ kind = \"global_norm\", max_norm = 0.3 }".into()];
+        let folder = format!("score-{policy}");
+        run(place.path(), &folder, &keys.each_ref().map(String::as_str)).unwrap();
+        let lines: Vec<Value> =
+            fs::read_to_string(place.path().join(&folder).join("metrics.jsonl")).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let (mut counted, mut restored, mut scores) = (0, false, Vec::new());
+        for line in &lines {
+            restored |= line["kind"] == "restore";
+            if line["kind"] != "step" {
+                continue;
+            }
+            let now = line["bad_steps"]["all"].as_u64().unwrap_or(0);
+            let is_bad = std::mem::replace(&mut counted, now) < now || std::mem::take(&mut restored);
+            let norm = line["grad_norm"].as_f64().filter(|norm| *norm > 0.0);
+            let clipped = norm.map_or(0.0, |norm| (1.0 - 0.3 / norm).max(0.0));
+            // The norm of a step that was left out, or is NaN, is not there: nothing was clipped away.
+            assert!((line["clipped"].as_f64().unwrap_or(0.0) - clipped).abs() < 1e-5, "{policy}: {line}");
+            let score = 1.0 - if is_bad { 0.3 } else { 0.0 } - 0.1 * line["clipped"].as_f64().unwrap_or(0.0);
+            assert!((line["stability_score"].as_f64().unwrap() - score).abs() < 1e-12, "{policy}: {line}");
+            scores.push((is_bad, clipped > 0.0));
+        }
+        assert!(scores.iter().any(|s| s.0) == bad.is_some() && scores.iter().any(|s| s.1), "{policy}: {scores:?}");
+    }
+}
 /// Lines of layers: at their steps, of all layers and parameters in their order, the same whether steps are captured or resumed; and no bit else changes.
 #[test]
 fn a_look_at_layers_that_changes_a_run_or_is_not_written() {
