@@ -161,7 +161,7 @@ pub struct ServeOptions {
     /// The precision of all workloads; what has no form in it is not run
     #[arg(long, value_parser = precision)]
     precision: Option<DType>,
-    /// `watch`: all workloads with a watch over their numbers; `layers`: with statistics of layers in each tenth call too; `full`: over what each op
+    /// `watch`: all workloads with a watch over their numbers; `layers`: with statistics of layers in each step too; `full`: over what each op
     /// gives. What has no such form is not run
     #[arg(long, value_parser = stability, conflicts_with = "precision")]
     stability: Option<WorkloadForm>,

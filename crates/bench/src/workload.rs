@@ -145,7 +145,7 @@ pub enum WatchKind {
     /// what each step comes to
     #[default]
     Watch,
-    /// the same, and in each tenth step statistics of all layers and parameters
+    /// the same, and statistics of all layers and parameters: a run that looks in each tenth step has a tenth of what they cost
     Layers,
     /// what each op of each step gives
     Full,

@@ -70,7 +70,7 @@ struct LookedStep {
     looks: Vec<LookedValues>,
     /// by its address, what a value is made of: kept, so that no other one comes to the address
     sources: HashMap<u64, (Tensor, InfinitySources)>,
-    /// by its address, each value of the whole step in which nothing excuses an infinity
+    /// by its address, in the whole step, gradients of parameters and what may be written, where nothing excuses an infinity
     judged: HashMap<u64, Tensor>,
     /// Is the walk back over?
     is_behind: bool,
@@ -78,9 +78,6 @@ struct LookedStep {
 impl LookedStep {
     /// Looks at a value; the number of the look.
     fn look_at(&mut self, x: &Tensor, of: LookedFor) -> usize {
-        if of == LookedFor::Whole {
-            self.judged.insert(x.value_address(), x.clone());
-        }
         match self.looks.last_mut() {
             Some(last) if last.takes_in(x, &of) => last.parts.push(x.clone()),
             last => {
@@ -92,6 +89,11 @@ impl LookedStep {
     }
     fn is_whole(&self, x: &Tensor) -> bool {
         self.is_behind && x.try_meta().is_ok_and(|meta| meta.shape.elements() >= LARGE)
+    }
+    /// Nothing excuses an infinity in a value that was looked at, and it excuses none: what is written, and parameters' gradients.
+    fn is_judged(&mut self, x: &Tensor) {
+        self.judged.insert(x.value_address(), x.clone());
+        self.sources.insert(x.value_address(), (x.clone(), InfinitySources::default()));
     }
     /// What may be infinite in an op's input.
     fn sources_of(&mut self, x: &Tensor) -> InfinitySources {
@@ -111,12 +113,13 @@ impl LookedStep {
             of.add(&self.sources_of(input));
         }
         for value in seen.values.iter().flatten().filter(|x| is_looked_at(x)) {
+            if !seen.moves && self.is_whole(value) {
+                self.look_at(value, LookedFor::Whole);
+                self.is_judged(value);
+                continue;
+            }
             let sources = match seen.moves {
                 true => of.clone(),
-                false if self.is_whole(value) => {
-                    self.look_at(value, LookedFor::Whole);
-                    InfinitySources::default()
-                }
                 false => InfinitySources { looks: vec![self.look_at(value, LookedFor::Result(of.clone()))], is_meant: false },
             };
             self.sources.insert(value.value_address(), (value.clone(), sources));
@@ -141,9 +144,12 @@ impl OpVisitor for EveryOp {
                 VisitedValues::Results => step.add(seen),
                 VisitedValues::Gradients | VisitedValues::InputGradients if seen.moves => {}
                 VisitedValues::Gradients | VisitedValues::InputGradients => {
-                    seen.values.iter().flatten().filter(|g| is_looked_at(g)).for_each(|g| {
-                        step.look_at(g, LookedFor::Whole);
-                    });
+                    for gradient in seen.values.iter().flatten().filter(|g| is_looked_at(g)) {
+                        step.look_at(gradient, LookedFor::Whole);
+                        if seen.shows == VisitedValues::InputGradients {
+                            step.is_judged(gradient);
+                        }
+                    }
                 }
             }
         });

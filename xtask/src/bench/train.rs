@@ -38,19 +38,8 @@ pub struct TrainingTask {
     scaler: GradScaler,
     /// looks at the numbers of each step, where that was asked for
     watch: Option<NanHandler>,
-    /// looks at layers in each tenth step, where that was asked for
-    looks: Option<TaskLooks>,
-}
-struct TaskLooks {
-    parameters: Vec<(String, Param)>,
-    steps: u64,
-}
-impl TaskLooks {
-    /// The look of the next step, if it has one.
-    fn next(&mut self) -> Option<LayerLook> {
-        self.steps += 1;
-        (self.steps % 10 == 1).then(LayerLook::new)
-    }
+    /// whose layers are looked at in each step, where that was asked for
+    looks: Option<Vec<(String, Param)>>,
 }
 impl TrainingTask {
     fn new(weights: ModelWeights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> TrainingTask {
@@ -67,7 +56,7 @@ impl TrainingTask {
     pub fn watched(self, kind: WatchKind) -> Result<TrainingTask> {
         let mode = if kind == WatchKind::Full { WatchMode::Full } else { WatchMode::Watch };
         let parameters = self.parameters.iter().enumerate().map(|(k, p)| (format!("parameter{k}"), p.clone()));
-        let looks = (kind == WatchKind::Layers).then(|| TaskLooks { parameters: parameters.collect(), steps: 0 });
+        let looks = (kind == WatchKind::Layers).then(|| parameters.collect());
         let options = NanOptions { mode, ..HandlingType::Stop.into() };
         Ok(TrainingTask { watch: Some(NanHandler::new(options)?), looks, ..self })
     }
@@ -91,8 +80,8 @@ impl TrainingTask {
     pub fn step(&mut self) -> Result<f32> {
         let TrainingTask { parameters, loss, optimizer, region, scaler, watch, looks } = self;
         if let Some(watch) = watch {
-            let mut look = looks.as_mut().and_then(TaskLooks::next);
-            let named = looks.as_ref().map_or(&[][..], |looks| &looks.parameters);
+            let mut look = looks.as_ref().map(|_| LayerLook::new());
+            let named = looks.as_deref().unwrap_or_default();
             let (loss, seen) = watch.attempt(|watch| {
                 let forward = || run_in(region.as_ref(), loss);
                 let loss = match &mut look {
