@@ -85,6 +85,7 @@ look_every = 10
 name = "far along"
 metric = "train/epoch_loss"
 when = "> 0"
+every = 1
 "#;
     Ok(fs::write(folder.join("net.toml"), text)?)
 }
@@ -252,7 +253,8 @@ fn paged() -> Checked {
         return Ok(Seen::new(true, "no browser").lacking([Lacking::new("the page in a browser", "install chromium, or name one in ADAMANT_CHROMIUM")]));
     };
     // A step is recorded: the traces show it.
-    let mut training = command(&program, place.path(), &["train", "net.toml", "--quiet", "--run", "run", "--paused", "--set", "epochs=20"]).spawn()?;
+    let mut training =
+        command(&program, place.path(), &["train", "net.toml", "--quiet", "--run", "run", "--paused", "--set", "epochs=20"]).stderr(Stdio::null()).spawn()?;
     let socket = place.path().join("run").join(adamant_train::control::SOCKET);
     let begun = Instant::now();
     while !socket.exists() && training.try_wait()?.is_none() && begun.elapsed() < PATIENCE {

@@ -130,11 +130,16 @@ fn listener(path: &Path) -> Result<UnixListener, NoSocket> {
         Err(_) => {}
     }
     let fd = unbound()?;
-    bind(&fd, &address)?;
-    // Before anybody can come in.
-    let opened = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).and_then(|()| Ok(listen(&fd, MOST_NEW as i32)?));
+    // Under another name until it listens, and nobody else can come in: who finds a socket that does not answer takes the run for dead.
+    let new = path.with_extension("new");
+    if fs::symlink_metadata(&new).is_ok_and(|there| there.file_type().is_socket()) {
+        fs::remove_file(&new)?;
+    }
+    bind(&fd, &SocketAddrUnix::new(&new)?)?;
+    let opened = fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).and_then(|()| Ok(listen(&fd, MOST_NEW as i32)?));
+    let opened = opened.and_then(|()| fs::hard_link(&new, path));
+    let _ = fs::remove_file(&new);
     if let Err(e) = opened {
-        let _ = fs::remove_file(path);
         return Err(e.into());
     }
     Ok(UnixListener::from(fd))
