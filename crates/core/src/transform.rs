@@ -58,6 +58,18 @@ pub use reverse::{grad, linearize, value_and_grad, vjp};
 pub use vmap::{Cells, Randomness, Vmap, vmap, vmap_with};
 
 /// Is a transform at work on this thread? What ops give there is of its levels, and means nothing once it is over: for interceptors that keep values.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, transform::{is_active, vmap}};
+/// # Device::reference().make_current();
+/// let inside = |x: Tensor| {
+///     assert!(is_active());
+///     x
+/// };
+/// vmap(inside)(Tensor::ones([2, 2])).materialize()?;
+/// assert!(!is_active());
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 pub fn is_active() -> bool {
     any()
 }

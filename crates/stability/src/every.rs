@@ -91,7 +91,7 @@ impl LookedStep {
         self.is_behind && x.try_meta().is_ok_and(|meta| meta.shape.elements() >= LARGE)
     }
     /// Nothing excuses an infinity in a value that was looked at, and it excuses none: what is written, and parameters' gradients.
-    fn is_judged(&mut self, x: &Tensor) {
+    fn note_judged(&mut self, x: &Tensor) {
         self.judged.insert(x.value_address(), x.clone());
         self.sources.insert(x.value_address(), (x.clone(), InfinitySources::default()));
     }
@@ -115,7 +115,7 @@ impl LookedStep {
         for value in seen.values.iter().flatten().filter(|x| is_looked_at(x)) {
             if !seen.moves && self.is_whole(value) {
                 self.look_at(value, LookedFor::Whole);
-                self.is_judged(value);
+                self.note_judged(value);
                 continue;
             }
             let sources = match seen.moves {
@@ -147,7 +147,7 @@ impl OpVisitor for EveryOp {
                     for gradient in seen.values.iter().flatten().filter(|g| is_looked_at(g)) {
                         step.look_at(gradient, LookedFor::Whole);
                         if seen.shows == VisitedValues::InputGradients {
-                            step.is_judged(gradient);
+                            step.note_judged(gradient);
                         }
                     }
                 }

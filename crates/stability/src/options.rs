@@ -79,6 +79,20 @@ impl fmt::Display for HandlingType {
     }
 }
 /// How much of a step a [`NanHandler`](crate::NanHandler) looks at.
+///
+/// ```
+/// # use adamant_core::Tensor;
+/// # use adamant_stability::{HandlingType, NanHandler, NanOptions, WatchMode};
+/// # adamant_core::Device::reference().make_current();
+/// let mut handler = NanHandler::new(NanOptions { mode: WatchMode::Full, ..HandlingType::Skip.into() })?;
+/// handler.attempt(|handler| {
+///     // The loss is finite, what it was made of is not.
+///     let loss = Tensor::zeros([2]).log().exp().sum(..);
+///     handler.handle(&loss, &mut Default::default(), &[])
+/// })?;
+/// assert_eq!(handler.look()?.bad, 1);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WatchMode {
     /// what it comes to: loss, gradients of parameters, what it writes
