@@ -29,6 +29,7 @@ pub mod linear;
 pub mod logsumexp;
 pub mod loss;
 pub mod norm;
+pub mod packed;
 pub mod quantize;
 mod registry;
 pub mod search;

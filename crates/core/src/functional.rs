@@ -11,6 +11,7 @@ mod interpolate;
 mod linear;
 mod loss;
 mod norm;
+mod packed;
 mod padding;
 mod pool;
 mod quantize;
@@ -34,6 +35,7 @@ pub use norm::{
     BatchNormOptions, batch_norm, batch_norm_inference, batch_norm_training, group_norm, instance_norm, instance_norm_statistics, layer_norm,
     local_response_norm, rms_norm,
 };
+pub use packed::{PackedWeight, QuantizedInput, quantized_embedding, quantized_linear};
 pub use padding::{PadMode, pad};
 pub use pool::{
     AvgPoolOptions, MaxPoolOptions, adaptive_avg_pool, adaptive_max_pool, avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d, lp_pool2d, lp_pool3d, max_pool1d,

@@ -23,6 +23,7 @@ pub mod linear;
 pub mod logsumexp;
 pub mod loss;
 pub mod norm;
+pub mod packed;
 pub mod quantize;
 pub mod search;
 pub mod softmax;

@@ -483,6 +483,18 @@ fn numbers(rule: &mut impl UpdateRule) -> Hyperparameters {
     all.extend(rule.hyperparameters().into_iter().map(|(name, v)| (name, *v)));
     all
 }
+/// What `rule` says of its numbers, where a rate of exactly 0 is no fault: rules that refuse it from a caller have it
+/// from a schedule that came to its end, and go on from there.
+fn checked_behind_a_schedule<R: UpdateRule>(rule: &mut R) -> std::result::Result<(), String> {
+    let lr = rule.lr();
+    if lr == 0.0 {
+        rule.set_lr(f64::MIN_POSITIVE);
+    }
+    let checked = rule.check();
+    rule.set_lr(lr);
+    checked
+}
+
 impl<R: UpdateRule> Optimizer for Updater<R> {
     fn name(&self) -> &'static str {
         self.groups.first().map_or("", |g| g.rule.read(UpdateRule::name))
@@ -520,7 +532,7 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
             for (name, place) in rule.hyperparameters() {
                 given.get(&name).into_iter().for_each(|v| *place = *v);
             }
-            if let Err(text) = rule.check() {
+            if let Err(text) = checked_behind_a_schedule(&mut rule) {
                 return Err(Error::new(rule.name(), ErrorKind::Argument(format!("the state makes no sense: {text}"))));
             }
             rules.push(rule);

@@ -38,7 +38,7 @@ impl Compound for Linear {
     }
 }
 /// All leading axes as one.
-fn rows(x: &Tensor) -> Tensor {
+pub(super) fn rows(x: &Tensor) -> Tensor {
     let shape: Shape = x.meta().shape;
     let last = shape.rank() - 1;
     let n: usize = shape[..last].iter().product();

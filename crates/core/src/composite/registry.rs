@@ -14,6 +14,7 @@ use super::{
     logsumexp::LogSumExp,
     loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
     norm::{BatchNormInference, Norm, NormBackward, Over},
+    packed::{Dequantize, QuantizedLinear},
     quantize::FakeQuantize,
     search::SearchSorted,
     softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
@@ -127,6 +128,8 @@ own! {
     "adamant.all_finite" |_g| some::<1, 1, _> => AllFinite;
     "adamant.binary_cross_entropy" |_g| some::<2, 2, _> => BinaryCrossEntropy;
     "adamant.fake_quantize" |g| some::<3, 3, _> => FakeQuantize { quant_min: g.int("quant_min")?, quant_max: g.int("quant_max")?, axis: g.size_or_none("axis")? };
+    "adamant.dequantize" |g| |d: &Dequantize| exactly(if d.packing.symmetric { 2 } else { 3 }) => Dequantize::given(g)?;
+    "adamant.quantized_linear" |g| |q: &QuantizedLinear| exactly(q.inputs()) => QuantizedLinear::given(g)?;
     "adamant.layer_norm" |g| norm_inputs => norm(g, |g| Ok(Over::Layer { axes: g.size("axes")? }))?;
     "adamant.rms_norm" |g| norm_inputs => norm(g, |g| Ok(Over::Rms { axes: g.size("axes")? }))?;
     "adamant.group_norm" |g| norm_inputs => norm(g, |g| Ok(Over::Group { groups: g.size("groups")? }))?;

@@ -1,0 +1,201 @@
+//! Layers of integer codes: what they mean in ops. Codes are multiplied as integers and scaled in f32, in one fixed order, so that a
+//! kernel that claims a layer has the bits of this.
+use super::{Compound, RuleArgs, Saves, StackedInput, linear::rows, of_first};
+use crate::{DType, Result, Tensor, composite::Cotangents};
+pub use adamant_ir::composite::packed::*;
+use smallvec::smallvec;
+
+/// A row whose largest value is no larger than this counts as zeros: what it is divided by would not be finite.
+pub const SMALLEST_ROW: f64 = 1e-30;
+
+/// Codes `[rows, columns]` of the bytes that they are stored in, plus [`Packing::offset`], in i32 or, of 8 bits, as they are.
+pub(crate) fn unpacked(packing: &Packing, bytes: &Tensor, columns: usize) -> Tensor {
+    let rows = bytes.meta().shape[0];
+    if packing.bits == 8 {
+        return bytes.reshape([rows, columns]);
+    }
+    // Whole words of bytes hold whole codes: 2 codes of 4 bits in one, 8 of 3 bits in three.
+    let (word, codes) = if packing.bits == 4 { (1, 2) } else { (3, 8) };
+    let words = columns.div_ceil(codes);
+    let given = bytes.meta().shape[1];
+    let bytes = bytes.cast(DType::I32).pad_constant([0, words * word - given], 0).reshape([rows, words, word]);
+    let joined = (0..word).map(|k| bytes.narrow(2, k, 1) * (1i64 << (8 * k))).reduce(|all, next| all + next);
+    let joined = joined.unwrap_or_else(|| bytes.clone());
+    let shifts = Tensor::arange_on(0, codes as i64 * packing.bits as i64, packing.bits as i64, DType::I32, bytes.meta().device);
+    let all = joined.bitwise_right_shift(shifts).bitwise_and((1i64 << packing.bits) - 1);
+    all.reshape([rows, words * codes]).narrow(1, 0, columns)
+}
+/// The bytes that codes `[rows, columns]`, plus [`Packing::offset`], are stored in: the other way of [`unpacked`].
+pub(crate) fn packed(packing: &Packing, codes: &Tensor) -> Tensor {
+    let [rows, columns] = [codes.meta().shape[0], codes.meta().shape[1]];
+    let (word, count) = if packing.bits == 4 { (1, 2) } else { (3, 8) };
+    let words = columns.div_ceil(count);
+    let codes = codes.cast(DType::I32).pad_constant([0, words * count - columns], 0).reshape([rows, words, count]);
+    let joined = (0..count).map(|k| codes.narrow(2, k, 1) * (1i64 << (packing.bits as usize * k))).reduce(|all, next| all + next);
+    let joined = joined.unwrap_or_else(|| codes.clone());
+    let shifts = Tensor::arange_on(0, 8 * word as i64, 8, DType::I32, codes.meta().device);
+    let bytes = joined.bitwise_right_shift(shifts).bitwise_and(255);
+    bytes.reshape([rows, words * word]).narrow(1, 0, packing.row_bytes(columns)).cast(DType::U8)
+}
+/// The numbers `[rows, columns]` of codes, in f32; `zero_point` and the codes count from the same place.
+fn numbers(codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>, offset: i64) -> Tensor {
+    let [rows, columns] = [codes.meta().shape[0], codes.meta().shape[1]];
+    let groups = scale.meta().shape[1];
+    let by_group = |t: &Tensor| t.cast(DType::F32).reshape([rows, groups, 1]);
+    let codes = codes.cast(DType::F32).reshape([rows, groups, columns / groups]);
+    let codes = match zero_point {
+        Some(zero_point) => codes - by_group(zero_point),
+        None if offset != 0 => codes - offset as f64,
+        None => codes,
+    };
+    (codes * by_group(scale)).reshape([rows, columns])
+}
+impl Compound for Dequantize {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (_, columns) = matrix(&self.shape);
+        let codes = unpacked(&self.packing, &inputs[0], columns);
+        let numbers = numbers(&codes, &inputs[1], inputs.get(2), self.packing.offset() as i64);
+        Ok(vec![numbers.cast(self.dtype).reshape(self.shape)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::default())
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        // Codes are no numbers that could be moved a little; who trains scales has a function of them.
+        Ok(smallvec![None; args.metas.len()])
+    }
+}
+
+/// Codes of x, and what they stand for.
+struct CodedInput {
+    /// i8 or u8 `[rows, columns]`
+    codes: Tensor,
+    /// f32 `[rows, 1]` or a single number
+    scale: Tensor,
+    /// i32 `[rows, 1]` or a single number; `None`: 0
+    zero_point: Option<Tensor>,
+}
+/// x `[rows, columns]` of f32 as codes, each row by its own scale.
+fn by_token(x: &Tensor, symmetric: bool) -> CodedInput {
+    let scaled = |largest: &Tensor, steps: f64| {
+        let inverse = largest.gt(SMALLEST_ROW).where_(steps / largest, 0.0);
+        (largest / steps, inverse)
+    };
+    if symmetric {
+        let (scale, inverse) = scaled(&x.abs().amax_keepdim(1), 127.0);
+        return CodedInput { codes: (x * inverse).round().cast(DType::I8), scale, zero_point: None };
+    }
+    let (least, most) = (x.amin_keepdim(1).minimum(0.0), x.amax_keepdim(1).maximum(0.0));
+    let (scale, inverse) = scaled(&(most - &least), 255.0);
+    let zero_point = (-least * &inverse).round();
+    let codes = ((x * inverse).round() + &zero_point).maximum(0.0).minimum(255.0).cast(DType::U8);
+    CodedInput { codes, scale, zero_point: Some(zero_point.cast(DType::I32)) }
+}
+/// x `[rows, columns]` of f32 as unsigned codes by a given scale and zero point.
+fn by_given(x: &Tensor, scale: &Tensor, zero_point: &Tensor) -> CodedInput {
+    let codes = (x * (1.0 / scale)).round() + zero_point.cast(DType::F32);
+    CodedInput { codes: codes.maximum(0.0).minimum(255.0).cast(DType::U8), scale: scale.clone(), zero_point: Some(zero_point.clone()) }
+}
+/// The codes of a layer's weight, and what they count from.
+struct WeightCodes {
+    /// `[rows, columns]`, of 8 bits or i32
+    codes: Tensor,
+    /// i32 `[rows, groups]`; `None`: `offset`
+    zero_point: Option<Tensor>,
+    offset: i64,
+}
+impl WeightCodes {
+    fn of(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
+        let rows = of.scale.meta().shape[0];
+        let zero_point = of.zero_point.map(|z| z.cast(DType::I32));
+        if !layer.blocked {
+            return WeightCodes { codes: unpacked(&layer.packing, of.codes, columns), zero_point, offset: layer.packing.offset() as i64 };
+        }
+        let [high, low, ..] = blocks(rows, columns);
+        let whole = of.codes.permute([0, 2, 1, 3]).reshape([16 * high, 4 * low]);
+        let codes = whole.narrow(0, 0, rows).narrow(1, 0, columns);
+        WeightCodes { codes, zero_point: zero_point.map(|z| z - 128), offset: 0 }
+    }
+}
+/// `Σ (x - z)(w - Z)` of all columns, i32 `[rows of x, rows of w]`.
+fn sums(of: &Roles<'_, Tensor>, x: &CodedInput, w: &WeightCodes) -> Tensor {
+    let integers = |t: &Tensor| t.cast(DType::I32);
+    let mut sums = integers(&x.codes).matmul(integers(&w.codes).mt());
+    let row = |t: &Tensor| t.reshape([1, w.codes.meta().shape[0]]);
+    let columns = x.codes.meta().shape[1];
+    if let Some(z) = &x.zero_point {
+        let of_rows = of.sums.cloned().unwrap_or_else(|| integers(&integers(&w.codes).sum(1)));
+        sums = sums - z * row(&of_rows);
+    }
+    let base = match (&w.zero_point, w.offset) {
+        (Some(base), _) => row(base),
+        (None, 0) => return sums,
+        (None, offset) => Tensor::full_on([1, 1], offset, DType::I32, sums.meta().device),
+    };
+    let mut of_x = integers(&integers(&x.codes).sum_keepdim(1));
+    if let Some(z) = &x.zero_point {
+        of_x = of_x - z * columns as i64;
+    }
+    sums - of_x * base
+}
+/// The product in f32, without the bias.
+fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns: usize) -> Tensor {
+    let w = WeightCodes::of(layer, of, columns);
+    let scale = of.scale.cast(DType::F32);
+    let x = match (layer.activations, of.given) {
+        (Activations::PerToken { symmetric }, _) => by_token(x, symmetric),
+        (Activations::Given, Some((scale, zero_point))) => by_given(x, scale, zero_point),
+        _ => return x.matmul(numbers(&w.codes, &scale, w.zero_point.as_ref(), w.offset).mt()),
+    };
+    let groups = scale.meta().shape[1];
+    if groups == 1 {
+        return sums(of, &x, &w).cast(DType::F32) * (&x.scale * scale.mt());
+    }
+    // One product for each group: `[groups, rows, rows of w]`.
+    let grouped = |t: &Tensor| t.reshape([t.meta().shape[0], groups, columns / groups]).permute([1, 0, 2]).cast(DType::I32);
+    let base = |t: &Tensor| t.mt().reshape([groups, 1, scale.meta().shape[0]]);
+    let centered = |t: Tensor, from: Option<Tensor>| if let Some(from) = from { t - from } else { t };
+    let xs = centered(grouped(&x.codes), x.zero_point.as_ref().map(|z| if z.rank() == 0 { z.clone() } else { z.reshape([1, z.meta().shape[0], 1]) }));
+    let from = w.zero_point.as_ref().map(|z| z.mt().reshape([groups, scale.meta().shape[0], 1]));
+    let ws = centered(grouped(&w.codes), from.or_else(|| (w.offset != 0).then(|| Tensor::full_on((), w.offset, DType::I32, scale.meta().device))));
+    (xs.matmul(ws.mt()).cast(DType::F32) * base(&scale)).sum(0) * &x.scale
+}
+impl Compound for QuantizedLinear {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let of = self.roles(inputs).map_err(|kind| crate::Error::new("adamant.quantized_linear", kind))?;
+        let m = of.x.meta();
+        let last = m.shape.rank() - 1;
+        let columns = m.shape[last];
+        let y = product(self, &of, &rows(of.x).cast(DType::F32), columns);
+        let y = match of.bias {
+            Some(bias) => y + bias.cast(DType::F32),
+            None => y,
+        };
+        Ok(vec![y.cast(m.dtype).reshape(m.shape.with(last, of.scale.meta().shape[0]))])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::inputs(self.inputs()))
+    }
+    /// x gets the gradient of the layer of numbers: rounding counts as the identity.
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out = smallvec![None; args.metas.len()];
+        let Some(g) = &args.cotangents[0] else { return Ok(out) };
+        let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).cloned()).collect::<Result<_>>()?;
+        let of = self.roles(&inputs).map_err(|kind| crate::Error::new("adamant.quantized_linear", kind))?;
+        let meta = args.metas[0];
+        let g = rows(g);
+        if args.needs[0] {
+            let w = WeightCodes::of(self, &of, meta.shape[meta.shape.rank() - 1]);
+            let numbers = numbers(&w.codes, of.scale, w.zero_point.as_ref(), w.offset);
+            out[0] = Some(g.cast(DType::F32).matmul(numbers).cast(meta.dtype).reshape(meta.shape));
+        }
+        let last = args.metas.len() - 1;
+        if self.bias && args.needs.get(last) == Some(&true) {
+            out[last] = Some(args.rounded(last, g.widened().sum(0)));
+        }
+        Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_first(*self, inputs)
+    }
+}

@@ -1,0 +1,244 @@
+//! Weights as integer codes, and the layers that read them.
+use crate::{
+    DType, Error, ErrorKind, Result, Shape, Tensor,
+    composite::packed::{Activations, Dequantize, Packing, QuantizedLinear, SMALLEST_ROW, blocks, matrix, packed},
+    tensor::compose::compose,
+};
+use smallvec::SmallVec;
+
+/// A weight `[rows, ..]` as integer codes: the tensors that hold it, and how they stand for its numbers.
+///
+/// ```
+/// # use adamant_core::{Device, DType, Tensor, functional::PackedWeight, composite::packed::Packing};
+/// # Device::reference().make_current();
+/// let weight = Tensor::from_vec(vec![0.5f32, -1.0, 2.0, 4.0], [2, 2]);
+/// let packed = PackedWeight::round(&weight, Packing { bits: 8, group: None, symmetric: true })?;
+/// assert_eq!(packed.codes().to_vec::<i8>()?, [64, -127, 64, 127]);
+/// assert_eq!(packed.dequantize(DType::F32).to_vec::<f32>()?[3], 4.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PackedWeight {
+    packing: Packing,
+    shape: Shape,
+    codes: Tensor,
+    scale: Tensor,
+    zero_point: Option<Tensor>,
+    blocks: Option<(Tensor, Tensor)>,
+}
+impl PackedWeight {
+    /// Of tensors that hold it: codes as they are stored, scales and, of an affine packing, zero points.
+    ///
+    /// # Errors
+    /// What [`Packing::check_parts`] refuses.
+    #[track_caller]
+    pub fn new(packing: Packing, shape: impl crate::ToShape, codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>) -> Result<PackedWeight> {
+        let refuse = |kind| Error::new("packed weight", kind);
+        let shape = shape.to_shape().map_err(refuse)?;
+        let ty = |t: &Tensor| t.try_meta().map(|m| m.ty());
+        packing.check_parts(&shape, &ty(codes)?, &ty(scale)?, zero_point.map(ty).transpose()?.as_ref()).map_err(refuse)?;
+        Ok(PackedWeight { packing, shape, codes: codes.clone(), scale: scale.clone(), zero_point: zero_point.cloned(), blocks: None })
+    }
+    /// Of codes that are not stored yet: any integers `[rows, columns]` within [`Packing::range`].
+    ///
+    /// # Errors
+    /// As [`PackedWeight::new`].
+    #[track_caller]
+    pub fn of_codes(packing: Packing, shape: impl crate::ToShape, codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>) -> Result<PackedWeight> {
+        let refuse = |kind| Error::new("packed weight", kind);
+        let shape = shape.to_shape().map_err(refuse)?;
+        packing.check(&shape).map_err(refuse)?;
+        let (rows, columns) = matrix(&shape);
+        let given = codes.try_meta()?.shape;
+        if *given != [rows, columns] {
+            return Err(refuse(ErrorKind::Shape { shape: given, expected: format!("codes of [{rows}, {columns}]") }));
+        }
+        let codes = if packing.bits == 8 {
+            codes.cast(packing.dtype()).reshape(shape)
+        } else {
+            packed(&packing, &(codes.cast(DType::I32) + packing.offset() as i64))
+        };
+        PackedWeight::new(packing, shape, &codes, scale, zero_point)
+    }
+    /// Each number rounded to the nearest code. A row's scale, or a group's, is that of its largest absolute value (symmetric), or
+    /// of its range with 0 in it (affine); rows of zeros have scale 1. No data is read.
+    ///
+    /// # Errors
+    /// A weight that is no float, or that the packing does not suit.
+    #[track_caller]
+    pub fn round(weight: &Tensor, packing: Packing) -> Result<PackedWeight> {
+        let m = weight.try_meta()?;
+        if !m.dtype.is_float() {
+            return Err(Error::new("packed weight", ErrorKind::Dtype(format!("weights are floats, not {}", m.dtype)))
+                .hint("a weight of codes already is not rounded again"));
+        }
+        packing.check(&m.shape).map_err(|kind| Error::new("packed weight", kind))?;
+        let (rows, columns) = matrix(&m.shape);
+        let groups = packing.groups(columns);
+        let w = weight.detach().cast(DType::F32).reshape([rows, groups, columns / groups]);
+        let (low, high) = packing.range();
+        let scaled = |largest: Tensor, steps: i32| largest.gt(SMALLEST_ROW).where_(&largest / steps as f64, largest.ne(&largest).where_(&largest, 1.0));
+        let (scale, zero_point) = if packing.symmetric {
+            (scaled(w.abs().amax_keepdim(2), high), None)
+        } else {
+            let (least, most) = (w.amin_keepdim(2).minimum(0.0), w.amax_keepdim(2).maximum(0.0));
+            let scale = scaled(most - &least, high);
+            let zero_point = (-least / &scale).round();
+            (scale, Some(zero_point))
+        };
+        let steps = (w / &scale).round();
+        let steps = match &zero_point {
+            Some(zero_point) => steps + zero_point,
+            None => steps,
+        };
+        let codes = steps.maximum(low as f64).minimum(high as f64).cast(DType::I32).reshape([rows, columns]);
+        let by_group = |t: &Tensor| t.reshape([rows, groups]);
+        let zero_point = zero_point.map(|z| by_group(&z).cast(DType::U8));
+        PackedWeight::of_codes(packing, m.shape, &codes, &by_group(&scale), zero_point.as_ref())
+    }
+    /// How codes stand for numbers.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+    /// The shape of the weight.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+    /// The codes as they are stored.
+    pub fn codes(&self) -> &Tensor {
+        &self.codes
+    }
+    /// Scales, f32 or f16 `[rows, groups]`.
+    pub fn scale(&self) -> &Tensor {
+        &self.scale
+    }
+    /// Zero points of an affine packing, u8 `[rows, groups]`.
+    pub fn zero_point(&self) -> Option<&Tensor> {
+        self.zero_point.as_ref()
+    }
+    /// Bytes of the tensors that hold it.
+    pub fn bytes(&self) -> usize {
+        [Some(&self.codes), Some(&self.scale), self.zero_point.as_ref()].into_iter().flatten().map(|t| t.meta().ty().bytes()).sum()
+    }
+    /// The numbers, in a float dtype; each is computed in f32 and rounded once.
+    #[track_caller]
+    pub fn dequantize(&self, dtype: DType) -> Tensor {
+        let mut inputs: SmallVec<[&Tensor; 3]> = [&self.codes, &self.scale].into_iter().collect();
+        inputs.extend(&self.zero_point);
+        Tensor::composite1(Dequantize { packing: self.packing, shape: self.shape, dtype }, &inputs)
+    }
+    /// Can its codes be read in blocks, as kernels of integer products read them?
+    pub fn has_blocked_form(&self) -> bool {
+        self.packing.bits == 8 && self.packing.group.is_none() && self.shape.rank() == 2
+    }
+    /// The codes as blocks, and the sums of their rows: what [`QuantizedLinear`] takes in their place. Made once for a weight and
+    /// handed to [`PackedWeight::with_blocks`], they need not be made at each call.
+    ///
+    /// # Errors
+    /// It has no blocked form.
+    #[track_caller]
+    pub fn blocks(&self) -> Result<(Tensor, Tensor)> {
+        if !self.has_blocked_form() {
+            return Err(Error::new("packed weight", ErrorKind::Argument("blocks are of 8-bit codes of a matrix with a scale for each row".into())));
+        }
+        let (rows, columns) = matrix(&self.shape);
+        let [high, low, ..] = blocks(rows, columns);
+        let signed = if self.packing.symmetric { self.codes.clone() } else { (self.codes.cast(DType::I32) - 128).cast(DType::I8) };
+        let sums = signed.cast(DType::I32).sum(1).cast(DType::I32);
+        let whole = signed.pad_constant([0, 4 * low - columns, 0, 16 * high - rows], 0);
+        let blocks = whole.reshape([high, 16, low, 4]).permute([0, 2, 1, 3]).contiguous();
+        Ok((blocks.ok()?, sums.ok()?))
+    }
+    /// With its codes as blocks beside them ([`PackedWeight::blocks`]).
+    #[must_use]
+    pub fn with_blocks(self, blocks: Tensor, sums: Tensor) -> PackedWeight {
+        PackedWeight { blocks: Some((blocks, sums)), ..self }
+    }
+    /// Rows by integer indices of one axis.
+    #[track_caller]
+    fn rows(&self, ids: &Tensor) -> PackedWeight {
+        let select = |t: &Tensor| t.index_select(0, ids);
+        let n = ids.meta().shape.elements();
+        PackedWeight {
+            shape: self.shape.with(0, n),
+            codes: select(&self.codes),
+            scale: select(&self.scale),
+            zero_point: self.zero_point.as_ref().map(select),
+            blocks: None,
+            ..*self
+        }
+    }
+}
+
+/// What becomes of a layer's input before it meets a weight of codes.
+#[derive(Clone, Copy, Debug)]
+pub enum QuantizedInput<'a> {
+    /// it stays what it is, and the weight's codes become numbers
+    Float,
+    /// each row has 8-bit codes by its own values
+    PerToken {
+        /// signed about 0, or unsigned over the row's range
+        symmetric: bool,
+    },
+    /// unsigned 8-bit codes by a scale (f32) and a zero point (i32) that are given, single numbers
+    Given {
+        /// the step of a code
+        scale: &'a Tensor,
+        /// the code of 0
+        zero_point: &'a Tensor,
+    },
+}
+
+/// `x weightᵀ + bias` of a weight of codes: x `[.., in]`, weight `[out, in]`, bias `[out]`, result `[.., out]` in x's dtype. Where x
+/// becomes codes too, they are multiplied as integers, exactly. The gradient of x is that of the weight's numbers.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, functional::{PackedWeight, QuantizedInput, quantized_linear}, composite::packed::Packing};
+/// # Device::reference().make_current();
+/// let weight = PackedWeight::round(&Tensor::from_vec(vec![1.0f32, -2.0], [1, 2]), Packing { bits: 8, group: None, symmetric: true })?;
+/// let x = Tensor::from_vec(vec![3.0f32, 0.5], [1, 2]);
+/// let y = quantized_linear(&x, &weight, None, QuantizedInput::PerToken { symmetric: true });
+/// assert!((y.item::<f32>()? - 2.0).abs() < 0.05);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Shapes that do not go together; an input of f64, since codes are scaled in f32.
+#[track_caller]
+pub fn quantized_linear(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, input: QuantizedInput<'_>) -> Tensor {
+    let activations = match input {
+        QuantizedInput::Float => Activations::Float,
+        QuantizedInput::PerToken { symmetric } => Activations::PerToken { symmetric },
+        QuantizedInput::Given { .. } => Activations::Given,
+    };
+    let blocks = weight.blocks.as_ref().filter(|_| activations != Activations::Float);
+    let mut inputs: SmallVec<[&Tensor; 8]> = [x].into_iter().collect();
+    match blocks {
+        Some((blocks, sums)) => inputs.extend([blocks, sums]),
+        None => inputs.push(&weight.codes),
+    }
+    inputs.push(&weight.scale);
+    inputs.extend(&weight.zero_point);
+    if let QuantizedInput::Given { scale, zero_point } = input {
+        inputs.extend([scale, zero_point]);
+    }
+    inputs.extend(bias);
+    let layer = QuantizedLinear { packing: weight.packing, activations, blocked: blocks.is_some(), bias: bias.is_some() };
+    Tensor::composite1(layer, &inputs)
+}
+/// Rows of a table of codes `[rows, features]` by integer indices of any shape: `[..indices, features]` in f32. An index out of
+/// range is an error when the result is read.
+///
+/// # Errors
+/// A table that is no matrix.
+#[track_caller]
+pub fn quantized_embedding(indices: &Tensor, table: &PackedWeight) -> Tensor {
+    compose("quantized_embedding", &[indices, &table.codes, &table.scale], || {
+        if table.shape.rank() != 2 {
+            return Err(ErrorKind::Shape { shape: table.shape, expected: "a table [rows, features]".into() }.into());
+        }
+        let shape = indices.meta().shape;
+        let rows = table.rows(&indices.reshape([shape.elements()]));
+        Ok(rows.dequantize(DType::F32).reshape(shape.insert(shape.rank(), table.shape[1])?))
+    })
+}
