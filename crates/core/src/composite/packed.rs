@@ -106,25 +106,18 @@ struct WeightCodes {
 }
 impl WeightCodes {
     fn of(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
-        let rows = of.scale.meta().shape[0];
         let zero_point = of.zero_point.map(|z| z.cast(DType::I32));
-        if !layer.blocked {
-            return WeightCodes { codes: unpacked(&layer.packing, of.codes, columns), zero_point, offset: layer.packing.offset() as i64 };
-        }
-        let [high, low, ..] = blocks(rows, columns);
-        let whole = of.codes.permute([0, 2, 1, 3]).reshape([16 * high, 4 * low]);
-        let codes = whole.narrow(0, 0, rows).narrow(1, 0, columns);
-        WeightCodes { codes, zero_point: zero_point.map(|z| z - 128), offset: 0 }
+        WeightCodes { codes: unpacked(&layer.packing, of.codes, columns), zero_point, offset: layer.packing.offset() as i64 }
     }
 }
 /// `Σ (x - z)(w - Z)` of all columns, i32 `[rows of x, rows of w]`.
-fn sums(of: &Roles<'_, Tensor>, x: &CodedInput, w: &WeightCodes) -> Tensor {
+fn sums(x: &CodedInput, w: &WeightCodes) -> Tensor {
     let integers = |t: &Tensor| t.cast(DType::I32);
     let mut sums = integers(&x.codes).matmul(integers(&w.codes).mt());
     let row = |t: &Tensor| t.reshape([1, w.codes.meta().shape[0]]);
     let columns = x.codes.meta().shape[1];
     if let Some(z) = &x.zero_point {
-        let of_rows = of.sums.cloned().unwrap_or_else(|| integers(&integers(&w.codes).sum(1)));
+        let of_rows = integers(&integers(&w.codes).sum(1));
         sums = sums - z * row(&of_rows);
     }
     let base = match (&w.zero_point, w.offset) {
@@ -149,7 +142,7 @@ fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns:
     };
     let groups = scale.meta().shape[1];
     if groups == 1 {
-        return sums(of, &x, &w).cast(DType::F32) * (&x.scale * scale.mt());
+        return sums(&x, &w).cast(DType::F32) * (&x.scale * scale.mt());
     }
     // One product for each group: `[groups, rows, rows of w]`.
     let grouped = |t: &Tensor| t.reshape([t.meta().shape[0], groups, columns / groups]).permute([1, 0, 2]).cast(DType::I32);

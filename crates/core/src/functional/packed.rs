@@ -1,7 +1,7 @@
 //! Weights as integer codes, and the layers that read them.
 use crate::{
     DType, Error, ErrorKind, Result, Shape, Tensor,
-    composite::packed::{Activations, Dequantize, Packing, QuantizedLinear, SMALLEST_ROW, blocks, matrix, packed},
+    composite::packed::{Activations, Dequantize, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -24,7 +24,6 @@ pub struct PackedWeight {
     codes: Tensor,
     scale: Tensor,
     zero_point: Option<Tensor>,
-    blocks: Option<(Tensor, Tensor)>,
 }
 impl PackedWeight {
     /// Of tensors that hold it: codes as they are stored, scales and, of an affine packing, zero points.
@@ -37,7 +36,7 @@ impl PackedWeight {
         let shape = shape.to_shape().map_err(refuse)?;
         let ty = |t: &Tensor| t.try_meta().map(|m| m.ty());
         packing.check_parts(&shape, &ty(codes)?, &ty(scale)?, zero_point.map(ty).transpose()?.as_ref()).map_err(refuse)?;
-        Ok(PackedWeight { packing, shape, codes: codes.clone(), scale: scale.clone(), zero_point: zero_point.cloned(), blocks: None })
+        Ok(PackedWeight { packing, shape, codes: codes.clone(), scale: scale.clone(), zero_point: zero_point.cloned() })
     }
     /// Of codes that are not stored yet: any integers `[rows, columns]` within [`Packing::range`].
     ///
@@ -127,33 +126,6 @@ impl PackedWeight {
         inputs.extend(&self.zero_point);
         Tensor::composite1(Dequantize { packing: self.packing, shape: self.shape, dtype }, &inputs)
     }
-    /// Can its codes be read in blocks, as kernels of integer products read them?
-    pub fn has_blocked_form(&self) -> bool {
-        self.packing.bits == 8 && self.packing.group.is_none() && self.shape.rank() == 2
-    }
-    /// The codes as blocks, and the sums of their rows: what [`QuantizedLinear`] takes in their place. Made once for a weight and
-    /// handed to [`PackedWeight::with_blocks`], they need not be made at each call.
-    ///
-    /// # Errors
-    /// It has no blocked form.
-    #[track_caller]
-    pub fn blocks(&self) -> Result<(Tensor, Tensor)> {
-        if !self.has_blocked_form() {
-            return Err(Error::new("packed weight", ErrorKind::Argument("blocks are of 8-bit codes of a matrix with a scale for each row".into())));
-        }
-        let (rows, columns) = matrix(&self.shape);
-        let [high, low, ..] = blocks(rows, columns);
-        let signed = if self.packing.symmetric { self.codes.clone() } else { (self.codes.cast(DType::I32) - 128).cast(DType::I8) };
-        let sums = signed.cast(DType::I32).sum(1).cast(DType::I32);
-        let whole = signed.pad_constant([0, 4 * low - columns, 0, 16 * high - rows], 0);
-        let blocks = whole.reshape([high, 16, low, 4]).permute([0, 2, 1, 3]).contiguous();
-        Ok((blocks.ok()?, sums.ok()?))
-    }
-    /// With its codes as blocks beside them ([`PackedWeight::blocks`]).
-    #[must_use]
-    pub fn with_blocks(self, blocks: Tensor, sums: Tensor) -> PackedWeight {
-        PackedWeight { blocks: Some((blocks, sums)), ..self }
-    }
     /// Rows by integer indices of one axis.
     #[track_caller]
     fn rows(&self, ids: &Tensor) -> PackedWeight {
@@ -164,7 +136,6 @@ impl PackedWeight {
             codes: select(&self.codes),
             scale: select(&self.scale),
             zero_point: self.zero_point.as_ref().map(select),
-            blocks: None,
             ..*self
         }
     }
@@ -211,19 +182,13 @@ pub fn quantized_linear(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>
         QuantizedInput::PerToken { symmetric } => Activations::PerToken { symmetric },
         QuantizedInput::Given { .. } => Activations::Given,
     };
-    let blocks = weight.blocks.as_ref().filter(|_| activations != Activations::Float);
-    let mut inputs: SmallVec<[&Tensor; 8]> = [x].into_iter().collect();
-    match blocks {
-        Some((blocks, sums)) => inputs.extend([blocks, sums]),
-        None => inputs.push(&weight.codes),
-    }
-    inputs.push(&weight.scale);
+    let mut inputs: SmallVec<[&Tensor; 8]> = [x, &weight.codes, &weight.scale].into_iter().collect();
     inputs.extend(&weight.zero_point);
     if let QuantizedInput::Given { scale, zero_point } = input {
         inputs.extend([scale, zero_point]);
     }
     inputs.extend(bias);
-    let layer = QuantizedLinear { packing: weight.packing, activations, blocked: blocks.is_some(), bias: bias.is_some() };
+    let layer = QuantizedLinear { packing: weight.packing, activations, bias: bias.is_some() };
     Tensor::composite1(layer, &inputs)
 }
 /// Rows of a table of codes `[rows, features]` by integer indices of any shape: `[..indices, features]` in f32. An index out of

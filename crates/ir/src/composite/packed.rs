@@ -168,8 +168,7 @@ pub enum Activations {
     Given,
 }
 
-/// A linear layer of codes. Inputs: x `[.., in]`; the codes of the weight `[out, in]`, or their blocks and the sums of its rows
-/// (i32 `[out]`); the scales; of an affine packing the zero points; of given activations their scale (f32) and zero point (i32),
+/// A linear layer of codes. Inputs: x `[.., in]`; the codes of the weight `[out, in]`; the scales; of an affine packing the zero points; of given activations their scale (f32) and zero point (i32),
 /// single numbers; the bias `[out]` if there is one. The result is in x's dtype; all is computed in i32 and f32 and rounded once.
 ///
 /// Codes are multiplied as integers, `i32` that wraps. Of a row x with scale s and zero point z, and a weight row w with S and Z,
@@ -181,9 +180,6 @@ pub struct QuantizedLinear {
     pub packing: Packing,
     /// what becomes of x
     pub activations: Activations,
-    /// Are codes given as blocks: i8 `[out / 16, in / 4, 16, 4]`, rounded up, what is beyond the weight being 0? Those of an affine
-    /// packing are less by 128.
-    pub blocked: bool,
     /// is there a bias?
     pub bias: bool,
 }
@@ -200,11 +196,11 @@ impl QuantizedLinear {
             "given" => Activations::Given,
             other => return Err(ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {other:?}"))),
         };
-        Ok(QuantizedLinear { packing: Packing::given(given)?, activations, blocked: given.bool("blocked")?, bias: given.bool("bias")? })
+        Ok(QuantizedLinear { packing: Packing::given(given)?, activations, bias: given.bool("bias")? })
     }
     /// How many inputs it takes.
     pub fn inputs(&self) -> usize {
-        3 + usize::from(self.blocked) + usize::from(!self.packing.symmetric) + 2 * usize::from(self.activations == Activations::Given) + usize::from(self.bias)
+        3 + usize::from(!self.packing.symmetric) + 2 * usize::from(self.activations == Activations::Given) + usize::from(self.bias)
     }
     /// Its inputs by their roles.
     ///
@@ -216,13 +212,11 @@ impl QuantizedLinear {
         }
         let mut left = inputs.iter();
         let mut next = || left.next().ok_or_else(|| ErrorKind::Internal("an input fewer than were counted".into()));
-        let (x, codes) = (next()?, next()?);
-        let sums = if self.blocked { Some(next()?) } else { None };
-        let scale = next()?;
+        let (x, codes, scale) = (next()?, next()?, next()?);
         let zero_point = if self.packing.symmetric { None } else { Some(next()?) };
         let given = if self.activations == Activations::Given { Some((next()?, next()?)) } else { None };
         let bias = if self.bias { Some(next()?) } else { None };
-        Ok(Roles { x, codes, sums, scale, zero_point, given, bias })
+        Ok(Roles { x, codes, scale, zero_point, given, bias })
     }
 }
 /// The inputs of a [`QuantizedLinear`].
@@ -230,10 +224,8 @@ impl QuantizedLinear {
 pub struct Roles<'a, T> {
     /// the layer's input
     pub x: &'a T,
-    /// codes or blocks
+    /// codes
     pub codes: &'a T,
-    /// sums of the rows of codes, with blocks
-    pub sums: Option<&'a T>,
     /// scales
     pub scale: &'a T,
     /// zero points
@@ -242,10 +234,6 @@ pub struct Roles<'a, T> {
     pub given: Option<(&'a T, &'a T)>,
     /// bias
     pub bias: Option<&'a T>,
-}
-/// The shape of the blocks of a matrix.
-pub fn blocks(rows: usize, columns: usize) -> [usize; 4] {
-    [rows.div_ceil(16), columns.div_ceil(4), 16, 4]
 }
 impl Composite for QuantizedLinear {
     fn name(&self) -> &'static str {
@@ -258,7 +246,7 @@ impl Composite for QuantizedLinear {
             Activations::PerToken { symmetric: true } => "token_symmetric",
             Activations::Given => "given",
         };
-        let own = [("activations", Attr::Text(activations.into())), ("blocked", Attr::Bool(self.blocked)), ("bias", Attr::Bool(self.bias))];
+        let own = [("activations", Attr::Text(activations.into())), ("bias", Attr::Bool(self.bias))];
         self.packing.attrs().into_iter().chain(own).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
@@ -272,21 +260,8 @@ impl Composite for QuantizedLinear {
         };
         let rows = of.scale.shape.first().copied().unwrap_or(0);
         let weight = Shape::new(&[rows, columns])?;
-        match of.sums {
-            None => {
-                self.check_columns(of.codes, &x, columns)?;
-                self.packing.check_parts(&weight, of.codes, of.scale, of.zero_point)?;
-            }
-            Some(sums) => {
-                if self.packing.bits != 8 || self.packing.group.is_some() || self.activations == Activations::Float {
-                    return Err(ErrorKind::Argument("blocks are of 8-bit codes with a scale for each row that meet codes".into()));
-                }
-                same("blocks", of.codes, Shape::new(&blocks(rows, columns))?, &[DType::I8])?;
-                same("sums of rows", sums, Shape::new(&[rows])?, &[DType::I32])?;
-                let codes = TensorType { shape: self.packing.codes(&weight), dtype: self.packing.dtype() };
-                self.packing.check_parts(&weight, &codes, of.scale, of.zero_point)?;
-            }
-        }
+        self.check_columns(of.codes, &x, columns)?;
+        self.packing.check_parts(&weight, of.codes, of.scale, of.zero_point)?;
         if let Some((scale, zero_point)) = of.given {
             same("the scale of x", scale, Shape::new(&[])?, &[DType::F32])?;
             same("the zero point of x", zero_point, Shape::new(&[])?, &[DType::I32])?;

@@ -1,0 +1,183 @@
+//! Weights of codes against a plain computation on the host: how codes are stored, what they stand for, and the layers that read
+//! them, whose integer sums are exact and whose f32 steps are taken in the order that is promised.
+use adamant_core::{
+    DType, Device, Result, Tensor,
+    composite::packed::Packing,
+    functional::{PackedWeight, QuantizedInput, linear, quantized_embedding, quantized_linear},
+};
+
+mod numeric;
+
+/// Drawn numbers, some rows of which are zeros.
+struct Draw(u64);
+impl Draw {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 40) as f32 / (1u64 << 24) as f32) * 4.0 - 1.7
+    }
+    fn below(&mut self, n: usize) -> usize {
+        self.next();
+        (self.0 >> 33) as usize % n
+    }
+    fn tensor(&mut self, shape: &[usize]) -> Tensor {
+        let (n, last) = (shape.iter().product(), shape[shape.len() - 1].max(1));
+        let zeros = self.below(4);
+        let values = (0..n).map(|k| if k / last % 5 == zeros { 0.0 } else { self.next() }).collect();
+        Tensor::from_vec(values, shape.to_vec())
+    }
+}
+fn packings() -> Vec<Packing> {
+    let groups = [None, Some(16), Some(5)];
+    let all = [8u32, 4, 3].into_iter().flat_map(|bits| groups.map(move |group| (bits, group)));
+    all.flat_map(|(bits, group)| [true, false].map(move |symmetric| Packing { bits, group, symmetric })).collect()
+}
+/// The code of each number, as the bytes hold it.
+fn codes_of(w: &PackedWeight, rows: usize, columns: usize) -> Result<Vec<i64>> {
+    let Packing { bits, symmetric, .. } = w.packing();
+    if bits == 8 {
+        return Ok(if symmetric { w.codes().to_vec::<i8>()?.iter().map(|v| *v as i64).collect() } else { w.codes().to_vec::<u8>()?.iter().map(|v| *v as i64).collect() });
+    }
+    let bytes = w.codes().to_vec::<u8>()?;
+    let row = bytes.len() / rows;
+    let bit = |r: usize, at: usize| (bytes[r * row + at / 8] >> (at % 8) & 1) as i64;
+    let offset = if symmetric { 1i64 << (bits - 1) } else { 0 };
+    let code = |r: usize, c: usize| (0..bits as usize).map(|b| bit(r, c * bits as usize + b) << b).sum::<i64>() - offset;
+    Ok((0..rows * columns).map(|at| code(at / columns, at % columns)).collect())
+}
+
+#[test]
+fn codes_stand_for_the_numbers_within_half_a_step() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(7);
+    for packing in packings() {
+        for columns in [1usize, 15, 16, 33, 80] {
+            if packing.group.is_some_and(|g| columns % g != 0) {
+                let refused = PackedWeight::round(&draw.tensor(&[3, columns]), packing).err().map(|e| e.to_string()).unwrap_or_default();
+                assert!(refused.contains("no multiple"), "{refused}");
+                continue;
+            }
+            let rows = 7;
+            let weight = draw.tensor(&[rows, columns]);
+            let packed = PackedWeight::round(&weight, packing)?;
+            let (codes, scale, groups) = (codes_of(&packed, rows, columns)?, packed.scale().to_vec::<f32>()?, packing.groups(columns));
+            let zero = packed.zero_point().map(|z| z.to_vec::<u8>()).transpose()?;
+            let (low, high) = packing.range();
+            let (numbers, want) = (packed.dequantize(DType::F32).to_vec::<f32>()?, weight.to_vec::<f32>()?);
+            for at in 0..rows * columns {
+                let group = at / columns * groups + at % columns / (columns / groups);
+                let base = zero.as_ref().map_or(0, |z| z[group] as i64);
+                assert!((low as i64..=high as i64).contains(&codes[at]), "{packing:?}");
+                assert_eq!(numbers[at], (codes[at] - base) as f32 * scale[group], "{packing:?} {columns} {at}");
+                assert!((numbers[at] - want[at]).abs() <= scale[group] * 0.5 * 1.01 + 1e-6, "{packing:?}: {} for {}", numbers[at], want[at]);
+            }
+            assert_eq!(packed.bytes(), rows * (columns * packing.bits as usize).div_ceil(8) + rows * groups * (4 + usize::from(!packing.symmetric)));
+            let whole = PackedWeight::new(packing, [rows, columns], packed.codes(), packed.scale(), packed.zero_point())?;
+            assert_eq!(whole.dequantize(DType::F32).to_vec::<f32>()?, numbers);
+        }
+    }
+    Ok(())
+}
+
+/// The codes of a row of x, its scale and its zero point.
+fn token(x: &[f32], symmetric: bool) -> (Vec<i64>, f32, i64) {
+    let most = x.iter().fold(0.0f32, |m, v| m.max(if symmetric { v.abs() } else { *v }));
+    let least = if symmetric { 0.0 } else { x.iter().fold(0.0f32, |m, v| m.min(*v)) };
+    let (range, steps) = (most - least, if symmetric { 127.0f32 } else { 255.0 });
+    let inverse = if range > 1e-30 { steps / range } else { 0.0 };
+    let zero = (-least * inverse).round_ties_even();
+    let code = |v: &f32| ((v * inverse).round_ties_even() + zero).clamp(if symmetric { -128.0 } else { 0.0 }, if symmetric { 127.0 } else { 255.0 }) as i64;
+    (x.iter().map(code).collect(), range / steps, zero as i64)
+}
+
+#[test]
+fn a_layer_is_its_integer_sums_scaled_in_the_promised_order() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(11);
+    for packing in packings() {
+        for (m, n, k) in [(1, 1, 16), (3, 17, 80), (5, 33, 240)] {
+            if packing.group.is_some_and(|g| k % g != 0) {
+                continue;
+            }
+            let (x, weight, bias) = (draw.tensor(&[m, k]), PackedWeight::round(&draw.tensor(&[n, k]), packing)?, draw.tensor(&[n]));
+            let (codes, scale, groups) = (codes_of(&weight, n, k)?, weight.scale().to_vec::<f32>()?, packing.groups(k));
+            let zero = weight.zero_point().map(|z| z.to_vec::<u8>()).transpose()?;
+            let (x_host, bias_host) = (x.to_vec::<f32>()?, bias.to_vec::<f32>()?);
+            for symmetric in [true, false] {
+                let input = QuantizedInput::PerToken { symmetric };
+                let got = quantized_linear(&x, &weight, Some(&bias), input).to_vec::<f32>()?;
+                for i in 0..m {
+                    let (tokens, step, base) = token(&x_host[i * k..][..k], symmetric);
+                    for j in 0..n {
+                        let sum = |g: usize| -> i64 {
+                            let z = zero.as_ref().map_or(0, |z| z[j * groups + g] as i64);
+                            (g * (k / groups)..(g + 1) * (k / groups)).map(|c| (tokens[c] - base) * (codes[j * k + c] - z)).sum()
+                        };
+                        let want = if groups == 1 {
+                            sum(0) as f32 * (step * scale[j])
+                        } else {
+                            (0..groups).map(|g| sum(g) as f32 * scale[j * groups + g]).sum::<f32>() * step
+                        } + bias_host[j];
+                        let got = got[i * n + j];
+                        let near = if groups == 1 { got == want } else { (got - want).abs() <= 1e-5 * (1.0 + want.abs()) };
+                        assert!(near, "{packing:?}, {m} {n} {k}, symmetric {symmetric}, at {i} {j}: {got} for {want}");
+                    }
+                }
+            }
+            let float = quantized_linear(&x, &weight, Some(&bias), QuantizedInput::Float).to_vec::<f32>()?;
+            let plain = linear(&x, &weight.dequantize(DType::F32), Some(&bias)).to_vec::<f32>()?;
+            assert_eq!(float, plain, "{packing:?}");
+            let (step, base) = (Tensor::from_vec(vec![0.02f32], [] as [usize; 0]), Tensor::from_vec(vec![100i32], [] as [usize; 0]));
+            let given = quantized_linear(&x, &weight, None, QuantizedInput::Given { scale: &step, zero_point: &base });
+            let codes: Vec<f32> = x_host.iter().map(|v| ((v * (1.0 / 0.02f32)).round_ties_even() + 100.0).clamp(0.0, 255.0) - 100.0).collect();
+            let rounded = Tensor::from_vec(codes, [m, k]) * 0.02;
+            let plain = linear(&rounded, &weight.dequantize(DType::F32), None);
+            let differ = (given - plain).abs().max().item::<f32>()?;
+            assert!(differ < 1e-3, "{packing:?}: {differ}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_input_has_the_gradient_of_the_numbers_and_bad_rows_stay_bad() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(3);
+    let weight = PackedWeight::round(&draw.tensor(&[4, 6]), Packing { bits: 4, group: Some(3), symmetric: false })?;
+    let (x, bias) = (draw.tensor(&[2, 3, 6]).tracked(), draw.tensor(&[4]).tracked());
+    let pull = draw.tensor(&[2, 3, 4]);
+    for input in [QuantizedInput::Float, QuantizedInput::PerToken { symmetric: true }, QuantizedInput::PerToken { symmetric: false }] {
+        let grads = (quantized_linear(&x, &weight, Some(&bias), input) * &pull).sum(..).backward()?;
+        let plain = (linear(&x, &weight.dequantize(DType::F32), Some(&bias)) * &pull).sum(..).backward()?;
+        for leaf in [&x, &bias] {
+            let of = |g: &adamant_core::Grads| g.get(leaf).map(|g| g.to_vec::<f32>()).transpose();
+            assert_eq!(of(&grads)?, of(&plain)?);
+        }
+    }
+    let bad = Tensor::from_vec(vec![1.0f32, f32::NAN, 0.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.0, 2.0, 1.0, f32::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [3, 6]);
+    let y = quantized_linear(&bad, &weight, None, QuantizedInput::PerToken { symmetric: true }).to_vec::<f32>()?;
+    assert!(y[..8].iter().all(|v| v.is_nan()) && y[8..].iter().all(|v| v.is_finite()), "{y:?}");
+    Ok(())
+}
+
+#[test]
+fn a_table_gives_rows_and_wrong_calls_say_why() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(5);
+    let table = PackedWeight::round(&draw.tensor(&[9, 8]), Packing { bits: 3, group: Some(4), symmetric: true })?;
+    let ids = Tensor::from_vec(vec![3i64, 0, 8, 3], [2, 2]);
+    let rows = quantized_embedding(&ids, &table);
+    let whole = table.dequantize(DType::F32).index_select(0, &ids.reshape([4])).reshape([2, 2, 8]);
+    assert_eq!(rows.to_vec::<f32>()?, whole.to_vec::<f32>()?);
+    assert!(quantized_embedding(&Tensor::from_vec(vec![9i64], [1]), &table).to_vec::<f32>().is_err());
+    let text = |t: Tensor| t.to_vec_as::<f64>().err().map(|e| e.to_string()).unwrap_or_default();
+    let wide = text(quantized_linear(&Tensor::ones([2, 8]).cast(DType::F64), &table, None, QuantizedInput::Float));
+    assert!(wide.contains("f32"), "{wide}");
+    let narrow = text(quantized_linear(&Tensor::ones([2, 7]), &table, None, QuantizedInput::Float));
+    assert!(narrow.contains("columns of the codes"), "{narrow}");
+    let twice = PackedWeight::round(table.codes(), table.packing()).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(twice.contains("floats"), "{twice}");
+    let bits = PackedWeight::round(&Tensor::ones([2, 8]), Packing { bits: 5, group: None, symmetric: true });
+    assert!(bits.is_err_and(|e| e.to_string().contains("8, 4 or 3")));
+    assert!(PackedWeight::new(table.packing(), [9, 9], table.codes(), table.scale(), None).is_err());
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Parameters that are held as integer codes: a weight of a layer becomes [`PackedWeight`] in its place, without a change to the
+//! layer's type.
+//!
+//! [`Param::pack`] puts codes in the place of the value. From then on the parameter's value ([`Param::get`]) is what the codes
+//! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding), the
+//! recurrent ones) read those instead. A walk meets the tensors that hold the codes as buffers: the codes under the parameter's
+//! own name, and `weight_scale` and, of an affine packing, `weight_zero_point` beside it, so that they are saved, moved and counted
+//! as what they are. Tied layers share one parameter, and so its codes.
+//!
+//! Must not know how codes are found.
+use crate::{Copies, Param, Walker};
+use adamant_core::{
+    DType, Device, Error, ErrorKind, Meta, Result, Shape, Tensor,
+    composite::packed::Packing,
+    functional::{self, PackedWeight, QuantizedInput},
+};
+use std::sync::Arc;
+
+/// What becomes of a layer's input where it meets the codes of the layer's weight.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputCodes {
+    /// it stays what it is: the weight's codes become numbers
+    Float,
+    /// each row has 8-bit codes by its own values: signed about 0, or unsigned over the row's range
+    PerToken {
+        /// signed about 0
+        symmetric: bool,
+    },
+    /// unsigned 8-bit codes by one scale and one code of 0, found by calibration
+    Given {
+        /// the step of a code
+        scale: f32,
+        /// the code of 0, between 0 and 255
+        zero_point: i32,
+    },
+}
+
+/// What holds a packed parameter.
+pub(crate) struct PackedParts {
+    packing: Packing,
+    shape: Shape,
+    dtype: DType,
+    codes: Param,
+    scale: Param,
+    zero_point: Option<Param>,
+    input: InputParts,
+}
+/// [`InputCodes`] with tensors of single numbers, which are saved with the codes.
+enum InputParts {
+    Float,
+    PerToken { symmetric: bool },
+    Given { scale: Param, zero_point: Param },
+}
+impl PackedParts {
+    #[track_caller]
+    fn new(weight: &PackedWeight, dtype: DType, input: &InputCodes) -> Result<PackedParts> {
+        let buffer = |t: &Tensor| Param::buffer(&t.ok()?);
+        let device = weight.codes().try_meta()?.device;
+        let input = match input {
+            InputCodes::Float => InputParts::Float,
+            InputCodes::PerToken { symmetric } => InputParts::PerToken { symmetric: *symmetric },
+            InputCodes::Given { scale, zero_point } => {
+                if !(scale.is_finite() && *scale > 0.0) || !(0..=255).contains(zero_point) {
+                    let text = format!("a step is finite and above 0, and the code of 0 lies in 0..=255, not {scale} and {zero_point}");
+                    return Err(Error::new("pack", ErrorKind::Argument(text)));
+                }
+                let number = |v: f64, dtype| Param::buffer(&Tensor::full_on((), v, dtype, device));
+                InputParts::Given { scale: number(*scale as f64, DType::F32)?, zero_point: number(*zero_point as f64, DType::I32)? }
+            }
+        };
+        Ok(PackedParts {
+            packing: weight.packing(),
+            shape: weight.shape(),
+            dtype,
+            codes: buffer(weight.codes())?,
+            scale: buffer(weight.scale())?,
+            zero_point: weight.zero_point().map(buffer).transpose()?,
+            input,
+        })
+    }
+    /// The weight it holds now.
+    #[track_caller]
+    pub fn weight(&self) -> Result<PackedWeight> {
+        let zero_point = self.zero_point.as_ref().map(Param::get);
+        PackedWeight::new(self.packing, self.shape, &self.codes.get(), &self.scale.get(), zero_point.as_ref())
+    }
+    fn given(&self) -> Option<(Tensor, Tensor)> {
+        match &self.input {
+            InputParts::Given { scale, zero_point } => Some((scale.get(), zero_point.get())),
+            _ => None,
+        }
+    }
+    /// Calls a function with what becomes of an input.
+    fn with_input<R>(&self, f: impl FnOnce(QuantizedInput<'_>) -> R) -> R {
+        match (&self.input, self.given()) {
+            (InputParts::PerToken { symmetric }, _) => f(QuantizedInput::PerToken { symmetric: *symmetric }),
+            (_, Some((scale, zero_point))) => f(QuantizedInput::Given { scale: &scale, zero_point: &zero_point }),
+            _ => f(QuantizedInput::Float),
+        }
+    }
+    /// The numbers.
+    #[track_caller]
+    pub fn value(&self) -> Tensor {
+        self.weight().map_or_else(Tensor::failed, |w| w.dequantize(self.dtype).detach())
+    }
+    pub fn meta(&self) -> Meta {
+        Meta { shape: self.shape, dtype: self.dtype, ..self.codes.meta() }
+    }
+    fn parts(&self) -> Vec<(&'static str, &Param)> {
+        let mut all = vec![("", &self.codes), ("_scale", &self.scale)];
+        all.extend(self.zero_point.as_ref().map(|z| ("_zero_point", z)));
+        if let InputParts::Given { scale, zero_point } = &self.input {
+            all.extend([("_input_scale", scale), ("_input_zero_point", zero_point)]);
+        }
+        all
+    }
+    #[track_caller]
+    pub fn move_to(&self, device: Device) -> Result<()> {
+        self.parts().into_iter().try_for_each(|(_, p)| p.move_to(device))
+    }
+    #[track_caller]
+    pub fn apart(&self, copies: &mut Copies) -> Result<PackedParts> {
+        let mut copy = |p: &Param| copies.param(p);
+        Ok(PackedParts {
+            codes: copy(&self.codes)?,
+            scale: copy(&self.scale)?,
+            zero_point: self.zero_point.as_ref().map(&mut copy).transpose()?,
+            input: match &self.input {
+                InputParts::Float => InputParts::Float,
+                InputParts::PerToken { symmetric } => InputParts::PerToken { symmetric: *symmetric },
+                InputParts::Given { scale, zero_point } => InputParts::Given { scale: copy(scale)?, zero_point: copy(zero_point)? },
+            },
+            ..*self
+        })
+    }
+}
+/// Walks the tensors that hold a packed parameter.
+pub(crate) fn walk(parts: &PackedParts, param: &Param, walker: &mut Walker<'_>) {
+    let path = walker.path.clone();
+    walker.visit.packed(&path, param);
+    for (suffix, part) in parts.parts() {
+        walker.path = format!("{path}{suffix}");
+        crate::Walk::walk(part, walker);
+    }
+    walker.path = path;
+}
+
+/// A parameter's codes, and what becomes of inputs that meet them.
+#[derive(Clone)]
+pub struct PackedParam(Arc<PackedParts>);
+impl PackedParam {
+    /// The codes.
+    ///
+    /// # Errors
+    /// Tensors of another shape were put in their places.
+    #[track_caller]
+    pub fn weight(&self) -> Result<PackedWeight> {
+        self.0.weight()
+    }
+    /// What becomes of an input.
+    ///
+    /// # Errors
+    /// The numbers cannot be read.
+    #[track_caller]
+    pub fn input(&self) -> Result<InputCodes> {
+        Ok(match &self.0.input {
+            InputParts::Float => InputCodes::Float,
+            InputParts::PerToken { symmetric } => InputCodes::PerToken { symmetric: *symmetric },
+            InputParts::Given { scale, zero_point } => InputCodes::Given { scale: scale.detached().item()?, zero_point: zero_point.detached().item()? },
+        })
+    }
+}
+
+impl Param {
+    /// Holds a weight of codes from now on, in the place of its value; what becomes of inputs that meet it is said with it. Functions
+    /// that were compiled before are captured anew.
+    ///
+    /// ```
+    /// # use adamant_core::{Tensor, composite::packed::Packing, functional::PackedWeight};
+    /// # use adamant_nn::{InputCodes, Linear, Module, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// let layer = Linear::new(4, 2)?;
+    /// let packed = PackedWeight::round(&layer.weight.detached(), Packing { bits: 8, group: None, symmetric: true })?;
+    /// layer.weight.pack(&packed, InputCodes::PerToken { symmetric: true })?;
+    /// let names: Vec<String> = layer.state_dict().into_iter().map(|(name, _)| name).collect();
+    /// assert_eq!(names, ["weight", "weight_scale", "bias"]);
+    /// assert_eq!(layer.forward(&Tensor::ones([3, 4]))?.dims()?, [3, 2]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It holds codes already, is computed from other parameters, has no value yet, or is of another shape or device.
+    #[track_caller]
+    pub fn pack(&self, weight: &PackedWeight, input: InputCodes) -> Result<()> {
+        let refuse = |text: String| Err(Error::new("pack", ErrorKind::Argument(text)));
+        let meta = self.meta();
+        if self.packed().is_some() {
+            return refuse(format!("{} holds codes already", self.called()));
+        }
+        if self.is_uninitialized() || self.parametrized().is_some() {
+            return refuse(format!("{} holds no value of its own that codes could take the place of", self.called()));
+        }
+        let (left, right) = (meta.shape, weight.shape());
+        if left != right {
+            return Err(Error::new("pack", ErrorKind::ShapeMismatch { left, right, axes: None, expected: "codes of the parameter's shape" }));
+        }
+        let parts = PackedParts::new(weight, meta.dtype, &input)?;
+        parts.move_to(meta.device)?;
+        parts.parts().into_iter().for_each(|(suffix, part)| part.name_it(&format!("{}{suffix}", self.path())));
+        // The old value is let go of: the place keeps its shape alone.
+        self.hold(Some(Arc::new(parts)), &Tensor::shape_only(meta))
+    }
+    /// Holds numbers again: what its codes stand for. Without codes nothing is done.
+    ///
+    /// # Errors
+    /// The numbers cannot be computed.
+    #[track_caller]
+    pub fn unpack(&self) -> Result<()> {
+        match self.parts() {
+            Some(parts) => self.hold(None, &parts.value().ok()?),
+            None => Ok(()),
+        }
+    }
+    /// The codes that it holds, if it does.
+    pub fn packed(&self) -> Option<PackedParam> {
+        self.parts().map(PackedParam)
+    }
+    /// `x weightᵀ + bias` of this weight `[out, in]`, by its codes if it holds such.
+    #[track_caller]
+    pub fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        match self.parts() {
+            Some(parts) => match parts.weight() {
+                Ok(weight) => parts.with_input(|input| functional::quantized_linear(x, &weight, bias, input)),
+                Err(error) => Tensor::failed(error),
+            },
+            None => functional::linear(x, &self.get(), bias),
+        }
+    }
+    /// Rows of this table by integer indices, by its codes if it holds such.
+    #[track_caller]
+    pub(crate) fn embedding(&self, ids: &Tensor, padding_idx: Option<usize>) -> Tensor {
+        match self.parts() {
+            Some(parts) => match parts.weight() {
+                Ok(weight) => functional::quantized_embedding(ids, &weight).cast(parts.dtype),
+                Err(error) => Tensor::failed(error),
+            },
+            None => functional::embedding(ids, &self.get(), padding_idx),
+        }
+    }
+    /// The error of a call that would train it.
+    #[track_caller]
+    pub(crate) fn holds_codes(&self, op: &'static str) -> Error {
+        Error::new(op, ErrorKind::Argument(format!("{} holds integer codes, which have no gradient", self.called())))
+            .hint("train adapters beside it (`quant::lora`), or `unpack` it first")
+    }
+}
+
