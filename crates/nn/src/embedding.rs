@@ -1,6 +1,6 @@
 //! Tables of rows looked up by integers.
 use crate::{Module, Param, Site, init};
-use adamant_core::{Error, ErrorKind, Result, Tensor, functional, tensor::BagMode};
+use adamant_core::{Error, ErrorKind, Result, Tensor, tensor::BagMode};
 
 /// A table of rows: ids of any shape to `[..ids, embedding_dim]`. It starts standard normal.
 #[derive(Clone, Module)]
@@ -42,7 +42,7 @@ impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let call = self.site.begin(&[ids])?;
         let ids = call.input(0, ids);
-        let y = functional::embedding(ids, &self.weight.get(), self.padding_idx).ok()?;
+        let y = self.weight.embedding(ids, self.padding_idx).ok()?;
         call.end(y)
     }
 }

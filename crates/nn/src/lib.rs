@@ -25,6 +25,7 @@ mod linear;
 mod loss;
 mod modules;
 mod norm;
+mod packed;
 mod param;
 pub mod parametrize;
 mod pool;
@@ -62,6 +63,7 @@ pub use loss::{
 };
 pub use modules::{ParameterStats, Submodule, glob_matches, parameters_to_vector, vector_to_parameters};
 pub use norm::{CrossMapLrn2d, GroupNorm, GroupNormOptions, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm, RmsNormOptions};
+pub use packed::{InputCodes, PackedParam};
 pub use param::{Param, Role};
 pub use pool::{
     AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,

@@ -1,6 +1,6 @@
 //! Linear maps.
 use crate::{Module, Param, Role, Site, init};
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, ToShape, functional, grad::no_grad};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor, ToShape, grad::no_grad};
 
 /// y = x Wᵀ + b. Input `[.., in_features]`, output `[.., out_features]`; weight `[out_features, in_features]`.
 ///
@@ -111,7 +111,7 @@ impl Module for Linear {
         if self.weight.is_uninitialized() {
             self.materialize(x)?;
         }
-        let y = functional::linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref()).ok()?;
+        let y = self.weight.linear(x, self.bias.as_ref().map(Param::get).as_ref()).ok()?;
         call.end(y)
     }
 }

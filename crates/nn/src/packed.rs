@@ -54,7 +54,7 @@ enum InputParts {
 impl PackedParts {
     #[track_caller]
     fn new(weight: &PackedWeight, dtype: DType, input: &InputCodes) -> Result<PackedParts> {
-        let buffer = |t: &Tensor| Param::buffer(&t.ok()?);
+        let buffer = |t: &Tensor| Param::buffer(t);
         let device = weight.codes().try_meta()?.device;
         let input = match input {
             InputCodes::Float => InputParts::Float,
@@ -171,6 +171,22 @@ impl PackedParam {
     }
 }
 
+/// A weight as a layer reads it.
+pub(crate) enum ReadWeight {
+    Numbers(Tensor),
+    Codes(PackedWeight, Arc<PackedParts>),
+}
+impl ReadWeight {
+    /// `x weightᵀ + bias`.
+    #[track_caller]
+    pub fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        match self {
+            ReadWeight::Numbers(weight) => functional::linear(x, weight, bias),
+            ReadWeight::Codes(weight, parts) => parts.with_input(|input| functional::quantized_linear(x, weight, bias, input)),
+        }
+    }
+}
+
 impl Param {
     /// Holds a weight of codes from now on, in the place of its value; what becomes of inputs that meet it is said with it. Functions
     /// that were compiled before are captured anew.
@@ -228,12 +244,14 @@ impl Param {
     /// `x weightᵀ + bias` of this weight `[out, in]`, by its codes if it holds such.
     #[track_caller]
     pub fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        self.read().linear(x, bias)
+    }
+    /// What a layer reads of it, for several products.
+    #[track_caller]
+    pub(crate) fn read(&self) -> ReadWeight {
         match self.parts() {
-            Some(parts) => match parts.weight() {
-                Ok(weight) => parts.with_input(|input| functional::quantized_linear(x, &weight, bias, input)),
-                Err(error) => Tensor::failed(error),
-            },
-            None => functional::linear(x, &self.get(), bias),
+            Some(parts) => parts.weight().map_or_else(|e| ReadWeight::Numbers(Tensor::failed(e)), |weight| ReadWeight::Codes(weight, parts)),
+            None => ReadWeight::Numbers(self.get()),
         }
     }
     /// Rows of this table by integer indices, by its codes if it holds such.

@@ -1,6 +1,6 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use crate::{Copies, parametrize::Parametrized, site::longer};
+use crate::{Copies, packed::PackedParts, parametrize::Parametrized, site::longer};
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor,
     compile::decide_once,
@@ -36,6 +36,8 @@ struct Inner {
     state: AtomicU8,
     /// what its value is computed from, in the state `COMPUTED`
     parametrized: RwLock<Option<Arc<Parametrized>>>,
+    /// the codes that it holds, in the state `PACKED`
+    packed: RwLock<Option<Arc<PackedParts>>>,
 }
 /// It holds a value.
 const PLAIN: u8 = 0;
@@ -43,6 +45,8 @@ const PLAIN: u8 = 0;
 const LAZY: u8 = 1;
 /// Its value is computed from other parameters.
 const COMPUTED: u8 = 2;
+/// It holds integer codes.
+const PACKED: u8 = 3;
 
 impl Param {
     /// A trainable parameter that starts as `value`.
@@ -77,8 +81,8 @@ impl Param {
     #[track_caller]
     fn in_state(value: &Tensor, role: Role, state: u8) -> Result<Param> {
         let cell = RwLock::new(Cell::new(&value.detach(), role == Role::Trainable)?);
-        let (path, frozen, parametrized) = (RwLock::new("".into()), Flag::new(false), RwLock::default());
-        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized })))
+        let (path, frozen, parametrized, packed) = (RwLock::new("".into()), Flag::new(false), RwLock::default(), RwLock::default());
+        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized, packed })))
     }
     /// A leaf whose shape is not known yet: the sizes that are not are 0. It gets its value by [`Param::materialize`], or when a
     /// state dict is loaded. Until then its value is an error that names it.
@@ -116,9 +120,10 @@ impl Param {
         }
         Ok(())
     }
-    fn called(&self) -> String {
+    pub(crate) fn called(&self) -> String {
         let path = self.path();
-        if path.is_empty() { "a lazy parameter".into() } else { format!("`{path}`") }
+        let nameless = if self.is_uninitialized() { "a lazy parameter" } else { "a parameter" };
+        if path.is_empty() { nameless.into() } else { format!("`{path}`") }
     }
     #[cold]
     #[track_caller]
@@ -130,6 +135,9 @@ impl Param {
     #[cold]
     #[track_caller]
     fn special(&self) -> Tensor {
+        if let Some(parts) = self.parts() {
+            return parts.value();
+        }
         match self.parametrized() {
             Some(parts) => parts.value().unwrap_or_else(Tensor::failed),
             None => Tensor::failed(self.no_value()),
@@ -146,6 +154,27 @@ impl Param {
         let cell = Cell::new(value, self.0.role == Role::Trainable)?;
         let state = if parts.is_some() { COMPUTED } else { PLAIN };
         *self.0.parametrized.write() = parts;
+        self.0.state.store(state, Relaxed);
+        *self.0.cell.write() = cell;
+        Ok(())
+    }
+    /// What holds its codes, if it holds such ([`crate::packed`]).
+    #[inline]
+    pub(crate) fn parts(&self) -> Option<Arc<PackedParts>> {
+        if self.0.state.load(Relaxed) == PACKED { self.now_packed() } else { None }
+    }
+    #[cold]
+    fn now_packed(&self) -> Option<Arc<PackedParts>> {
+        // A captured function is good for the cell, which packing and unpacking replace.
+        drop(self.now());
+        self.0.packed.read().clone()
+    }
+    /// Holds codes from now on, or, by `None`, the value.
+    #[track_caller]
+    pub(crate) fn hold(&self, parts: Option<Arc<PackedParts>>, value: &Tensor) -> Result<()> {
+        let cell = Cell::new(value, self.0.role == Role::Trainable)?;
+        let state = if parts.is_some() { PACKED } else { PLAIN };
+        *self.0.packed.write() = parts;
         self.0.state.store(state, Relaxed);
         *self.0.cell.write() = cell;
         Ok(())
@@ -172,6 +201,9 @@ impl Param {
             return Err(Error::new("register_hook", ErrorKind::Argument("a parametrized parameter has no gradient of its own".into()))
                 .hint("register on the parameters it is computed from: `named_parameters` gives them"));
         }
+        if self.parts().is_some() {
+            return Err(self.holds_codes("register_hook"));
+        }
         self.0.cell.read().register_hook(hook)
     }
     /// A parameter of its own with the same value, name and role.
@@ -184,6 +216,9 @@ impl Param {
         copy.0.frozen.set(self.0.frozen.get());
         if let Some(parts) = self.parametrized() {
             *copy.0.parametrized.write() = Some(Arc::new(parts.apart(copies)?));
+        }
+        if let Some(parts) = self.parts() {
+            *copy.0.packed.write() = Some(Arc::new(parts.apart(copies)?));
         }
         Ok(copy)
     }
@@ -225,6 +260,7 @@ impl Param {
         if self.0.state.load(Relaxed) != PLAIN {
             return match self.parametrized() {
                 Some(parts) => parts.set(value),
+                None if self.parts().is_some() => Err(self.holds_codes("set")),
                 None => Err(self.no_value()),
             };
         }
@@ -249,6 +285,9 @@ impl Param {
     /// Shape, dtype and device.
     pub fn meta(&self) -> Meta {
         let meta = self.0.cell.read().meta();
+        if let Some(parts) = self.parts() {
+            return parts.meta();
+        }
         match self.parametrized() {
             // Those move, and this is where they are.
             Some(parts) => Meta { shape: meta.shape, ..parts.meta().unwrap_or(meta) },
@@ -265,7 +304,7 @@ impl Param {
     }
     /// Do gradients flow to it now?
     pub fn is_trainable(&self) -> bool {
-        self.0.role == Role::Trainable && !self.0.frozen.get()
+        self.0.role == Role::Trainable && !self.0.frozen.get() && self.0.state.load(Relaxed) != PACKED
     }
     /// Stops or resumes the flow of gradients. A frozen parameter is passed over by optimizers.
     pub fn set_frozen(&self, frozen: bool) {
@@ -292,6 +331,9 @@ impl Param {
         if let Some(parts) = self.parametrized() {
             return parts.originals().iter().try_for_each(|p| p.move_to(device));
         }
+        if let Some(parts) = self.parts() {
+            return parts.move_to(device);
+        }
         self.replace(self.held().to(device))
     }
     /// Converts it to a dtype, if it holds floats.
@@ -308,6 +350,10 @@ impl Param {
         }
         if let Some(parts) = self.parametrized() {
             return parts.originals().iter().try_for_each(|p| p.cast(dtype));
+        }
+        if self.parts().is_some() {
+            // Codes and scales are what they are.
+            return Ok(());
         }
         self.replace(self.held().cast(dtype))
     }

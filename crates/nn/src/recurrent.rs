@@ -279,7 +279,7 @@ impl Network {
             let mut outputs = Vec::with_capacity(directions);
             for (d, w) in pair.iter().enumerate() {
                 let index = k * directions + d;
-                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref());
+                let inputs = w.weight_ih.linear(&x, w.bias_ih.as_ref().map(Param::get).as_ref());
                 let inputs = if steps.packed { inputs.split_with_sizes(&steps.rows, 0)? } else { inputs.unbind(0)? };
                 let state = (h0.select(0, index), c0.map(|c| c.select(0, index)));
                 let (outs, (h, c)) = self.direction(w, &inputs, &steps.rows, state, d == 1)?;
@@ -299,8 +299,8 @@ impl Network {
     /// sequences, which do not grow: forward those that end leave with their state, backward they come in with their first.
     #[track_caller]
     fn direction(&self, w: &DirectionWeights, inputs: &[Tensor], rows: &[usize], first: HiddenState, reverse: bool) -> Result<(Vec<Tensor>, HiddenState)> {
-        let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
-        let project = w.weight_hr.as_ref().map(Param::get);
+        let (weight_hh, bias_hh) = (w.weight_hh.read(), w.bias_hh.as_ref().map(Param::get));
+        let project = w.weight_hr.as_ref().map(Param::read);
         let time = inputs.len();
         let all = rows.first().copied().unwrap_or(0);
         let start = if reverse { rows.last().copied().unwrap_or(0) } else { all };
@@ -316,10 +316,10 @@ impl Network {
                 (h, c) = joined(&[(h, c), part(&first, at, rows[k] - at)]);
             }
             at = rows[k];
-            let hidden = functional::linear(&h, &weight_hh, bias_hh.as_ref());
+            let hidden = weight_hh.linear(&h, bias_hh.as_ref());
             let (next, cell) = self.step.next(&inputs[k], &hidden, &h, c.as_ref())?;
             h = match &project {
-                Some(p) => functional::linear(&next, p, None),
+                Some(p) => p.linear(&next, None),
                 None => next,
             };
             c = cell;

@@ -25,6 +25,8 @@ pub trait Visit {
     fn module(&mut self, _path: &str, _kind: &'static str) {}
     /// A parameter that is computed from others, which are met behind it ([`crate::parametrize`]).
     fn parametrized(&mut self, _path: &str, _param: &Param) {}
+    /// A parameter that holds integer codes; the tensors that hold them are met behind it ([`Param::pack`]).
+    fn packed(&mut self, _path: &str, _param: &Param) {}
 }
 /// Carries a visitor through a model and keeps the path.
 pub struct Walker<'a> {
@@ -437,6 +439,9 @@ pub trait Module: Walk + crate::duplicate::DuplicateModule {
 impl Walk for Param {
     fn walk(&self, walker: &mut Walker<'_>) {
         self.name_it(&walker.path);
+        if let Some(parts) = self.parts() {
+            return crate::packed::walk(&parts, self, walker);
+        }
         match self.parametrized() {
             Some(parts) => crate::parametrize::walk(&parts, self, walker),
             None => walker.visit.param(&walker.path, self),

@@ -1,7 +1,7 @@
 //! Single steps of recurrent networks, for loops of one's own.
 use super::{RnnNonlinearity, TimeStep};
 use crate::{Module, Param, Site, init};
-use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
+use adamant_core::{Error, ErrorKind, Result, Tensor, scope};
 
 #[derive(Clone, Module)]
 struct One {
@@ -40,8 +40,8 @@ impl One {
         *last = self.hidden_size;
         let zeros = Tensor::full_on(shape, 0.0, x.dtype()?, x.device()?);
         let (h, c) = (h.unwrap_or(&zeros), c.unwrap_or(&zeros));
-        let input = functional::linear(x, &self.weight_ih.get(), self.bias_ih.as_ref().map(Param::get).as_ref());
-        let hidden = functional::linear(h, &self.weight_hh.get(), self.bias_hh.as_ref().map(Param::get).as_ref());
+        let input = self.weight_ih.linear(x, self.bias_ih.as_ref().map(Param::get).as_ref());
+        let hidden = self.weight_hh.linear(h, self.bias_hh.as_ref().map(Param::get).as_ref());
         let (h, c) = self.step.next(&input, &hidden, h, if self.step == TimeStep::Lstm { Some(c) } else { None })?;
         let h = h.ok()?;
         match c {
