@@ -32,7 +32,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-plot", &[]),
     ("adamant-stability", &["adamant-core", "adamant-nn", "adamant-optim", "adamant-plot"]),
-    ("adamant-quant", &["adamant-core", "adamant-nn"]),
+    ("adamant-quant", &["adamant-core", "adamant-nn", "adamant-formats"]),
     ("adamant-distributed", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-data", &["adamant-core", "adamant-formats"]),
     ("adamant-onnx", &["adamant-core", "adamant-nn", "adamant-formats"]),

@@ -38,6 +38,9 @@ pub use adamant_metrics as metrics;
 #[cfg(feature = "models")]
 pub use adamant_models as models;
 pub use adamant_optim as optim;
+/// Smaller models: low-rank adapters, pruning, distillation.
+#[cfg(feature = "quant")]
+pub use adamant_quant as quant;
 /// Numbers that are not finite: policies, and where they come from.
 #[cfg(feature = "stability")]
 pub use adamant_stability as stability;

@@ -1,0 +1,1 @@
+//! Knowledge distillation: a student that learns from a teacher.

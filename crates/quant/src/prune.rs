@@ -1,0 +1,1 @@
+//! Pruning: weights that are zero and stay so.
