@@ -1,0 +1,193 @@
+//! Quantized models in safetensors files: tensors under the model's names, and the scheme of every weight of codes in the file's
+//! metadata, so that a reader needs nothing but the file and the model's type.
+//!
+//! The metadata's `quantization` is JSON: `{"version": 1, "weights": {"fc.weight": {"bits": 8, "group": null, "symmetric": true,
+//! "shape": [10, 64], "input": "token"}}}`. A number of row r and column c is `(code - zero point) · scale` of its group; codes of
+//! fewer than 8 bits lie side by side in the bytes of a row, the first in the lowest bits, and symmetric ones are stored plus
+//! `2^(bits - 1)`.
+use crate::select::placed_params;
+use adamant_core::{Error, ErrorKind, Origin, Result, Tensor, composite::packed::Packing, functional::PackedWeight};
+use adamant_formats::safetensors::{self, SafeTensors};
+use adamant_nn::{InputCodes, Param, Visit, Walk, nearest};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+/// The name in a file's metadata.
+const KEY: &str = "quantization";
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct SavedScheme {
+    version: u32,
+    weights: BTreeMap<String, SavedWeight>,
+}
+#[derive(Serialize, Deserialize)]
+struct SavedWeight {
+    bits: u32,
+    group: Option<usize>,
+    symmetric: bool,
+    shape: Vec<usize>,
+    input: SavedInput,
+}
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum SavedInput {
+    Float,
+    Token,
+    TokenSymmetric,
+    Given,
+}
+
+/// Writes parameters and saved buffers of a model with the schemes of its weights of codes. The file appears whole or not at all.
+///
+/// ```
+/// # use adamant_core::{DType, Tensor};
+/// # use adamant_nn::{Linear, Module};
+/// # use adamant_quant::{LayerKind, load_quantized, quantize_dynamic, save_quantized};
+/// # use adamant_backend_cpu as _;
+/// # let folder = std::env::temp_dir().join(format!("adamant-quantized-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let file = folder.join("layer.safetensors");
+/// let layer = Linear::new(64, 8)?;
+/// quantize_dynamic(&layer, &[LayerKind::Linear], DType::I8)?;
+/// save_quantized(&layer, &file)?;
+/// let fresh = Linear::new(64, 8)?;
+/// load_quantized(&fresh, &file)?;
+/// let x = Tensor::ones([2, 64]);
+/// assert_eq!(fresh.forward(&x)?.to_vec::<f32>()?, layer.forward(&x)?.to_vec::<f32>()?);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// A model without weights of codes; those of [`safetensors::save`].
+#[track_caller]
+pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
+    let mut weights = BTreeMap::new();
+    for (name, param) in packed_params(model) {
+        let Some(packed) = param.packed() else { continue };
+        let (weight, input) = (packed.weight()?, packed.input()?);
+        let Packing { bits, group, symmetric } = weight.packing();
+        let input = match input {
+            InputCodes::Float => SavedInput::Float,
+            InputCodes::PerToken { symmetric: false } => SavedInput::Token,
+            InputCodes::PerToken { symmetric: true } => SavedInput::TokenSymmetric,
+            InputCodes::Given { .. } => SavedInput::Given,
+        };
+        weights.insert(name, SavedWeight { bits, group, symmetric, shape: weight.shape().to_vec(), input });
+    }
+    if weights.is_empty() {
+        return Err(Error::new("save_quantized", ErrorKind::Argument("the model has no weights of codes".into()))
+            .hint("quantize it first (`quantize_model`), or save its state dict as it is"));
+    }
+    let text = serde_json::to_string(&SavedScheme { version: VERSION, weights });
+    let text = text.map_err(|e| Error::new("save_quantized", ErrorKind::Internal(e.to_string())))?;
+    safetensors::save(path, model.state_dict(), &BTreeMap::from([(KEY.to_string(), text)]))
+}
+/// Reads what [`save_quantized`] wrote into a model of the same type, of floats: its weights become codes by the file's schemes.
+///
+/// # Errors
+/// A file without schemes, or with another version's; a weight that the model lacks, with the nearest; codes, scales or zero points
+/// of another length, shape or dtype; names that are missing or too many. Then the model is as it was.
+#[track_caller]
+pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let state = safetensors::load(path)?;
+    let scheme = scheme(path)?;
+    let tensors: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();
+    let params = placed_params(model);
+    let mut made: Vec<(Param, PackedWeight, InputCodes)> = Vec::new();
+    for (name, saved) in &scheme.weights {
+        let Some(placed) = params.iter().find(|p| p.path == *name) else {
+            let error = refused(path, format!("it has codes of `{name}`, which the model lacks"));
+            let near = nearest(name, params.iter().map(|p| p.path.as_str()));
+            return Err(match near {
+                Some(near) => error.hint(format!("the nearest parameter is `{near}`")),
+                None => error,
+            });
+        };
+        if made.iter().any(|(known, ..)| known.same(&placed.param)) {
+            continue;
+        }
+        let (weight, input) = saved.read(name, &tensors).map_err(|text| refused(path, text))?;
+        made.push((placed.param.clone(), weight, input));
+    }
+    let before: Vec<Tensor> = made.iter().map(|(param, ..)| param.detached()).collect();
+    let mut packed = 0;
+    let loaded = made.iter().try_for_each(|(param, weight, input)| {
+        param.pack(weight, input.clone())?;
+        packed += 1;
+        Ok(())
+    });
+    let loaded = loaded.and_then(|()| model.load_state_dict(&state));
+    if loaded.is_err() {
+        // The model was one of floats, and is again.
+        for ((param, ..), value) in made.iter().zip(&before).take(packed) {
+            param.unpack()?;
+            param.set(value)?;
+        }
+    }
+    loaded
+}
+/// Has a file the schemes of a quantized model?
+///
+/// # Errors
+/// It cannot be read.
+#[track_caller]
+pub fn is_quantized(path: impl AsRef<Path>) -> Result<bool> {
+    Ok(SafeTensors::open(path)?.texts().contains_key(KEY))
+}
+#[track_caller]
+fn scheme(path: &Path) -> Result<SavedScheme> {
+    let texts = SafeTensors::open(path)?.texts();
+    let Some(text) = texts.get(KEY) else {
+        return Err(refused(path, "it has no schemes of quantized weights".into()).hint("`load_state_dict` reads a file of floats"));
+    };
+    let scheme: SavedScheme = serde_json::from_str(text).map_err(|e| refused(path, format!("its schemes cannot be read: {e}")))?;
+    if scheme.version != VERSION {
+        return Err(refused(path, format!("its schemes are of version {}, known is {VERSION}", scheme.version)));
+    }
+    Ok(scheme)
+}
+impl SavedWeight {
+    fn read(&self, name: &str, tensors: &HashMap<&str, &Tensor>) -> std::result::Result<(PackedWeight, InputCodes), String> {
+        let tensor = |suffix: &str| {
+            let name = format!("{name}{suffix}");
+            tensors.get(name.as_str()).copied().ok_or_else(|| format!("it lacks `{name}`"))
+        };
+        let packing = Packing { bits: self.bits, group: self.group, symmetric: self.symmetric };
+        let zero_point = if self.symmetric { None } else { Some(tensor("_zero_point")?) };
+        let told = |e: Error| format!("`{name}`: {}", e.kind());
+        let weight = PackedWeight::new(packing, self.shape.clone(), tensor("")?, tensor("_scale")?, zero_point).map_err(told)?;
+        let input = match self.input {
+            SavedInput::Float => InputCodes::Float,
+            SavedInput::Token => InputCodes::PerToken { symmetric: false },
+            SavedInput::TokenSymmetric => InputCodes::PerToken { symmetric: true },
+            SavedInput::Given => InputCodes::Given {
+                scale: tensor("_input_scale")?.item().map_err(told)?,
+                zero_point: tensor("_input_zero_point")?.item().map_err(told)?,
+            },
+        };
+        Ok((weight, input))
+    }
+}
+/// Parameters that hold codes, at every place they have.
+fn packed_params(model: &(impl Walk + ?Sized)) -> Vec<(String, Param)> {
+    #[derive(Default)]
+    struct PackedPlaces(Vec<(String, Param)>);
+    impl Visit for PackedPlaces {
+        fn packed(&mut self, path: &str, param: &Param) {
+            self.0.push((path.into(), param.clone()));
+        }
+    }
+    let mut places = PackedPlaces::default();
+    model.visit(&mut places);
+    places.0
+}
+#[track_caller]
+fn refused(path: &Path, text: String) -> Error {
+    Error::at("load_quantized", ErrorKind::File { path: path.display().to_string(), reason: text }, Origin::here())
+}

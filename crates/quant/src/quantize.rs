@@ -1,0 +1,288 @@
+//! Post-training quantization: weights of layers become integer codes in place, all of them or, after an error, none.
+//!
+//! What is to be done is planned first ([`QuantizationConfig`] over the layers of the model), then inputs are calibrated by hooks
+//! where a scheme asks for it, then every weight is rounded and looked at, and only then do the parameters change. The report names
+//! every layer, done or not, and why.
+use crate::{
+    observe::Observer,
+    report::{LayerReport, Outcome, QuantizationReport},
+    scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
+    select::{joined, nothing_means},
+};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional::PackedWeight, grad::no_grad};
+use adamant_nn::{InputCodes, Module, Param, Site, Visit, Walk, glob_matches};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+/// A layer of the model with its weights.
+struct FoundLayer {
+    path: String,
+    name: &'static str,
+    site: Option<Site>,
+    /// names within the layer
+    weights: Vec<(String, Param)>,
+    is_packed: bool,
+    is_computed: bool,
+}
+#[derive(Default)]
+struct FindLayers {
+    all: Vec<FoundLayer>,
+    by_path: HashMap<String, usize>,
+    /// Parts of packed parameters are no weights.
+    packed: Option<String>,
+}
+impl FindLayers {
+    fn layer(&mut self, path: &str, name: &'static str) -> &mut FoundLayer {
+        let next = self.all.len();
+        let k = *self.by_path.entry(path.to_string()).or_insert(next);
+        if k == next {
+            self.all.push(FoundLayer { path: path.into(), name, site: None, weights: Vec::new(), is_packed: false, is_computed: false });
+        }
+        &mut self.all[k]
+    }
+    fn holder(&mut self, path: &str) -> Option<(&mut FoundLayer, String)> {
+        let (of, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let k = *self.by_path.get(of)?;
+        Some((&mut self.all[k], name.to_string()))
+    }
+}
+impl Visit for FindLayers {
+    fn module(&mut self, path: &str, kind: &'static str) {
+        self.layer(path, kind);
+    }
+    fn site(&mut self, path: &str, site: &Site) {
+        let layer = self.layer(path, site.kind());
+        layer.name = site.kind();
+        layer.site.get_or_insert_with(|| site.clone());
+    }
+    fn param(&mut self, path: &str, param: &Param) {
+        if self.packed.as_ref().is_some_and(|packed| path.starts_with(packed.as_str())) {
+            return;
+        }
+        if let Some((layer, name)) = self.holder(path)
+            && LayerKind::of(layer.name).is_some_and(|kind| kind.is_weight(&name))
+        {
+            layer.weights.push((name, param.clone()));
+        }
+    }
+    fn packed(&mut self, path: &str, _: &Param) {
+        self.packed = Some(path.into());
+        if let Some((layer, _)) = self.holder(path) {
+            layer.is_packed = true;
+        }
+    }
+    fn parametrized(&mut self, path: &str, _: &Param) {
+        if let Some((layer, _)) = self.holder(path) {
+            layer.is_computed = true;
+        }
+    }
+}
+fn layers(model: &(impl Walk + ?Sized)) -> Vec<FoundLayer> {
+    let mut found = FindLayers::default();
+    model.visit(&mut found);
+    found.all
+}
+
+/// A layer that is to be quantized.
+struct PlannedLayer {
+    layer: FoundLayer,
+    kind: LayerKind,
+    scheme: LayerScheme,
+}
+/// What is planned, and what stays with the reason.
+struct QuantizationPlan {
+    planned: Vec<PlannedLayer>,
+    left: Vec<LayerReport>,
+}
+#[track_caller]
+fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
+    let all = layers(model);
+    for pattern in config.patterns() {
+        if !all.iter().any(|layer| glob_matches(pattern, &layer.path)) {
+            return Err(nothing_means(op, "layer", pattern, all.iter().map(|layer| layer.path.as_str())));
+        }
+    }
+    let mut plan = QuantizationPlan { planned: Vec::new(), left: Vec::new() };
+    for layer in all {
+        let left = |layer: &FoundLayer, why: String| LayerReport { path: layer.path.clone(), layer: layer.name, outcome: Outcome::Left(why) };
+        let Some(kind) = LayerKind::of(layer.name) else { continue };
+        if layer.is_packed {
+            return Err(Error::new(op, ErrorKind::Argument(format!("the {} `{}` holds integer codes already", layer.name, layer.path)))
+                .hint("quantize the model of floats, or `unpack` the layer's parameters first"));
+        }
+        match config.scheme_of(&layer.path, kind) {
+            None => plan.left.push(left(&layer, "the configuration leaves it out".into())),
+            Some(_) if layer.is_computed => plan.left.push(left(&layer, "its weight is computed from other parameters".into())),
+            Some(_) if layer.weights.is_empty() => plan.left.push(left(&layer, "it has no weight of its own".into())),
+            Some(scheme) => plan.planned.push(PlannedLayer { layer, kind, scheme }),
+        }
+    }
+    Ok(plan)
+}
+
+/// What calibration says of inputs, by the path of the layer.
+type Calibrated = HashMap<String, InputCodes>;
+/// Runs the model with observers before the layers whose inputs are to be calibrated.
+#[track_caller]
+fn calibrate(op: &'static str, plan: &QuantizationPlan, run: impl FnOnce() -> Result<()>) -> Result<Calibrated> {
+    let mut observers = Vec::new();
+    let mut handles = Vec::new();
+    let registered = plan.planned.iter().try_for_each(|planned| {
+        let InputScheme::Calibrated(how) = planned.scheme.input else { return Ok(()) };
+        let Some(site) = &planned.layer.site else { return Ok(()) };
+        let observer = Arc::new(Mutex::new(Observer::new(how)?));
+        observers.push((planned.layer.path.clone(), observer.clone()));
+        handles.push(site.register_forward_pre_hook(move |_, inputs| {
+            if let Some(x) = inputs.first() {
+                let values = x.detach().to_vec_as::<f32>()?;
+                observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).see(&values)?;
+            }
+            Ok(None)
+        })?);
+        Ok::<(), Error>(())
+    });
+    let ran = registered.and_then(|()| if observers.is_empty() { Ok(()) } else { no_grad(run) });
+    handles.iter().for_each(|h| h.remove());
+    ran?;
+    let found = observers.into_iter().map(|(path, observer)| {
+        let observer = observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (scale, zero_point) = observer.unsigned_codes().map_err(|e| named(op, &path, &e))?;
+        Ok((path, InputCodes::Given { scale, zero_point }))
+    });
+    found.collect()
+}
+#[track_caller]
+fn named(op: &'static str, path: &str, error: &Error) -> Error {
+    Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: {}", error.kind())))
+}
+
+/// A weight that has become codes, not yet in its place.
+struct RoundedWeight {
+    param: Param,
+    weight: PackedWeight,
+    input: InputCodes,
+}
+#[track_caller]
+fn round(op: &'static str, planned: &PlannedLayer, calibrated: &Calibrated) -> Result<(Vec<RoundedWeight>, Outcome)> {
+    let PlannedLayer { layer, scheme, .. } = planned;
+    let (mut rounded, mut signal, mut noise, mut before, mut after) = (Vec::new(), 0.0, 0.0, 0, 0);
+    for (name, param) in &layer.weights {
+        let path = joined(&layer.path, name);
+        if param.is_uninitialized() {
+            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` has no value yet"))).hint("run the model once on an example before"));
+        }
+        let value = param.detached();
+        let weight = PackedWeight::round(&value, scheme.packing).map_err(|e| named(op, &path, &e))?;
+        let numbers = value.cast(DType::F32);
+        let error = &weight.dequantize(DType::F32) - &numbers;
+        let squares = |t: &Tensor| -> Result<f64> { Ok(f64::from((t * t).sum(..).item::<f32>()?)) };
+        let (s, n) = (squares(&numbers)?, squares(&error)?);
+        if !s.is_finite() {
+            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` holds numbers that are not finite, or too large to be squared"))));
+        }
+        (signal, noise) = (signal + s, noise + n);
+        (before, after) = (before + param.meta().bytes(), after + weight.bytes());
+        let input = scheme.input.without_calibration().or_else(|| calibrated.get(&layer.path).cloned());
+        rounded.push(RoundedWeight { param: param.clone(), weight, input: input.unwrap_or(InputCodes::PerToken { symmetric: false }) });
+    }
+    let input = rounded.first().map_or(InputCodes::Float, |r| r.input.clone());
+    Ok((rounded, Outcome::Quantized { packing: scheme.packing, input, signal_to_noise: crate::report::decibels(signal, noise), before, after }))
+}
+#[track_caller]
+fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan, calibrated: &Calibrated) -> Result<QuantizationReport> {
+    let (mut all, mut reports) = (Vec::new(), plan.left);
+    let mut known: HashMap<usize, String> = HashMap::new();
+    for planned in &plan.planned {
+        let tied = planned.layer.weights.iter().find_map(|(_, p)| known.get(&p.id()));
+        if let Some(first) = tied {
+            let why = format!("its weight is that of `{first}`, and has become codes there");
+            reports.push(LayerReport { path: planned.layer.path.clone(), layer: planned.layer.name, outcome: Outcome::Tied(why) });
+            continue;
+        }
+        let (rounded, outcome) = no_grad(|| round(op, planned, calibrated))?;
+        known.extend(rounded.iter().map(|r| (r.param.id(), planned.layer.path.clone())));
+        reports.push(LayerReport { path: planned.layer.path.clone(), layer: planned.layer.name, outcome });
+        all.extend(rounded);
+    }
+    let before = model.memory_usage();
+    for RoundedWeight { param, weight, input } in all {
+        param.pack(&weight, input)?;
+    }
+    reports.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(QuantizationReport { layers: reports, before, after: model.memory_usage() })
+}
+
+/// Quantizes a model by a configuration. Where that asks for calibrated inputs, the model is run on the batches of `calibration` as it
+/// is, which should be a few hundred rows of the training data; else they are not looked at.
+///
+/// ```
+/// # use adamant_nn::{Linear, Module, Relu, Sequential};
+/// # use adamant_quant::{QuantizationConfig, quantize_model};
+/// # use adamant_backend_cpu as _;
+/// let net = Sequential::new().add(Linear::new(64, 64)?).add(Relu::new()).add(Linear::new(64, 10)?);
+/// let x = adamant_nn::init::normal([32, 64], 0.0, 1.0)?;
+/// let before = net.forward(&x)?.to_vec::<f32>()?;
+/// let report = quantize_model(&net, &QuantizationConfig::int8(), &[x.clone()])?;
+/// assert!(report.ratio() > 3.5);
+/// let after = net.forward(&x)?.to_vec::<f32>()?;
+/// assert!(before.iter().zip(&after).all(|(a, b)| (a - b).abs() < 0.05));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// A pattern that matches no layer, with the nearest; a layer that holds codes already; a weight that a packing does not suit, or
+/// that is not finite; no calibration data, or values in it that are not finite. Then nothing has changed.
+#[track_caller]
+pub fn quantize_model(model: &(impl Module + ?Sized), config: &QuantizationConfig, calibration: &[Tensor]) -> Result<QuantizationReport> {
+    quantize_model_with(model, config, || {
+        let was = model.is_training();
+        model.eval();
+        let ran = calibration.iter().try_for_each(|x| model.forward(x).map(|_| ()));
+        model.set_training(was);
+        ran
+    })
+}
+/// As [`quantize_model`], of a model of any shape: `run` runs it on the calibration data.
+///
+/// # Errors
+/// As [`quantize_model`]; those of `run`.
+#[track_caller]
+pub fn quantize_model_with(model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: impl FnOnce() -> Result<()>) -> Result<QuantizationReport> {
+    const OP: &str = "quantize_model";
+    let plan = plan(OP, model, config)?;
+    let calibrated = calibrate(OP, &plan, run)?;
+    apply(OP, model, plan, &calibrated)
+}
+/// Quantizes the weights of layers of some kinds to 8 bits; inputs become codes row by row as they come. No data are needed.
+///
+/// ```
+/// # use adamant_nn::{Linear, Walk};
+/// # use adamant_core::DType;
+/// # use adamant_quant::{LayerKind, quantize_dynamic};
+/// # use adamant_backend_cpu as _;
+/// let layer = Linear::new(64, 64)?;
+/// quantize_dynamic(&layer, &[LayerKind::Linear, LayerKind::Lstm], DType::I8)?;
+/// assert_eq!(layer.state_dict()[0].1.dtype()?, DType::I8);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`quantize_model`]; another dtype than i8 or u8.
+///
+/// Source: `torch.ao.quantization.quantize_dynamic`.
+#[track_caller]
+pub fn quantize_dynamic(model: &(impl Walk + ?Sized), kinds: &[LayerKind], dtype: DType) -> Result<QuantizationReport> {
+    const OP: &str = "quantize_dynamic";
+    let symmetric = match dtype {
+        DType::I8 => true,
+        DType::U8 => false,
+        other => {
+            return Err(Error::new(OP, ErrorKind::Dtype(format!("weights become i8 or u8, not {other}")))
+                .hint("fewer bits are `QuantizationConfig::weights(4)` with `quantize_model`"));
+        }
+    };
+    let config = QuantizationConfig::int8_dynamic().kinds(kinds).symmetric(symmetric);
+    apply(OP, model, plan(OP, model, &config)?, &Calibrated::new())
+}

@@ -1,0 +1,81 @@
+//! What became of each layer of a model.
+use adamant_core::composite::packed::Packing;
+use adamant_nn::InputCodes;
+use std::fmt;
+
+/// What became of a layer.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// its weights are codes
+    Quantized {
+        /// how codes stand for numbers
+        packing: Packing,
+        /// what becomes of its input
+        input: InputCodes,
+        /// of its weights, in decibels: ten times the logarithm of the sum of their squares over that of the errors'
+        signal_to_noise: f64,
+        /// bytes of its weights before
+        before: usize,
+        /// bytes that hold them now
+        after: usize,
+    },
+    /// its weight is another layer's, which has it as codes
+    Tied(String),
+    /// it stays what it was, and why
+    Left(String),
+}
+/// A layer, and what became of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LayerReport {
+    /// its path
+    pub path: String,
+    /// the name of its kind
+    pub layer: &'static str,
+    /// what became of it
+    pub outcome: Outcome,
+}
+/// What became of the layers of a model that codes are known for, by path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QuantizationReport {
+    /// the layers
+    pub layers: Vec<LayerReport>,
+    /// bytes of the model before, buffers and all
+    pub before: usize,
+    /// bytes of the model now
+    pub after: usize,
+}
+impl QuantizationReport {
+    /// How many times smaller the model has become.
+    pub fn ratio(&self) -> f64 {
+        self.before as f64 / self.after.max(1) as f64
+    }
+    /// The layers whose weights are codes now.
+    pub fn quantized(&self) -> impl Iterator<Item = &LayerReport> {
+        self.layers.iter().filter(|l| matches!(l.outcome, Outcome::Quantized { .. }))
+    }
+}
+impl fmt::Display for QuantizationReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.layers.iter().map(|l| l.path.chars().count()).max().unwrap_or(0);
+        for LayerReport { path, layer, outcome } in &self.layers {
+            write!(f, "{path:width$}  {layer:9}  ")?;
+            match outcome {
+                Outcome::Quantized { packing, input, signal_to_noise, before, after } => {
+                    let group = packing.group.map_or(String::new(), |g| format!(" in groups of {g}"));
+                    let input = match input {
+                        InputCodes::Float => "floats",
+                        InputCodes::PerToken { .. } => "codes by token",
+                        InputCodes::Given { .. } => "codes by one scale",
+                    };
+                    writeln!(f, "{} bits{group}, inputs {input}, {signal_to_noise:.1} dB, {before} -> {after} bytes", packing.bits)?;
+                }
+                Outcome::Tied(why) | Outcome::Left(why) => writeln!(f, "{why}")?,
+            }
+        }
+        write!(f, "{} -> {} bytes, {:.2} times smaller", self.before, self.after, self.ratio())
+    }
+}
+/// The ratio of two sums of squares in decibels.
+pub(crate) fn decibels(signal: f64, noise: f64) -> f64 {
+    if noise == 0.0 { f64::INFINITY } else { 10.0 * (signal / noise).log10() }
+}

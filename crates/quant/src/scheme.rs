@@ -1,0 +1,188 @@
+//! What is quantized, and how: layers by kind and path, each with a packing of its weight and what becomes of its input.
+use crate::observe::Observation;
+use adamant_core::composite::packed::Packing;
+use adamant_nn::{InputCodes, glob_matches};
+use std::fmt;
+
+/// Kinds of layers whose weights can be codes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LayerKind {
+    /// [`adamant_nn::Linear`]
+    Linear,
+    /// [`adamant_nn::Lstm`] and [`adamant_nn::LstmCell`]
+    Lstm,
+    /// [`adamant_nn::Gru`] and [`adamant_nn::GruCell`]
+    Gru,
+    /// [`adamant_nn::Rnn`] and [`adamant_nn::RnnCell`]
+    Rnn,
+    /// [`adamant_nn::Embedding`]: codes are read as numbers
+    Embedding,
+    /// convolutions: codes are read as numbers
+    Conv,
+}
+impl LayerKind {
+    /// All of them.
+    pub const ALL: [LayerKind; 6] = [LayerKind::Linear, LayerKind::Lstm, LayerKind::Gru, LayerKind::Rnn, LayerKind::Embedding, LayerKind::Conv];
+
+    /// The kind of a layer of that name.
+    pub fn of(layer: &str) -> Option<LayerKind> {
+        Some(match layer {
+            "Linear" => LayerKind::Linear,
+            "LSTM" | "LSTMCell" => LayerKind::Lstm,
+            "GRU" | "GRUCell" => LayerKind::Gru,
+            "RNN" | "RNNCell" => LayerKind::Rnn,
+            "Embedding" => LayerKind::Embedding,
+            "Conv1d" | "Conv2d" | "Conv3d" => LayerKind::Conv,
+            _ => return None,
+        })
+    }
+    /// Does it multiply integers where its input is codes too?
+    pub fn multiplies_codes(self) -> bool {
+        matches!(self, LayerKind::Linear | LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn)
+    }
+    /// Is its input seen by hooks, so that it can be calibrated? The states of recurrent layers are not.
+    pub fn can_be_calibrated(self) -> bool {
+        self == LayerKind::Linear
+    }
+    /// Is a parameter of that name one of its weights?
+    pub(crate) fn is_weight(self, name: &str) -> bool {
+        match self {
+            LayerKind::Linear | LayerKind::Embedding | LayerKind::Conv => name == "weight",
+            LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn => name.starts_with("weight_"),
+        }
+    }
+}
+impl fmt::Display for LayerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What becomes of a layer's input.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum InputScheme {
+    /// it stays what it is
+    Float,
+    /// each row becomes codes by its own values
+    PerToken {
+        /// signed about 0, or unsigned over the row's range
+        symmetric: bool,
+    },
+    /// all of it becomes codes by one scale, which calibration finds
+    Calibrated(Observation),
+}
+impl InputScheme {
+    pub(crate) fn without_calibration(self) -> Option<InputCodes> {
+        match self {
+            InputScheme::Float => Some(InputCodes::Float),
+            InputScheme::PerToken { symmetric } => Some(InputCodes::PerToken { symmetric }),
+            InputScheme::Calibrated(_) => None,
+        }
+    }
+}
+
+/// How one layer is quantized.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LayerScheme {
+    /// of its weights
+    pub packing: Packing,
+    /// of its input
+    pub input: InputScheme,
+}
+impl LayerScheme {
+    /// 8-bit weights with a scale for each row, and inputs.
+    pub fn int8(input: InputScheme) -> LayerScheme {
+        LayerScheme { packing: Packing { bits: 8, group: None, symmetric: true }, input }
+    }
+    /// Weights of so many bits (8, 4 or 3) and inputs that stay what they are.
+    pub fn weights(bits: u32) -> LayerScheme {
+        LayerScheme { packing: Packing { bits, group: None, symmetric: true }, input: InputScheme::Float }
+    }
+    /// What the layer can do of it: one that multiplies no codes keeps its input as it is.
+    pub(crate) fn of_kind(self, kind: LayerKind) -> LayerScheme {
+        match self.input {
+            InputScheme::Calibrated(_) if kind.multiplies_codes() && !kind.can_be_calibrated() => {
+                LayerScheme { input: InputScheme::PerToken { symmetric: false }, ..self }
+            }
+            _ if kind.multiplies_codes() => self,
+            _ => LayerScheme { input: InputScheme::Float, ..self },
+        }
+    }
+}
+
+/// Which layers of a model are quantized, and how.
+///
+/// ```
+/// # use adamant_quant::{InputScheme, LayerKind, LayerScheme, QuantizationConfig};
+/// let config = QuantizationConfig::int8_dynamic().kinds(&[LayerKind::Linear]).skip("head*").group(Some(32));
+/// assert!(config.scheme_of("blocks.0.up", LayerKind::Linear).is_some());
+/// assert!(config.scheme_of("head", LayerKind::Linear).is_none());
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct QuantizationConfig {
+    kinds: Vec<LayerKind>,
+    scheme: LayerScheme,
+    skipped: Vec<String>,
+    own: Vec<(String, LayerScheme)>,
+}
+impl QuantizationConfig {
+    /// 8-bit weights, and inputs by one scale that calibration finds: where there is none, or a layer's input cannot be seen, by
+    /// each row's own.
+    pub fn int8() -> QuantizationConfig {
+        QuantizationConfig::with(LayerScheme::int8(InputScheme::Calibrated(Observation::default())))
+    }
+    /// 8-bit weights, and inputs by each row's own scale.
+    pub fn int8_dynamic() -> QuantizationConfig {
+        QuantizationConfig::with(LayerScheme::int8(InputScheme::PerToken { symmetric: false }))
+    }
+    /// Weights alone, of 8, 4 or 3 bits.
+    pub fn weights(bits: u32) -> QuantizationConfig {
+        QuantizationConfig::with(LayerScheme::weights(bits))
+    }
+    /// Every layer by one scheme.
+    pub fn with(scheme: LayerScheme) -> QuantizationConfig {
+        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new() }
+    }
+    /// Layers of these kinds only.
+    #[must_use]
+    pub fn kinds(mut self, kinds: &[LayerKind]) -> QuantizationConfig {
+        self.kinds = kinds.to_vec();
+        self
+    }
+    /// Layers whose path a pattern of `*` and `?` matches stay what they are.
+    #[must_use]
+    pub fn skip(mut self, pattern: impl Into<String>) -> QuantizationConfig {
+        self.skipped.push(pattern.into());
+        self
+    }
+    /// Layers whose path a pattern matches have a scheme of their own. The last one that matches holds.
+    #[must_use]
+    pub fn layers(mut self, pattern: impl Into<String>, scheme: LayerScheme) -> QuantizationConfig {
+        self.own.push((pattern.into(), scheme));
+        self
+    }
+    /// So many columns of a row share a scale; `None`: all.
+    #[must_use]
+    pub fn group(mut self, group: Option<usize>) -> QuantizationConfig {
+        self.scheme.packing.group = group;
+        self
+    }
+    /// Weights about 0, or with zero points.
+    #[must_use]
+    pub fn symmetric(mut self, symmetric: bool) -> QuantizationConfig {
+        self.scheme.packing.symmetric = symmetric;
+        self
+    }
+    /// How a layer is quantized, if it is.
+    pub fn scheme_of(&self, path: &str, kind: LayerKind) -> Option<LayerScheme> {
+        let own = self.own.iter().rev().find(|(pattern, _)| glob_matches(pattern, path)).map(|(_, scheme)| *scheme);
+        if own.is_none() && (!self.kinds.contains(&kind) || self.skipped.iter().any(|pattern| glob_matches(pattern, path))) {
+            return None;
+        }
+        Some(own.unwrap_or(self.scheme).of_kind(kind))
+    }
+    /// The patterns that must match some layer.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.skipped.iter().chain(self.own.iter().map(|(pattern, _)| pattern)).map(String::as_str)
+    }
+}
