@@ -22,6 +22,7 @@ mod out;
 #[cfg(feature = "profiling")]
 mod profile;
 mod progress;
+mod quantize;
 mod runs;
 mod signals;
 mod terminal;
@@ -66,6 +67,8 @@ enum Verb {
     Predict(verbs::Predict),
     /// Writes text with a trained language model.
     Generate(verbs::Generate),
+    /// Makes integer codes of the weights of a trained model.
+    Quantize(quantize::Options),
     /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
     Summary(verbs::SummaryVerb),
     /// Shows the graph of a description's model, and what passes make of it.
@@ -140,6 +143,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
+        Verb::Quantize(o) => (o.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),
         Verb::Amp(o) => amp::run(&o),

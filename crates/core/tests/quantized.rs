@@ -6,8 +6,6 @@ use adamant_core::{
     functional::{PackedWeight, QuantizedInput, linear, quantized_embedding, quantized_linear},
 };
 
-mod numeric;
-
 /// Drawn numbers, some rows of which are zeros.
 struct Draw(u64);
 impl Draw {

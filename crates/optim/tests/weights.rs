@@ -509,3 +509,24 @@ fn a_state_of_another_policy_that_is_taken() -> Result<()> {
     target.load_state_dict(&[])?;
     target.load_state_dict(&source.state_dict())
 }
+#[test]
+fn a_rate_of_zero_that_a_schedule_brought_and_that_a_resumed_run_refuses() -> Result<()> {
+    for (name, make) in rules() {
+        let model = model(DType::F32)?;
+        let mut optimizer = make(model.parameters());
+        let groups = optimizer.lrs().len();
+        optimizer.set_lrs(&vec![0.0; groups]);
+        let numbers = optimizer.hyperparameters();
+        let mut resumed = make(model.parameters());
+        resumed.set_hyperparameters(&numbers).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!((resumed.lrs(), resumed.hyperparameters()), (vec![0.0; groups], numbers.clone()), "{name}");
+        // What no schedule brings is refused as ever, and changes nothing.
+        for bad in [f64::NAN, -1.0] {
+            let mut spoiled = numbers.clone();
+            spoiled.iter_mut().for_each(|group| group.iter_mut().filter(|(n, _)| n.as_str() == "lr").for_each(|(_, v)| *v = bad));
+            assert!(resumed.set_hyperparameters(&spoiled).is_err(), "{name}: a rate of {bad}");
+            assert_eq!(resumed.hyperparameters(), numbers, "{name}");
+        }
+    }
+    Ok(())
+}

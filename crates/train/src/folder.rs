@@ -54,7 +54,7 @@ const FAILURE: &str = "failure.json";
 /// What a run leaves when it ends.
 const OF_THE_END: [&str; 8] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors", PROFILES];
 
-fn broken(path: &Path, e: &std::io::Error) -> Failure {
+pub(crate) fn broken(path: &Path, e: &std::io::Error) -> Failure {
     match e.get_ref().and_then(|inner| inner.downcast_ref::<StorageError>()) {
         Some(known) => known.clone().into(),
         None => storage::error(Operation::Write, path, 0, e).into(),

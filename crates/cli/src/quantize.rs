@@ -1,0 +1,82 @@
+//! `quantize`: the model of a run with integer codes for weights, in a folder of its own.
+use crate::{device::DeviceOptions, out, verbs::data_of};
+use adamant_train::{
+    Failure,
+    folder::text_of,
+    quantized::{QuantizationConfig, QuantizePlan, document, quantize},
+};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Options of `quantize`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  adamant quantize runs/mnist-1 --scheme int8-dynamic --out runs/mnist-int8\n  adamant quantize runs/chargpt-1 --scheme w4 --group 32 --out runs/chargpt-w4\n  \
+adamant eval runs/mnist-int8"
+)]
+pub struct Options {
+    /// the run folder
+    run: PathBuf,
+    /// what becomes of weights and inputs
+    #[arg(long, value_enum)]
+    scheme: Scheme,
+    /// so many columns of a row share a scale; all of a row unless it is given
+    #[arg(long, value_name = "N")]
+    group: Option<usize>,
+    /// weights with zero points, instead of about 0
+    #[arg(long)]
+    affine: bool,
+    /// layers that stay what they are, by a pattern of * and ? over their paths
+    #[arg(long, value_name = "PATTERN")]
+    skip: Vec<String>,
+    /// rows of the training part that inputs are calibrated by (int8-static)
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    calibration: usize,
+    /// where the data lies; where the run had it, unless it is named
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// the folder of the quantized model
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+/// What becomes of weights and inputs.
+#[derive(Clone, Copy, ValueEnum)]
+enum Scheme {
+    /// 8-bit weights, and inputs by one scale that calibration finds
+    Int8Static,
+    /// 8-bit weights, and inputs by each row's own scale
+    Int8Dynamic,
+    /// 8-bit weights alone
+    W8,
+    /// 4-bit weights alone
+    W4,
+    /// 3-bit weights alone
+    W3,
+}
+pub fn run(o: &Options) -> Result<(), Failure> {
+    let config = match o.scheme {
+        Scheme::Int8Static => QuantizationConfig::int8(),
+        Scheme::Int8Dynamic => QuantizationConfig::int8_dynamic(),
+        Scheme::W8 => QuantizationConfig::weights(8),
+        Scheme::W4 => QuantizationConfig::weights(4),
+        Scheme::W3 => QuantizationConfig::weights(3),
+    };
+    let config = o.skip.iter().fold(config.group(o.group).symmetric(!o.affine), |config, pattern| config.skip(pattern));
+    if o.calibration == 0 {
+        return Err(Failure::Usage("--calibration takes a number from 1 on".into()));
+    }
+    let plan = QuantizePlan { config, rows: o.calibration };
+    let device = o.device.open()?;
+    let report = device.scoped(|| quantize(&o.run, &o.out, &data_of(&o.run, o.data.as_deref()), &plan))?;
+    if o.json {
+        let mut told = document(&report);
+        told["out"] = text_of(&o.out).into();
+        return out::line(told);
+    }
+    out::line(format!("{report}\nwritten to {}", o.out.display()))
+}

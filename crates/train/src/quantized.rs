@@ -1,0 +1,108 @@
+//! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
+//! the run's.
+use crate::{Failure, Trained, evaluate, folder, trained::SCALES};
+use adamant_core::{Device, no_grad};
+use adamant_data::DataLoader;
+use adamant_nn::InputCodes;
+pub use adamant_quant::QuantizationConfig;
+use adamant_quant::{LayerReport, Outcome, QuantizationReport, quantize_model_with, save_quantized};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Rows that calibration runs at once.
+const ROWS: usize = 64;
+/// What of a run folder a trained model is read from, beside its weights.
+const KEPT: [&str; 5] = ["config.toml", "task.json", "environment.json", "table.json", SCALES];
+
+/// How the weights of a run become codes.
+#[derive(Clone, Debug)]
+pub struct QuantizePlan {
+    /// which layers, and how
+    pub config: QuantizationConfig,
+    /// rows of the training part that inputs are calibrated by, where the configuration asks for it
+    pub rows: usize,
+}
+/// Reads a run's model, makes codes of its weights and writes the folder `out`: the model, its description, and what became of each
+/// layer as `quantization.json`. The run's data are read for calibration alone, from `data`.
+///
+/// # Errors
+/// `Usage`: `out` holds a model already, or a configuration that does not suit the model. `Input`: the run or its data cannot be
+/// read. `Storage`: `out` cannot be written.
+pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Result<QuantizationReport, Failure> {
+    let weights = out.join("weights.safetensors");
+    if weights.exists() {
+        return Err(Failure::Usage(format!("{}: there is a model already", weights.display())));
+    }
+    let trained = Trained::open(run)?;
+    let device = Device::current()?;
+    let mut failed = None;
+    let calibrate = || {
+        let ran = no_grad(|| calibrate(&trained, data, plan.rows, device));
+        ran.or_else(|failure| {
+            // The error that the model carries is told as it is; another one is kept.
+            let text = failure.to_string();
+            failed = Some(failure);
+            Err(adamant_core::Error::new("calibrate", adamant_core::ErrorKind::Argument(text)))
+        })
+    };
+    let done = quantize_model_with(&trained.model, &plan.config, calibrate);
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let report = done.map_err(|e| Failure::Usage(e.kind().to_string() + &e.hint_text().map(|h| format!(" ({h})")).unwrap_or_default()))?;
+    std::fs::create_dir_all(out).map_err(|e| folder::broken(out, &e))?;
+    for name in KEPT {
+        let from = run.join(name);
+        if from.exists() {
+            let bytes = std::fs::read(&from).map_err(|e| Failure::Input(format!("{}: {e}", from.display())))?;
+            folder::write(&out.join(name), &bytes)?;
+        }
+    }
+    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(&report)).as_bytes())?;
+    // The weights come last: with them the folder is a model.
+    save_quantized(&trained.model, &weights)?;
+    Ok(report)
+}
+fn calibrate(trained: &Trained, data: &Path, rows: usize, device: Device) -> Result<(), Failure> {
+    let (_, parts) = trained.data(data)?;
+    let mut loader = DataLoader::new(parts.train).batch_size(ROWS).shuffle(0).build()?;
+    let mut left = rows;
+    for batch in loader.epoch() {
+        if left == 0 {
+            break;
+        }
+        let (x, _) = batch?;
+        let n = x.shape()?.first().copied().unwrap_or(1).min(left);
+        evaluate::answer(&trained.model, &x.narrow(0, 0, n).to(device), trained.region.as_ref())?.ok()?;
+        left -= n;
+    }
+    Ok(())
+}
+/// What became of each layer, as JSON.
+pub fn document(report: &QuantizationReport) -> Value {
+    let layers: Vec<Value> = report.layers.iter().map(layer).collect();
+    json!({ "layers": layers, "bytes_before": report.before, "bytes": report.after, "ratio": folder::number(report.ratio()) })
+}
+fn layer(of: &LayerReport) -> Value {
+    let mut told = json!({ "path": of.path, "layer": of.layer });
+    match &of.outcome {
+        Outcome::Quantized { packing, input, signal_to_noise, before, after } => {
+            let input = match input {
+                InputCodes::Float => json!("float"),
+                InputCodes::PerToken { symmetric: true } => json!("token_symmetric"),
+                InputCodes::PerToken { symmetric: false } => json!("token"),
+                InputCodes::Given { scale, zero_point } => json!({ "scale": folder::number(f64::from(*scale)), "zero_point": zero_point }),
+            };
+            told["bits"] = packing.bits.into();
+            told["group"] = packing.group.into();
+            told["symmetric"] = packing.symmetric.into();
+            told["input"] = input;
+            told["signal_to_noise_db"] = folder::number(*signal_to_noise);
+            told["bytes_before"] = (*before).into();
+            told["bytes"] = (*after).into();
+        }
+        Outcome::Tied(why) => told["tied"] = why.as_str().into(),
+        Outcome::Left(why) => told["left"] = why.as_str().into(),
+    }
+    told
+}
