@@ -64,8 +64,8 @@ impl PackedParts {
                     let text = format!("a step is finite and above 0, and the code of 0 lies in 0..=255, not {scale} and {zero_point}");
                     return Err(Error::new("pack", ErrorKind::Argument(text)));
                 }
-                let number = |v: f64, dtype| Param::buffer(&Tensor::full_on((), v, dtype, device));
-                InputParts::Given { scale: number(*scale as f64, DType::F32)?, zero_point: number(*zero_point as f64, DType::I32)? }
+                let scale = Param::buffer(&Tensor::full_on((), *scale, DType::F32, device))?;
+                InputParts::Given { scale, zero_point: Param::buffer(&Tensor::full_on((), *zero_point, DType::I32, device))? }
             }
         };
         Ok(PackedParts {

@@ -65,7 +65,7 @@ fn layers_of_every_kind_keep_their_answers_and_tied_ones_share_their_codes() -> 
     before.to_bytes()?;
     let report = quantize_dynamic(&lstm, &[LayerKind::Linear, LayerKind::Lstm], DType::I8)?;
     assert_eq!(report.quantized().count(), 1);
-    assert!(report.ratio() > 3.4, "{report}");
+    assert!(report.ratio() > 3.3, "{report}");
     assert!(largest(&lstm.forward(&x)?, &before)? < 0.02);
 
     #[derive(adamant_nn::Module)]
