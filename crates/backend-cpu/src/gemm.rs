@@ -9,6 +9,7 @@
 pub(crate) mod apart;
 #[allow(unsafe_code)]
 pub(crate) mod blas;
+pub(crate) mod bytes;
 pub(crate) mod context;
 pub(crate) mod driver;
 mod epilogue;

@@ -89,6 +89,47 @@ impl Isa {
     }
 }
 
+/// Instructions that multiply bytes, which a set has or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteIsa {
+    /// Plain Rust.
+    Scalar,
+    /// [`Isa::Avx2`]: `vpmaddwd` of widened bytes.
+    Avx2,
+    /// [`Isa::Avx512`]: the same.
+    Avx512,
+    /// [`Isa::Avx512`] and VNNI: `vpdpbusd`.
+    Avx512Vnni,
+}
+impl ByteIsa {
+    #[cfg(test)]
+    pub(crate) const ALL: [ByteIsa; 4] = [ByteIsa::Scalar, ByteIsa::Avx2, ByteIsa::Avx512, ByteIsa::Avx512Vnni];
+
+    /// The best that goes with a set.
+    pub(crate) fn of(isa: Isa) -> ByteIsa {
+        static HAS_VNNI: OnceLock<bool> = OnceLock::new();
+        match isa {
+            Isa::Avx512 if *HAS_VNNI.get_or_init(|| ByteIsa::Avx512Vnni.is_available()) => ByteIsa::Avx512Vnni,
+            Isa::Avx512 => ByteIsa::Avx512,
+            Isa::Avx2 => ByteIsa::Avx2,
+            Isa::Scalar => ByteIsa::Scalar,
+        }
+    }
+
+    /// Whether this CPU has them.
+    pub(crate) fn is_available(self) -> bool {
+        match self {
+            ByteIsa::Scalar => true,
+            ByteIsa::Avx2 => Isa::Avx2.is_available(),
+            ByteIsa::Avx512 => Isa::Avx512.is_available(),
+            #[cfg(target_arch = "x86_64")]
+            ByteIsa::Avx512Vnni => Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni"),
+            #[cfg(not(target_arch = "x86_64"))]
+            ByteIsa::Avx512Vnni => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

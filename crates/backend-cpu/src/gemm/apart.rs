@@ -1,8 +1,7 @@
 //! Products whose sums are not what is stored: they are kept for a part of C at a time, in f32, and handed on with their
 //! places. Operands may be of narrower types, each of its own, and are widened as they are packed.
 //!
-//! Products of bytes are exact this way too: a chunk of K adds at most 256 products of less than 2^16, which f32 holds, and
-//! chunks are added in i32, which wraps.
+//! Products of bytes are summed in i32 by kernels of their own ([`bytes`](super::bytes)).
 //! Must not know what is done with the sums.
 
 use super::context::{GemmContext, MatrixElement};
@@ -10,8 +9,8 @@ use super::driver::{BLOCK_COLUMNS, Size, TileOutput, multiply};
 use super::micro::{Block, TileOperands};
 use super::pack::{MatrixView, PackA, PackB};
 use super::pairs::multiply_pairs;
-use super::{Accumulator, MatRef, SERIAL_WORK, STRIP_ROWS, part_size};
-use crate::isa::Isa;
+use super::{Accumulator, MatRef, SERIAL_WORK, STRIP_ROWS, bytes, part_size};
+use crate::isa::{ByteIsa, Isa};
 use crate::scratch::filled;
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
@@ -140,6 +139,9 @@ impl Apart<'_> {
         }
         self.a.check("A", self.batch, m, k)?;
         self.b.check("B", self.batch, k, n)?;
+        if self.kept == SumKind::Integers {
+            return bytes::product(self, threads, ByteIsa::of(isa), c);
+        }
         let context = f32::context(isa);
         let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(self.batch);
         let alone = threads.count() == 1 || work < SERIAL_WORK;
@@ -159,11 +161,8 @@ impl Apart<'_> {
         let width = size.n.min(BLOCK_COLUMNS);
         f32::with_scratch(|scratch| {
             let buffer = scratch.c.take(size.m * width)?;
-            let (sums, integers) = match self.kept {
-                SumKind::Floats => (Some(Block::new(buffer, size.m, width, width)), None),
-                SumKind::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(buffer), size.m, width, width))),
-            };
-            let mut out = WaitingSums { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
+            let sums = Block::new(buffer, size.m, width, width);
+            let mut out = WaitingSums { sums, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
             if let (WidenedElements::BF16(x), WidenedElements::BF16(y)) = (a.elements, b.elements)
                 && multiply_pairs(isa, size, a.of(x), b.of(y), &mut out, [&mut scratch.a, &mut scratch.b])?
@@ -175,10 +174,9 @@ impl Apart<'_> {
     }
 }
 
-/// Sums that wait for their last chunk, in one of two types.
+/// Sums that wait for their last chunk.
 struct WaitingSums<'w> {
-    sums: Option<Block<'w, f32>>,
-    integers: Option<Block<'w, i32>>,
+    sums: Block<'w, f32>,
     out: Block<'w, u8>,
     stored: usize,
     /// the place of the part in C, and how long C's rows are
@@ -188,25 +186,7 @@ struct WaitingSums<'w> {
 }
 impl TileOutput<f32> for WaitingSums<'_> {
     fn tile(&mut self, context: &GemmContext<f32>, operands: TileOperands<'_, f32>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
-        let j = j % BLOCK_COLUMNS;
-        if let Some(sums) = &mut self.sums {
-            context.run_tile(operands, sums, i, rows, j, columns, accumulate);
-        }
-        let Some(integers) = &mut self.integers else { return };
-        const MOST: usize = 12 * 32;
-        let width = context.columns();
-        let mut buffer = [0f32; MOST];
-        let mut sums = Block::new(&mut buffer, rows, columns, width);
-        context.run_tile(operands, &mut sums, 0, rows, 0, columns, false);
-        for row in 0..rows {
-            let from = &buffer[row * width..][..columns];
-            let to = integers.row(i + row, j, columns);
-            if accumulate {
-                to.iter_mut().zip(from).for_each(|(to, &v)| *to = to.wrapping_add(v as i32));
-            } else {
-                to.iter_mut().zip(from).for_each(|(to, &v)| *to = v as i32);
-            }
-        }
+        context.run_tile(operands, &mut self.sums, i, rows, j % BLOCK_COLUMNS, columns, accumulate);
     }
 
     fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
@@ -214,11 +194,7 @@ impl TileOutput<f32> for WaitingSums<'_> {
         let together = if self.out.rows(i, rows, columns * self.stored).is_some() { rows } else { 1 };
         for row in (i..i + rows).step_by(together) {
             let at = self.first + row * self.columns + j;
-            let from: &mut [u8] = match (&mut self.sums, &mut self.integers) {
-                (Some(sums), _) => bytemuck::cast_slice_mut(part(sums, row, together, j % BLOCK_COLUMNS, columns)),
-                (None, Some(sums)) => bytemuck::cast_slice_mut(part(sums, row, together, j % BLOCK_COLUMNS, columns)),
-                (None, None) => continue,
-            };
+            let from = bytemuck::cast_slice_mut(part(&mut self.sums, row, together, j % BLOCK_COLUMNS, columns));
             let to = part(&mut self.out, row, together, j * self.stored, columns * self.stored);
             (self.hand_on)(at, from, to)?;
         }
