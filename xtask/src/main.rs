@@ -19,6 +19,7 @@ mod pictures;
 mod prefuse;
 mod products;
 mod programs;
+mod quant;
 mod saved;
 mod size;
 mod torture;
@@ -62,6 +63,8 @@ enum Chore {
     Programs(programs::Options),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
     Products(products::Options),
+    /// What quantization promises: integers to the bit, files that others read, accuracy
+    Quant(quant::Options),
     /// What the walk back keeps in 16 bits, the most of a step, casts of weights
     Saved(saved::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -90,6 +93,7 @@ fn main() -> std::process::ExitCode {
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Products(options) => products::run(&options),
         Chore::Programs(options) => programs::run(&options),
+        Chore::Quant(options) => quant::run(&options),
         Chore::Saved(options) => saved::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Torture(options) => torture::run(&options),

@@ -232,15 +232,15 @@ impl MultiheadAttention {
     #[track_caller]
     fn project(&self, x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
         let (from, rows) = (first * self.embed_dim, count * self.embed_dim);
-        let cut = |all: Tensor| if count == 3 { all } else { all.narrow(0, from, rows) };
         let own = [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight][first];
         let weight = match (own, &self.in_proj_weight) {
-            (Some(own), _) => own.get(),
-            (None, Some(all)) => cut(all.get()),
+            (Some(own), _) => own.read(),
+            (None, Some(all)) if count == 3 => all.read(),
+            (None, Some(all)) => all.read().narrow(from, rows),
             (None, None) => return Err(Error::new("MultiheadAttention", ErrorKind::Internal("no projection".into()))),
         };
-        let bias = self.in_proj_bias.as_ref().map(|b| cut(b.get()));
-        functional::linear(x, &weight, bias.as_ref()).ok()
+        let bias = self.in_proj_bias.as_ref().map(|b| if count == 3 { b.get() } else { b.get().narrow(0, from, rows) });
+        weight.linear(x, bias.as_ref()).ok()
     }
     /// All masks together as numbers to add to scores of `[batch, heads, queries, keys]`.
     #[track_caller]

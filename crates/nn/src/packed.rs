@@ -2,8 +2,8 @@
 //! layer's type.
 //!
 //! [`Param::pack`] puts codes in the place of the value. From then on the parameter's value ([`Param::get`]) is what the codes
-//! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding), the
-//! recurrent ones) read those instead. A walk meets the tensors that hold the codes as buffers: the codes under the parameter's
+//! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding),
+//! [`MultiheadAttention`](crate::MultiheadAttention), the recurrent ones) read those instead. A walk meets the tensors that hold the codes as buffers: the codes under the parameter's
 //! own name, and `weight_scale` and, of an affine packing, `weight_zero_point` beside it, so that they are saved, moved and counted
 //! as what they are. Tied layers share one parameter, and so its codes.
 //!
@@ -177,6 +177,16 @@ pub(crate) enum ReadWeight {
     Codes(PackedWeight, Arc<PackedParts>),
 }
 impl ReadWeight {
+    /// So many rows of it from one on.
+    #[track_caller]
+    pub fn narrow(self, start: usize, len: usize) -> ReadWeight {
+        match self {
+            ReadWeight::Numbers(weight) => ReadWeight::Numbers(weight.narrow(0, start, len)),
+            ReadWeight::Codes(weight, parts) => {
+                weight.narrow(start, len).map_or_else(|e| ReadWeight::Numbers(Tensor::failed(e)), |rows| ReadWeight::Codes(rows, parts))
+            }
+        }
+    }
     /// `x weightᵀ + bias`.
     #[track_caller]
     pub fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {

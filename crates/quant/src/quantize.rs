@@ -10,7 +10,7 @@ use crate::{
     select::{joined, nothing_means},
 };
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional::PackedWeight, grad::no_grad};
-use adamant_nn::{InputCodes, Module, Param, Site, Visit, Walk, glob_matches};
+use adamant_nn::{InputCodes, Module, Param, Role, Site, Visit, Walk, glob_matches};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -25,6 +25,8 @@ struct FoundLayer {
     weights: Vec<(String, Param)>,
     is_packed: bool,
     is_computed: bool,
+    /// has it matrices that no codes are known of?
+    has_others: bool,
 }
 #[derive(Default)]
 struct FindLayers {
@@ -38,7 +40,7 @@ impl FindLayers {
         let next = self.all.len();
         let k = *self.by_path.entry(path.to_string()).or_insert(next);
         if k == next {
-            self.all.push(FoundLayer { path: path.into(), name, site: None, weights: Vec::new(), is_packed: false, is_computed: false });
+            self.all.push(FoundLayer { path: path.into(), name, site: None, weights: Vec::new(), is_packed: false, is_computed: false, has_others: false });
         }
         &mut self.all[k]
     }
@@ -61,10 +63,11 @@ impl Visit for FindLayers {
         if self.packed.as_ref().is_some_and(|packed| path.starts_with(packed.as_str())) {
             return;
         }
-        if let Some((layer, name)) = self.holder(path)
-            && LayerKind::of(layer.name).is_some_and(|kind| kind.is_weight(&name))
-        {
+        let Some((layer, name)) = self.holder(path) else { return };
+        if LayerKind::of(layer.name).is_some_and(|kind| kind.is_weight(&name)) {
             layer.weights.push((name, param.clone()));
+        } else {
+            layer.has_others |= param.role() == Role::Trainable && param.meta().shape.rank() > 1;
         }
     }
     fn packed(&mut self, path: &str, _: &Param) {
@@ -107,7 +110,12 @@ fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationCon
     let mut plan = QuantizationPlan { planned: Vec::new(), left: Vec::new() };
     for layer in all {
         let left = |layer: &FoundLayer, why: String| LayerReport { path: layer.path.clone(), layer: layer.name, outcome: Outcome::Left(why) };
-        let Some(kind) = LayerKind::of(layer.name) else { continue };
+        let Some(kind) = LayerKind::of(layer.name) else {
+            if layer.has_others {
+                plan.left.push(left(&layer, "codes of such a layer are not known".into()));
+            }
+            continue;
+        };
         if layer.is_packed {
             return Err(Error::new(op, ErrorKind::Argument(format!("the {} `{}` holds integer codes already", layer.name, layer.path)))
                 .hint("quantize the model of floats, or `unpack` the layer's parameters first"));

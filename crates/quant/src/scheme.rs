@@ -15,6 +15,8 @@ pub enum LayerKind {
     Gru,
     /// [`adamant_nn::Rnn`] and [`adamant_nn::RnnCell`]
     Rnn,
+    /// [`adamant_nn::MultiheadAttention`]: the projections of its inputs
+    Attention,
     /// [`adamant_nn::Embedding`]: codes are read as numbers
     Embedding,
     /// convolutions: codes are read as numbers
@@ -22,7 +24,8 @@ pub enum LayerKind {
 }
 impl LayerKind {
     /// All of them.
-    pub const ALL: [LayerKind; 6] = [LayerKind::Linear, LayerKind::Lstm, LayerKind::Gru, LayerKind::Rnn, LayerKind::Embedding, LayerKind::Conv];
+    pub const ALL: [LayerKind; 7] =
+        [LayerKind::Linear, LayerKind::Lstm, LayerKind::Gru, LayerKind::Rnn, LayerKind::Attention, LayerKind::Embedding, LayerKind::Conv];
 
     /// The kind of a layer of that name.
     pub fn of(layer: &str) -> Option<LayerKind> {
@@ -31,6 +34,7 @@ impl LayerKind {
             "LSTM" | "LSTMCell" => LayerKind::Lstm,
             "GRU" | "GRUCell" => LayerKind::Gru,
             "RNN" | "RNNCell" => LayerKind::Rnn,
+            "MultiheadAttention" => LayerKind::Attention,
             "Embedding" => LayerKind::Embedding,
             "Conv1d" | "Conv2d" | "Conv3d" => LayerKind::Conv,
             _ => return None,
@@ -38,9 +42,10 @@ impl LayerKind {
     }
     /// Does it multiply integers where its input is codes too?
     pub fn multiplies_codes(self) -> bool {
-        matches!(self, LayerKind::Linear | LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn)
+        matches!(self, LayerKind::Linear | LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn | LayerKind::Attention)
     }
-    /// Is its input seen by hooks, so that it can be calibrated? The states of recurrent layers are not.
+    /// Is its input seen by hooks, so that it can be calibrated? The states of recurrent layers and the three inputs of attention
+    /// are not.
     pub fn can_be_calibrated(self) -> bool {
         self == LayerKind::Linear
     }
@@ -49,6 +54,7 @@ impl LayerKind {
         match self {
             LayerKind::Linear | LayerKind::Embedding | LayerKind::Conv => name == "weight",
             LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn => name.starts_with("weight_"),
+            LayerKind::Attention => name.ends_with("_proj_weight"),
         }
     }
 }

@@ -131,6 +131,21 @@ fn sums(x: &CodedInput, w: &WeightCodes) -> Tensor {
     }
     sums - of_x * base
 }
+/// [`sums`] of any number of columns: those of stretches, which i32 holds, are added in i64.
+fn exact_sums(x: &CodedInput, w: &WeightCodes) -> Tensor {
+    let columns = x.codes.meta().shape[1];
+    if columns <= MOST_COLUMNS {
+        return sums(x, w);
+    }
+    let stretch = |t: &Tensor, start: usize| t.narrow(1, start, MOST_COLUMNS.min(columns - start));
+    let of_stretch = |start: usize| {
+        let x = CodedInput { codes: stretch(&x.codes, start), scale: x.scale.clone(), zero_point: x.zero_point.clone() };
+        let w = WeightCodes { codes: stretch(&w.codes, start), zero_point: w.zero_point.clone(), offset: w.offset };
+        sums(&x, &w).cast(DType::I64)
+    };
+    let all = (0..columns).step_by(MOST_COLUMNS).map(of_stretch).reduce(|all, next| all + next);
+    all.unwrap_or_else(|| sums(x, w))
+}
 /// The product in f32, without the bias.
 fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns: usize) -> Tensor {
     let w = WeightCodes::of(layer, of, columns);
@@ -142,7 +157,7 @@ fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns:
     };
     let groups = scale.meta().shape[1];
     if groups == 1 {
-        return sums(&x, &w).cast(DType::F32) * (&x.scale * scale.mt());
+        return exact_sums(&x, &w).cast(DType::F32) * (&x.scale * scale.mt());
     }
     // One product for each group: `[groups, rows, rows of w]`.
     let grouped = |t: &Tensor| t.reshape([t.meta().shape[0], groups, columns / groups]).permute([1, 0, 2]).cast(DType::I32);

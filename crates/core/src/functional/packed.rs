@@ -126,6 +126,16 @@ impl PackedWeight {
         inputs.extend(&self.zero_point);
         Tensor::composite1(Dequantize { packing: self.packing, shape: self.shape, dtype }, &inputs)
     }
+    /// So many rows from one on: views of its tensors.
+    ///
+    /// # Errors
+    /// Rows that it has not.
+    #[track_caller]
+    pub fn narrow(&self, start: usize, len: usize) -> Result<PackedWeight> {
+        let cut = |t: &Tensor| t.narrow(0, start, len).ok();
+        let (codes, scale, zero_point) = (cut(&self.codes)?, cut(&self.scale)?, self.zero_point.as_ref().map(cut).transpose()?);
+        Ok(PackedWeight { shape: self.shape.with(0, len), codes, scale, zero_point, ..*self })
+    }
     /// Rows by integer indices of one axis.
     #[track_caller]
     fn rows(&self, ids: &Tensor) -> PackedWeight {

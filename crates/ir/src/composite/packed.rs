@@ -68,7 +68,9 @@ impl Packing {
             return Err(ErrorKind::Shape { shape: *weight, expected: "rows of at least one column".into() });
         }
         match self.group {
-            Some(0) => Err(ErrorKind::Argument("a group has at least one column".into())),
+            Some(group) if !(1..=MOST_COLUMNS).contains(&group) => {
+                Err(ErrorKind::Argument(format!("a group has 1 to {MOST_COLUMNS} columns, not {group}")))
+            }
             Some(group) if !columns.is_multiple_of(group) => {
                 Err(ErrorKind::Argument(format!("rows of {columns} columns cannot be cut into groups of {group}: {columns} is no multiple of it")))
             }
@@ -168,12 +170,17 @@ pub enum Activations {
     Given,
 }
 
-/// A linear layer of codes. Inputs: x `[.., in]`; the codes of the weight `[out, in]`; the scales; of an affine packing the zero points; of given activations their scale (f32) and zero point (i32),
-/// single numbers; the bias `[out]` if there is one. The result is in x's dtype; all is computed in i32 and f32 and rounded once.
+/// So many products of codes less their zero points have a sum that i32 holds: each is at most 255 · 255.
+pub const MOST_COLUMNS: usize = 32_768;
+
+/// A linear layer of codes. Inputs: x `[.., in]`; the codes of the weight `[out, in]`; the scales; of an affine packing the zero
+/// points; of given activations their scale (f32) and zero point (i32), single numbers; the bias `[out]` if there is one. The
+/// result is in x's dtype; all is computed in integers and f32 and rounded once.
 ///
-/// Codes are multiplied as integers, `i32` that wraps. Of a row x with scale s and zero point z, and a weight row w with S and Z,
-/// the sum is `Σ (x - z)(w - Z)`; the result is `sum · (s · S)`, in f32, plus the bias. Of groups, the sum of each is multiplied by
-/// its scale and these are added by the reduction of a leading axis; the result is that times s, plus the bias.
+/// Codes are multiplied as integers and added exactly: of more columns than [`MOST_COLUMNS`], what so many give is added in i64.
+/// Of a row x with scale s and zero point z, and a weight row w with S and Z, the sum is `Σ (x - z)(w - Z)`; the result is
+/// `sum · (s · S)`, in f32, plus the bias. Of groups, the sum of each is multiplied by its scale and these are added by the
+/// reduction of a leading axis; the result is that times s, plus the bias.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QuantizedLinear {
     /// how codes stand for numbers

@@ -1,0 +1,77 @@
+//! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
+//! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
+//! `accuracy`: trained models before and after. `--plant` shows that a part finds faults.
+mod accuracy;
+mod integers;
+mod storage;
+
+use crate::exit::Exit;
+use std::path::PathBuf;
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(subcommand)]
+    part: Part,
+}
+#[derive(clap::Subcommand)]
+enum Part {
+    /// Products and layers of codes against integer arithmetic on the host
+    Integers(CaseOptions),
+    /// Files of quantized models, rebuilt by NumPy
+    Storage(StorageOptions),
+    /// Trained models before and after
+    Accuracy(AccuracyOptions),
+}
+/// How many cases, and which.
+#[derive(clap::Args)]
+pub struct CaseOptions {
+    /// How many random layers
+    #[arg(long, default_value_t = 2000)]
+    n: usize,
+    /// The seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Plant faults into what is compared, and show that each is found
+    #[arg(long)]
+    plant: bool,
+}
+/// Which Python reads the files.
+#[derive(clap::Args)]
+pub struct StorageOptions {
+    /// A Python with NumPy
+    #[arg(long, default_value = "python3")]
+    python: PathBuf,
+    /// Change one code in each file behind its writer, and show that it is found
+    #[arg(long)]
+    plant: bool,
+}
+/// Which models.
+#[derive(clap::Args)]
+pub struct AccuracyOptions {
+    /// Only descriptions whose path contains this
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Folder of the real data sets
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder that trained models are kept in; they are trained where it lacks them
+    #[arg(long, default_value = "target/quant")]
+    runs: PathBuf,
+    /// Seeds that models are trained with
+    #[arg(long, default_value = "1", value_delimiter = ',')]
+    seeds: Vec<u64>,
+}
+
+/// Runs a part and reports.
+pub fn run(options: &Options) -> Exit {
+    let done = match &options.part {
+        Part::Integers(options) => integers::run(options),
+        Part::Storage(options) => storage::run(options),
+        Part::Accuracy(options) => accuracy::run(options),
+    };
+    done.unwrap_or_else(|text| {
+        eprintln!("{text}");
+        Exit::Failed
+    })
+}
