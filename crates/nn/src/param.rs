@@ -1,6 +1,10 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use crate::{Copies, parametrize::Parametrized, site::longer};
+use crate::{
+    Copies,
+    parametrize::{Parametrization, Parametrized},
+    site::longer,
+};
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor,
     compile::decide_once,
@@ -36,6 +40,8 @@ struct Inner {
     state: AtomicU8,
     /// what its value is computed from, in the state `COMPUTED`
     parametrized: RwLock<Option<Arc<Parametrized>>>,
+    /// what every value that is set passes through, of one that another is computed from
+    projection: RwLock<Option<Arc<dyn Parametrization>>>,
 }
 /// It holds a value.
 const PLAIN: u8 = 0;
@@ -78,7 +84,7 @@ impl Param {
     fn in_state(value: &Tensor, role: Role, state: u8) -> Result<Param> {
         let cell = RwLock::new(Cell::new(&value.detach(), role == Role::Trainable)?);
         let (path, frozen, parametrized) = (RwLock::new("".into()), Flag::new(false), RwLock::default());
-        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized })))
+        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized, projection: RwLock::default() })))
     }
     /// A leaf whose shape is not known yet: the sizes that are not are 0. It gets its value by [`Param::materialize`], or when a
     /// state dict is loaded. Until then its value is an error that names it.
@@ -138,6 +144,10 @@ impl Param {
     /// What it is computed from, if it is ([`crate::parametrize`]).
     pub(crate) fn parametrized(&self) -> Option<Arc<Parametrized>> {
         if self.0.state.load(Relaxed) == COMPUTED { self.0.parametrized.read().clone() } else { None }
+    }
+    /// Every value that is set from now on is what a parametrization makes of it.
+    pub(crate) fn project_by(&self, parametrization: Arc<dyn Parametrization>) {
+        *self.0.projection.write() = Some(parametrization);
     }
     /// Is computed from other parameters from now on, or, by `None`, holds the value. Functions that were captured before are
     /// captured anew: they are good for a cell.
@@ -228,6 +238,9 @@ impl Param {
                 None => Err(self.no_value()),
             };
         }
+        let projection = self.0.projection.read().clone();
+        let projected = projection.map(|by| by.project(value)).transpose()?;
+        let value = projected.as_ref().unwrap_or(value);
         let result = self.cell().set(value);
         if result.is_ok() {
             return result;

@@ -6,6 +6,8 @@
 //! Architecture invariant: this crate names no backend, no optimizer and no training loop.
 #![forbid(unsafe_code)]
 
+mod select;
+
 pub mod distill;
 pub mod lora;
 pub mod prune;
