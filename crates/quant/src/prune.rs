@@ -147,7 +147,11 @@ impl Pruner {
             [] => {
                 let kinds = |kind: &str| kind == "Linear" || kind.starts_with("Conv");
                 let all = model.named_modules();
-                all.iter().filter(|(_, m)| kinds(m.kind)).map(|(path, _)| joined(path, "weight")).filter(|path| placed.iter().any(|p| p.path == *path)).collect()
+                all.iter()
+                    .filter(|(_, m)| kinds(m.kind))
+                    .map(|(path, _)| joined(path, "weight"))
+                    .filter(|path| placed.iter().any(|p| p.path == *path))
+                    .collect()
             }
             targets => {
                 let mut paths = Vec::new();
@@ -162,7 +166,8 @@ impl Pruner {
                 paths
             }
         };
-        check(PRUNE, !paths.is_empty(), || "the model has no Linear and no convolution".into()).map_err(|e| e.hint("name parameters: `.targets([\"*.weight\"])`"))?;
+        check(PRUNE, !paths.is_empty(), || "the model has no Linear and no convolution".into())
+            .map_err(|e| e.hint("name parameters: `.targets([\"*.weight\"])`"))?;
         let mut known = HashSet::new();
         let mut weights = Vec::new();
         // Each once and in the model's order, also a tied one.

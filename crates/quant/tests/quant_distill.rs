@@ -80,7 +80,12 @@ fn features_and_attention_are_the_formulas() {
     let map = |x: &[f64], channels: usize| -> Vec<Vec<f64>> {
         let of = |n: usize, at: usize| (0..channels).map(|c| x[(n * channels + c) * 4 + at].powi(2)).sum::<f64>() / channels as f64;
         let raw: Vec<Vec<f64>> = (0..2).map(|n| (0..4).map(|at| of(n, at)).collect()).collect();
-        raw.into_iter().map(|m| { let norm = m.iter().map(|v| v * v).sum::<f64>().sqrt(); m.into_iter().map(|v| v / norm).collect() }).collect()
+        raw.into_iter()
+            .map(|m| {
+                let norm = m.iter().map(|v| v * v).sum::<f64>().sqrt();
+                m.into_iter().map(|v| v / norm).collect()
+            })
+            .collect()
     };
     let (a, b) = (map(&s, 3), map(&t, 5));
     let want = a.concat().iter().zip(b.concat()).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 8.0;
@@ -111,7 +116,8 @@ fn features_and_attention_are_the_formulas() {
 #[test]
 fn a_teacher_keeps_modes_and_statistics_and_has_no_graph() {
     manual_seed(4);
-    let net = || Ok::<_, adamant_core::Error>(Sequential::new().add(Linear::new(4, 4)?).add(BatchNorm1d::new(4)?).add(Dropout::new(0.5)?).add(Linear::new(4, 3)?));
+    let net =
+        || Ok::<_, adamant_core::Error>(Sequential::new().add(Linear::new(4, 4)?).add(BatchNorm1d::new(4)?).add(Dropout::new(0.5)?).add(Linear::new(4, 3)?));
     let model = net().unwrap();
     // Mixed modes: one layer evaluates already.
     model.get_submodule("1").unwrap().site().unwrap().set_training(false);
@@ -146,7 +152,7 @@ fn a_teacher_keeps_modes_and_statistics_and_has_no_graph() {
 #[test]
 fn what_makes_no_sense_is_told() {
     fn refused<T>(result: Result<T>, says: &str) {
-        let text = result.err().expect("it is refused").to_string();
+        let text = result.err().unwrap().to_string();
         assert!(text.contains(says), "{text} lacks {says}");
     }
     refused(Distiller::new(teacher(), 0.0), "temperature is 0");

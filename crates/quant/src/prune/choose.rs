@@ -27,7 +27,8 @@ fn scores(importance: PruneImportance, number: usize, weight: &PrunedWeight, gra
         PruneImportance::Magnitude => numbers(&weight.original.detached())?.into_iter().map(f64::abs).collect(),
         PruneImportance::Gradient => {
             let Some(grads) = grads else {
-                return Err(refusal(PRUNE, "importance by gradients needs gradients".into()).hint("call `prune_by` (of a scheduler `step_by`) with what `backward` gave"));
+                return Err(refusal(PRUNE, "importance by gradients needs gradients".into())
+                    .hint("call `prune_by` (of a scheduler `step_by`) with what `backward` gave"));
             };
             let Some(gradient) = grads.of(&weight.original.cell()) else {
                 return Err(refusal(PRUNE, format!("`{}` has no gradient among those given", weight.path))

@@ -75,7 +75,8 @@ pub fn save_sparse(path: impl AsRef<Path>, state: &[(String, Tensor)]) -> Result
                 if gaps.len() < bitmap.len() { (kept, PlacesKind::Gaps, gaps) } else { (kept, PlacesKind::Bitmap, bitmap) }
             }
         };
-        let values: Vec<u8> = if dtype == DType::Bool { Vec::new() } else { elements.iter().zip(&kept).filter(|(_, kept)| **kept).flat_map(|(e, _)| e.to_vec()).collect() };
+        let values: Vec<u8> =
+            if dtype == DType::Bool { Vec::new() } else { elements.iter().zip(&kept).filter(|(_, kept)| **kept).flat_map(|(e, _)| e.to_vec()).collect() };
         if values.len() + stored.len() >= bytes.len() {
             tensors.push((name.clone(), tensor.clone()));
             continue;
