@@ -1,6 +1,11 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use crate::{Copies, packed::PackedParts, parametrize::Parametrized, site::longer};
+use crate::{
+    Copies,
+    packed::PackedParts,
+    parametrize::{Parametrization, Parametrized},
+    site::longer,
+};
 use adamant_core::{
     Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor,
     compile::decide_once,
@@ -38,6 +43,8 @@ struct Inner {
     parametrized: RwLock<Option<Arc<Parametrized>>>,
     /// the codes that it holds, in the state `PACKED`
     packed: RwLock<Option<Arc<PackedParts>>>,
+    /// what every value that is set passes through, of one that another is computed from
+    projection: RwLock<Option<Arc<dyn Parametrization>>>,
 }
 /// It holds a value.
 const PLAIN: u8 = 0;
@@ -81,8 +88,9 @@ impl Param {
     #[track_caller]
     fn in_state(value: &Tensor, role: Role, state: u8) -> Result<Param> {
         let cell = RwLock::new(Cell::new(&value.detach(), role == Role::Trainable)?);
-        let (path, frozen, parametrized, packed) = (RwLock::new("".into()), Flag::new(false), RwLock::default(), RwLock::default());
-        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state: AtomicU8::new(state), parametrized, packed })))
+        let (path, frozen, state) = (RwLock::new("".into()), Flag::new(false), AtomicU8::new(state));
+        let (parametrized, packed, projection) = (RwLock::default(), RwLock::default(), RwLock::default());
+        Ok(Param(Arc::new(Inner { cell, path, role, frozen, state, parametrized, packed, projection })))
     }
     /// A leaf whose shape is not known yet: the sizes that are not are 0. It gets its value by [`Param::materialize`], or when a
     /// state dict is loaded. Until then its value is an error that names it.
@@ -146,6 +154,10 @@ impl Param {
     /// What it is computed from, if it is ([`crate::parametrize`]).
     pub(crate) fn parametrized(&self) -> Option<Arc<Parametrized>> {
         if self.0.state.load(Relaxed) == COMPUTED { self.0.parametrized.read().clone() } else { None }
+    }
+    /// Every value that is set from now on is what a parametrization makes of it.
+    pub(crate) fn project_by(&self, parametrization: Arc<dyn Parametrization>) {
+        *self.0.projection.write() = Some(parametrization);
     }
     /// Is computed from other parameters from now on, or, by `None`, holds the value. Functions that were captured before are
     /// captured anew: they are good for a cell.
@@ -264,6 +276,9 @@ impl Param {
                 None => Err(self.no_value()),
             };
         }
+        let projection = self.0.projection.read().clone();
+        let projected = projection.map(|by| by.project(value)).transpose()?;
+        let value = projected.as_ref().unwrap_or(value);
         let result = self.cell().set(value);
         if result.is_ok() {
             return result;

@@ -55,6 +55,16 @@ pub trait Parametrization: Walk + DuplicateParametrization {
     fn right_inverse(&self, value: &Tensor) -> Result<Vec<Tensor>> {
         Ok(vec![value.clone()])
     }
+    /// What a tensor becomes that the one the value is computed from is set to, by an optimizer's step or a state dict: what holds of
+    /// it then holds in all that is saved. Asked of a parametrization that comes first and computes from one tensor. The default
+    /// is that tensor.
+    ///
+    /// # Errors
+    /// The function's own.
+    #[track_caller]
+    fn project(&self, original: &Tensor) -> Result<Tensor> {
+        Ok(original.clone())
+    }
 }
 
 /// What a parameter is computed from.
@@ -89,7 +99,14 @@ impl Parametrized {
     }
     #[track_caller]
     pub fn apart(&self, copies: &mut Copies) -> Result<Parametrized> {
-        Ok(Parametrized { originals: self.originals.duplicate(copies)?, list: self.list.duplicate(copies)? })
+        Ok(Parametrized { originals: self.originals.duplicate(copies)?, list: self.list.duplicate(copies)? }.projected())
+    }
+    /// With an original that holds only what the first parametrization lets it.
+    fn projected(self) -> Parametrized {
+        if let ([original], Some(first)) = (self.originals.as_slice(), self.list.first()) {
+            original.project_by(first.clone());
+        }
+        self
     }
     pub fn originals(&self) -> &[Param] {
         &self.originals
@@ -161,7 +178,7 @@ fn register(param: &Param, parametrization: Arc<dyn Parametrization>) -> Result<
             let frozen = param.role() == Role::Trainable && !param.is_trainable();
             let originals = values.iter().map(|value| Param::with_role(value, param.role())).collect::<Result<Vec<_>>>()?;
             originals.iter().for_each(|p| p.set_frozen(frozen));
-            Parametrized { originals, list: vec![parametrization] }
+            Parametrized { originals, list: vec![parametrization] }.projected()
         }
     };
     let got = no_grad(|| parts.value())?.try_meta()?;

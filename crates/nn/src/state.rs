@@ -148,7 +148,9 @@ pub(crate) fn load(model: &Visiting<'_>, state: &[(String, Tensor)], options: Lo
         let more = if report.mismatched.len() > 8 { format!("; and {} more", report.mismatched.len() - 8) } else { String::new() };
         return Err(Error::at("load_state_dict", ErrorKind::Argument(format!("{}{more}", text.join("; "))), here));
     }
-    let (lazy, there): (Vec<_>, Vec<_>) = writes.iter().partition(|(p, _)| p.is_uninitialized());
+    let (lazy, mut there): (Vec<_>, Vec<_>) = writes.iter().partition(|(p, _)| p.is_uninitialized());
+    // A parameter may be set only to what a buffer allows (a mask), which is then the one that came with it.
+    there.sort_by_key(|(p, _)| p.role() == Role::Trainable);
     adamant_core::step(|| there.iter().try_for_each(|(p, value)| p.set(value)))?;
     // Those have no value that a failure could tear.
     lazy.iter().try_for_each(|(p, value)| p.materialize(value))?;
