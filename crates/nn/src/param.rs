@@ -166,6 +166,7 @@ impl Param {
         let cell = Cell::new(value, self.0.role == Role::Trainable)?;
         let state = if parts.is_some() { COMPUTED } else { PLAIN };
         *self.0.parametrized.write() = parts;
+        *self.0.packed.write() = None;
         self.0.state.store(state, Relaxed);
         *self.0.cell.write() = cell;
         Ok(())
@@ -180,6 +181,13 @@ impl Param {
         // A captured function is good for the cell, which packing and unpacking replace.
         drop(self.now());
         self.0.packed.read().clone()
+    }
+    /// Another parameter that holds the same codes.
+    #[track_caller]
+    pub(crate) fn with_its_codes(&self) -> Result<Param> {
+        let other = Param::in_state(&Tensor::shape_only(self.meta()), self.0.role, PLAIN)?;
+        other.hold(self.parts(), &Tensor::shape_only(self.meta()))?;
+        Ok(other)
     }
     /// Holds codes from now on, or, by `None`, the value.
     #[track_caller]

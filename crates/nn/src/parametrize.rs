@@ -173,6 +173,14 @@ fn register(param: &Param, parametrization: Arc<dyn Parametrization>) -> Result<
             let list = known.list.iter().cloned().chain([parametrization]).collect();
             Parametrized { originals: known.originals.clone(), list }
         }
+        None if param.packed().is_some() => {
+            // Codes stay what the value is computed from, where they can.
+            let values = no_grad(|| parametrization.right_inverse(&param.detached().ok()?))?;
+            if values.len() != 1 {
+                return Err(param.holds_codes("register_parametrization"));
+            }
+            Parametrized { originals: vec![param.with_its_codes()?], list: vec![parametrization] }
+        }
         None => {
             let values = no_grad(|| parametrization.right_inverse(&param.detached().ok()?))?;
             let frozen = param.role() == Role::Trainable && !param.is_trainable();
@@ -212,6 +220,12 @@ pub fn remove_parametrizations(module: &(impl Walk + ?Sized), name: &str, leave_
     let param = find(module, name, "remove_parametrizations")?;
     let refuse = |text: String| Error::new("remove_parametrizations", ErrorKind::Argument(text));
     let Some(parts) = param.parametrized() else { return Err(refuse(format!("`{name}` has no parametrization"))) };
+    if let (false, [one]) = (leave_parametrized, parts.originals())
+        && one.packed().is_some()
+    {
+        param.compute_from(None, &one.detached())?;
+        return param.hold(one.parts(), &Tensor::shape_only(param.meta()));
+    }
     let value = match (leave_parametrized, parts.originals()) {
         (true, _) => no_grad(|| parts.value())?,
         (false, [one]) => one.detached(),

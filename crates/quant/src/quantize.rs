@@ -91,7 +91,6 @@ fn layers(model: &(impl Walk + ?Sized)) -> Vec<FoundLayer> {
 /// A layer that is to be quantized.
 struct PlannedLayer {
     layer: FoundLayer,
-    kind: LayerKind,
     scheme: LayerScheme,
 }
 /// What is planned, and what stays with the reason.
@@ -124,7 +123,7 @@ fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationCon
             None => plan.left.push(left(&layer, "the configuration leaves it out".into())),
             Some(_) if layer.is_computed => plan.left.push(left(&layer, "its weight is computed from other parameters".into())),
             Some(_) if layer.weights.is_empty() => plan.left.push(left(&layer, "it has no weight of its own".into())),
-            Some(scheme) => plan.planned.push(PlannedLayer { layer, kind, scheme }),
+            Some(scheme) => plan.planned.push(PlannedLayer { layer, scheme }),
         }
     }
     Ok(plan)
@@ -174,7 +173,7 @@ struct RoundedWeight {
 }
 #[track_caller]
 fn round(op: &'static str, planned: &PlannedLayer, calibrated: &Calibrated) -> Result<(Vec<RoundedWeight>, Outcome)> {
-    let PlannedLayer { layer, scheme, .. } = planned;
+    let PlannedLayer { layer, scheme } = planned;
     let (mut rounded, mut signal, mut noise, mut before, mut after) = (Vec::new(), 0.0, 0.0, 0, 0);
     for (name, param) in &layer.weights {
         let path = joined(&layer.path, name);

@@ -178,3 +178,33 @@ fn observers_find_the_ranges_of_plain_computations() -> Result<()> {
     assert!(Observer::new(Observation::MinMax)?.range().is_err_and(|e| e.to_string().contains("no values")));
     Ok(())
 }
+
+#[test]
+fn adapters_over_codes_leave_every_code_and_merged_give_the_same() -> Result<()> {
+    use adamant_optim::{AdamW, Optimizer};
+    use adamant_quant::lora::LoraConfig;
+    for scheme in [LayerScheme::weights(4), LayerScheme::weights(8), LayerScheme::int8(InputScheme::Float)] {
+        manual_seed(5);
+        let codes = Sequential::new().add(Linear::new(24, 16)?).add(Relu::new()).add(Linear::new(16, 4)?);
+        quantize_model(&codes, &QuantizationConfig::with(scheme), &[])?;
+        let x = normal([9, 24])?;
+        let held = |model: &Sequential| -> Result<Vec<(String, Vec<u8>)>> { Ok(bits(model)?.into_iter().filter(|(n, _)| n.contains("original") || n.ends_with("weight") && !n.contains("lora")).collect()) };
+        let mut adapters = LoraConfig::new(4, 8.0, ["0", "2"]).apply(&codes)?;
+        let parameters = adapters.parameters();
+        assert_eq!(parameters.len(), 4, "{scheme:?}");
+        let before = held(&codes)?;
+        assert!(before.iter().any(|(_, b)| !b.is_empty()));
+        let mut optimizer = AdamW::new(1e-2).over(codes.trainable_parameters());
+        for _ in 0..20 {
+            let grads = codes.forward(&x)?.square().mean(..).backward()?;
+            optimizer.step(&grads)?;
+        }
+        assert_eq!(held(&codes)?, before, "{scheme:?}: the codes stay");
+        let y = codes.forward(&x)?.ok()?;
+        y.to_bytes()?;
+        adapters.merge()?;
+        let merged = codes.forward(&x)?.ok()?;
+        assert!(largest(&merged, &y)? < 1e-4, "{scheme:?}: {}", largest(&merged, &y)?);
+    }
+    Ok(())
+}
