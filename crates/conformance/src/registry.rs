@@ -20,6 +20,8 @@ mod tensor;
 pub const FLOAT: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
 /// Floats in which linear algebra runs.
 pub const WIDE: &[DType] = &[DType::F32, DType::F64];
+/// The float that layers of codes compute in.
+pub const SINGLE: &[DType] = &[DType::F32];
 /// Numbers.
 pub const NUMBER: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::I8, DType::U32];
 /// Everything.
@@ -345,5 +347,7 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ("adamant.poisson", "it gives counts"),
     ("adamant.cofactors", "the gradient of adamant.det, differentiated by its second order"),
     ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
+    ("adamant.dequantize", "codes are no numbers that could be moved a little"),
+    ("adamant.quantized_linear", "its input counts as not rounded, which is a convention; core/tests/quantized.rs has it"),
     ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),
 ];

@@ -181,7 +181,7 @@ fn observers_find_the_ranges_of_plain_computations() -> Result<()> {
 
 #[test]
 fn adapters_over_codes_leave_every_code_and_merged_give_the_same() -> Result<()> {
-    use adamant_optim::{AdamW, Optimizer};
+    use adamant_optim::{AdamW, Optimizer, UpdateRule};
     use adamant_quant::lora::LoraConfig;
     for scheme in [LayerScheme::weights(4), LayerScheme::weights(8), LayerScheme::int8(InputScheme::Float)] {
         manual_seed(5);

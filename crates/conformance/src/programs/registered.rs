@@ -103,6 +103,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Tensor::iota_like", "PyTorch counts along no axis of a tensor"),
     ("Tensor::linear_recurrence", "PyTorch has no recurrence"),
     ("Tensor::safe_log", "PyTorch has no logarithm with a floor"),
+    ("functional::quantized_linear", "PyTorch's takes weights in an object of its own; it is compared with integer arithmetic by `xtask quant integers`"),
+    ("functional::quantized_embedding", "PyTorch's takes weights in an object of its own"),
     ("functional::rotary_half", "rotary embeddings stand in transformers, not in PyTorch"),
 ];
 
