@@ -33,7 +33,11 @@ fn packings() -> Vec<Packing> {
 fn codes_of(w: &PackedWeight, rows: usize, columns: usize) -> Result<Vec<i64>> {
     let Packing { bits, symmetric, .. } = w.packing();
     if bits == 8 {
-        return Ok(if symmetric { w.codes().to_vec::<i8>()?.iter().map(|v| *v as i64).collect() } else { w.codes().to_vec::<u8>()?.iter().map(|v| *v as i64).collect() });
+        return Ok(if symmetric {
+            w.codes().to_vec::<i8>()?.iter().map(|v| *v as i64).collect()
+        } else {
+            w.codes().to_vec::<u8>()?.iter().map(|v| *v as i64).collect()
+        });
     }
     let bytes = w.codes().to_vec::<u8>()?;
     let row = bytes.len() / rows;

@@ -282,4 +282,3 @@ impl Param {
             .hint("train adapters beside it (`quant::lora`), or `unpack` it first")
     }
 }
-

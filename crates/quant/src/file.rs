@@ -166,10 +166,9 @@ impl SavedWeight {
             SavedInput::Float => InputCodes::Float,
             SavedInput::Token => InputCodes::PerToken { symmetric: false },
             SavedInput::TokenSymmetric => InputCodes::PerToken { symmetric: true },
-            SavedInput::Given => InputCodes::Given {
-                scale: tensor("_input_scale")?.item().map_err(told)?,
-                zero_point: tensor("_input_zero_point")?.item().map_err(told)?,
-            },
+            SavedInput::Given => {
+                InputCodes::Given { scale: tensor("_input_scale")?.item().map_err(told)?, zero_point: tensor("_input_zero_point")?.item().map_err(told)? }
+            }
         };
         Ok((weight, input))
     }

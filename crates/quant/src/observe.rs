@@ -124,7 +124,9 @@ impl Observer {
     pub fn new(how: Observation) -> Result<Observer> {
         let (holds, text) = match how {
             Observation::MovingAverage { rate } => (rate > 0.0 && rate <= 1.0, format!("a rate lies above 0 and at most at 1, not at {rate}")),
-            Observation::Percentile { percent } => (percent > 50.0 && percent <= 100.0, format!("a percentage lies above 50 and at most at 100, not at {percent}")),
+            Observation::Percentile { percent } => {
+                (percent > 50.0 && percent <= 100.0, format!("a percentage lies above 50 and at most at 100, not at {percent}"))
+            }
             _ => (true, String::new()),
         };
         if !holds {

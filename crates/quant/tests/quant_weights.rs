@@ -23,7 +23,12 @@ fn bits(model: &impl Walk) -> Result<Vec<(String, Vec<u8>)>> {
 }
 fn schemes() -> Vec<LayerScheme> {
     let packings = [(8, None), (8, Some(8)), (4, Some(8)), (4, None), (3, Some(8)), (3, None)];
-    let inputs = [InputScheme::Float, InputScheme::PerToken { symmetric: true }, InputScheme::PerToken { symmetric: false }, InputScheme::Calibrated(Observation::MinMax)];
+    let inputs = [
+        InputScheme::Float,
+        InputScheme::PerToken { symmetric: true },
+        InputScheme::PerToken { symmetric: false },
+        InputScheme::Calibrated(Observation::MinMax),
+    ];
     let all = packings.into_iter().flat_map(|p| inputs.map(move |i| (p, i)));
     all.flat_map(|((bits, group), input)| [true, false].map(move |symmetric| LayerScheme { packing: Packing { bits, group, symmetric }, input })).collect()
 }
@@ -188,7 +193,9 @@ fn adapters_over_codes_leave_every_code_and_merged_give_the_same() -> Result<()>
         let codes = Sequential::new().add(Linear::new(24, 16)?).add(Relu::new()).add(Linear::new(16, 4)?);
         quantize_model(&codes, &QuantizationConfig::with(scheme), &[])?;
         let x = normal([9, 24])?;
-        let held = |model: &Sequential| -> Result<Vec<(String, Vec<u8>)>> { Ok(bits(model)?.into_iter().filter(|(n, _)| n.contains("original") || n.ends_with("weight") && !n.contains("lora")).collect()) };
+        let held = |model: &Sequential| -> Result<Vec<(String, Vec<u8>)>> {
+            Ok(bits(model)?.into_iter().filter(|(n, _)| n.contains("original") || n.ends_with("weight") && !n.contains("lora")).collect())
+        };
         let mut adapters = LoraConfig::new(4, 8.0, ["0", "2"]).apply(&codes)?;
         let parameters = adapters.parameters();
         assert_eq!(parameters.len(), 4, "{scheme:?}");

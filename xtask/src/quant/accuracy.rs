@@ -7,7 +7,10 @@ use adamant_train::{
     Document, EvaluateOptions, Evaluation, Failure, Run, Trained, Watch, evaluate,
     quantized::{QuantizationConfig, QuantizePlan, quantize},
 };
-use std::{fs, path::{Path, PathBuf}};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A description, where its data lie among the real data sets, and what may be lost.
 struct Case {
@@ -85,7 +88,13 @@ pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
         }
     }
     println!("{judged} quantized models judged, {failed} worse than promised, {skipped} descriptions skipped");
-    Ok(if failed > 0 { Exit::Failed } else if skipped > 0 || judged == 0 { Exit::Skipped } else { Exit::Passed })
+    Ok(if failed > 0 {
+        Exit::Failed
+    } else if skipped > 0 || judged == 0 {
+        Exit::Skipped
+    } else {
+        Exit::Passed
+    })
 }
 fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Result<Vec<bool>, Failure> {
     let run = runs.join(format!("{}-{seed}", case.name));

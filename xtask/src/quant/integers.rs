@@ -36,7 +36,10 @@ pub fn run(options: &CaseOptions) -> Told<Exit> {
     let pairs = products(Fault::None)?;
     let (cases, wide) = layers(options.n, options.seed, Fault::None)?;
     let isa = std::env::var("ADAMANT_ISA").unwrap_or_else(|_| "the widest".into());
-    println!("passed: {pairs} sums of products modulo 2^32, {cases} layers bit for bit, {wide} of 2^20 columns; instructions {isa}, {:.1} s", started.elapsed().as_secs_f64());
+    println!(
+        "passed: {pairs} sums of products modulo 2^32, {cases} layers bit for bit, {wide} of 2^20 columns; instructions {isa}, {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
     Ok(Exit::Passed)
 }
 fn word(found: bool) -> &'static str {
@@ -80,7 +83,12 @@ fn product(a: &Codes, b: &Codes, [m, n, k]: [usize; 3], fault: Fault) -> Told<us
             for j in 0..n {
                 let want = (0..last).fold(0i64, |sum, p| sum.wrapping_add(a.values[i * k + p] * b.values[p * n + j]));
                 if got[i * n + j] != want as i32 {
-                    return Err(format!("failed: [{m}, {k}] x [{k}, {n}], second by {layout}, signs {} {}, at {i}, {j}: {} for {want}", a.signed, b.signed, got[i * n + j]));
+                    return Err(format!(
+                        "failed: [{m}, {k}] x [{k}, {n}], second by {layout}, signs {} {}, at {i}, {j}: {} for {want}",
+                        a.signed,
+                        b.signed,
+                        got[i * n + j]
+                    ));
                 }
             }
         }

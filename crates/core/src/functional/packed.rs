@@ -52,11 +52,8 @@ impl PackedWeight {
         if *given != [rows, columns] {
             return Err(refuse(ErrorKind::Shape { shape: given, expected: format!("codes of [{rows}, {columns}]") }));
         }
-        let codes = if packing.bits == 8 {
-            codes.cast(packing.dtype()).reshape(shape)
-        } else {
-            packed(&packing, &(codes.cast(DType::I32) + packing.offset() as i64))
-        };
+        let codes =
+            if packing.bits == 8 { codes.cast(packing.dtype()).reshape(shape) } else { packed(&packing, &(codes.cast(DType::I32) + packing.offset() as i64)) };
         PackedWeight::new(packing, shape, &codes, scale, zero_point)
     }
     /// Each number rounded to the nearest code. A row's scale, or a group's, is that of its largest absolute value (symmetric), or

@@ -68,9 +68,7 @@ impl Packing {
             return Err(ErrorKind::Shape { shape: *weight, expected: "rows of at least one column".into() });
         }
         match self.group {
-            Some(group) if !(1..=MOST_COLUMNS).contains(&group) => {
-                Err(ErrorKind::Argument(format!("a group has 1 to {MOST_COLUMNS} columns, not {group}")))
-            }
+            Some(group) if !(1..=MOST_COLUMNS).contains(&group) => Err(ErrorKind::Argument(format!("a group has 1 to {MOST_COLUMNS} columns, not {group}"))),
             Some(group) if !columns.is_multiple_of(group) => {
                 Err(ErrorKind::Argument(format!("rows of {columns} columns cannot be cut into groups of {group}: {columns} is no multiple of it")))
             }
