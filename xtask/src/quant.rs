@@ -12,10 +12,10 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Options {
     #[command(subcommand)]
-    part: Part,
+    part: QuantPart,
 }
 #[derive(clap::Subcommand)]
-enum Part {
+enum QuantPart {
     /// Products and layers of codes against integer arithmetic on the host
     Integers(CaseOptions),
     /// Files of quantized models, rebuilt by NumPy
@@ -66,9 +66,9 @@ pub struct AccuracyOptions {
 /// Runs a part and reports.
 pub fn run(options: &Options) -> Exit {
     let done = match &options.part {
-        Part::Integers(options) => integers::run(options),
-        Part::Storage(options) => storage::run(options),
-        Part::Accuracy(options) => accuracy::run(options),
+        QuantPart::Integers(options) => integers::run(options),
+        QuantPart::Storage(options) => storage::run(options),
+        QuantPart::Accuracy(options) => accuracy::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

@@ -17,7 +17,7 @@ const ENDING: &str = ".npy";
 
 /// How an archive holds its arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Packing {
+pub enum NpzCompression {
     /// as they are (`numpy.savez`)
     #[default]
     Stored,
@@ -116,12 +116,12 @@ impl Npz {
 ///
 /// ```
 /// use adamant_core::Tensor;
-/// use adamant_formats::npz::{Packing, read_npz, write_npz};
+/// use adamant_formats::npz::{NpzCompression, read_npz, write_npz};
 /// # adamant_core::Device::reference().make_current();
 /// # let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
 /// # let path = folder.path().join("x.npz");
 /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3]);
-/// write_npz(&path, [("x", x)], Packing::Deflated).map_err(|e| e.to_string())?;
+/// write_npz(&path, [("x", x)], NpzCompression::Deflated).map_err(|e| e.to_string())?;
 /// let arrays = read_npz(&path).map_err(|e| e.to_string())?;
 /// assert_eq!(arrays["x"].to_vec::<f32>().map_err(|e| e.to_string())?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), String>(())
@@ -145,7 +145,7 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>, Erro
 /// # Errors
 /// The error a tensor carries; `File`, if two have one name, npy has no such dtype (bf16, fp8), or the file cannot be written.
 #[track_caller]
-pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (N, Tensor)>, packing: Packing) -> Result<(), Error> {
+pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (N, Tensor)>, packing: NpzCompression) -> Result<(), Error> {
     let (path, here) = (path.as_ref(), Origin::here());
     let mut sorted = BTreeMap::new();
     for (name, tensor) in tensors {
@@ -162,7 +162,7 @@ pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIter
         let mut writer = zip::ZipWriter::new(file);
         for (name, (tensor, header)) in &sorted {
             let data = little_endian(tensor)?;
-            writer.add(&format!("{name}{ENDING}"), &[header, &data], packing == Packing::Deflated).map_err(io)?;
+            writer.add(&format!("{name}{ENDING}"), &[header, &data], packing == NpzCompression::Deflated).map_err(io)?;
         }
         writer.finish().map_err(io)
     })

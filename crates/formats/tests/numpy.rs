@@ -85,7 +85,7 @@ fn a_file_that_is_left_behind_after_an_error() {
 #[cfg(feature = "npz")]
 mod npz {
     use super::*;
-    use adamant_formats::npz::{Npz, Packing, read_npz, write_npz};
+    use adamant_formats::npz::{Npz, NpzCompression, read_npz, write_npz};
 
     #[test]
     fn an_archive_of_numpy_that_is_read_wrong() {
@@ -109,7 +109,7 @@ mod npz {
         let (path, again) = (folder.path().join("x.npz"), folder.path().join("y.npz"));
         let mut tensors = tensors();
         tensors.push(("größe/一.weight".into(), Tensor::from_vec(vec![0.5f32; 100_000], [100, 1000])));
-        for packing in [Packing::Stored, Packing::Deflated] {
+        for packing in [NpzCompression::Stored, NpzCompression::Deflated] {
             write_npz(&path, tensors.clone(), packing).unwrap();
             let back = read_npz(&path).unwrap();
             assert_eq!(back.len(), tensors.len());
@@ -118,14 +118,14 @@ mod npz {
             assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&again).unwrap());
         }
         assert!(std::fs::metadata(&path).unwrap().len() < 30_000);
-        write_npz::<String>(&path, [], Packing::Stored).unwrap();
+        write_npz::<String>(&path, [], NpzCompression::Stored).unwrap();
         assert!(read_npz(&path).unwrap().is_empty());
         let one = Tensor::zeros([1]);
         for (pair, says) in [
             ([("a", one.clone()), ("a", one.clone())], "two arrays"),
             ([("a", one.clone()), ("b", one.cast(adamant_core::DType::BF16))], "array `b`: npy has no bf16"),
         ] {
-            let error = write_npz(folder.path().join("z.npz"), pair, Packing::Stored).unwrap_err().to_string();
+            let error = write_npz(folder.path().join("z.npz"), pair, NpzCompression::Stored).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);

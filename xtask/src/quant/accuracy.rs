@@ -64,8 +64,8 @@ fn config(scheme: &str) -> QuantizationConfig {
         _ => QuantizationConfig::weights(4).group(Some(32)),
     }
 }
-struct Quiet;
-impl Watch for Quiet {}
+struct SilentWatch;
+impl Watch for SilentWatch {}
 
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
     let device = Device::current().map_err(|e| e.to_string())?;
@@ -103,7 +103,7 @@ fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Re
         let mut document = Document::parse(case.name, case.text)?;
         document.set(&format!("seed={seed}"))?;
         println!("{}, seed {seed}: training", case.name);
-        Run::new(&document).data(data).folder(&run).train(&mut Quiet)?;
+        Run::new(&document).data(data).folder(&run).train(&mut SilentWatch)?;
     }
     let before = answers(&run, data, device)?;
     let size = |path: PathBuf| fs::metadata(path).map_or(0, |m| m.len());

@@ -17,7 +17,7 @@ fn told<T>(result: adamant::Result<T>) -> Told<T> {
 
 /// A fault that is planted into what the library gave.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fault {
+enum PlantedDifference {
     None,
     /// the last column of one sum is left out
     ShortSum,
@@ -27,14 +27,14 @@ enum Fault {
 
 pub fn run(options: &CaseOptions) -> Told<Exit> {
     if options.plant {
-        let short = products(Fault::ShortSum).is_err();
-        let place = layers(options.n, options.seed, Fault::LastPlace).is_err();
+        let short = products(PlantedDifference::ShortSum).is_err();
+        let place = layers(options.n, options.seed, PlantedDifference::LastPlace).is_err();
         println!("a sum without its last column: {}\na result one unit in the last place off: {}", word(short), word(place));
         return Ok(if short && place { Exit::Passed } else { Exit::Failed });
     }
     let started = Instant::now();
-    let pairs = products(Fault::None)?;
-    let (cases, wide) = layers(options.n, options.seed, Fault::None)?;
+    let pairs = products(PlantedDifference::None)?;
+    let (cases, wide) = layers(options.n, options.seed, PlantedDifference::None)?;
     let isa = std::env::var("ADAMANT_ISA").unwrap_or_else(|_| "the widest".into());
     println!(
         "passed: {pairs} sums of products modulo 2^32, {cases} layers bit for bit, {wide} of 2^20 columns; instructions {isa}, {:.1} s",
@@ -73,12 +73,12 @@ impl Codes {
     }
 }
 /// Compares `a [m, k]` times `b [k, n]` with sums of i64, modulo 2^32, and `b` also as it is read from `[n, k]`.
-fn product(a: &Codes, b: &Codes, [m, n, k]: [usize; 3], fault: Fault) -> Told<usize> {
+fn product(a: &Codes, b: &Codes, [m, n, k]: [usize; 3], fault: PlantedDifference) -> Told<usize> {
     let wide = |t: Tensor| t.cast(DType::I32);
     let transposed = Codes { values: (0..n * k).map(|at| b.values[at % k * n + at / k]).collect(), signed: b.signed };
     for (layout, b_tensor) in [("rows", b.tensor([k, n])), ("columns", transposed.tensor([n, k]).mt())] {
         let got = told(wide(a.tensor([m, k])).matmul(wide(b_tensor)).to_vec::<i32>())?;
-        let last = if fault == Fault::ShortSum { k - 1 } else { k };
+        let last = if fault == PlantedDifference::ShortSum { k - 1 } else { k };
         for i in 0..m {
             for j in 0..n {
                 let want = (0..last).fold(0i64, |sum, p| sum.wrapping_add(a.values[i * k + p] * b.values[p * n + j]));
@@ -95,7 +95,7 @@ fn product(a: &Codes, b: &Codes, [m, n, k]: [usize; 3], fault: Fault) -> Told<us
     }
     Ok(2 * m * n)
 }
-fn products(fault: Fault) -> Told<usize> {
+fn products(fault: PlantedDifference) -> Told<usize> {
     let mut done = 0;
     let mut random = Random::new(77);
     for (x, y) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -174,14 +174,14 @@ fn token(x: &[f32], symmetric: bool) -> (Vec<i64>, f32, i64) {
     (x.iter().map(|v| ((v * inverse).round_ties_even() + zero).clamp(bounds.0, bounds.1) as i64).collect(), range / steps, zero as i64)
 }
 /// Compares a layer on a batch with the host, and each row of the batch alone with the row in the batch.
-fn layer(layer: &HostLayer, x: &[f32], symmetric: bool, fault: Fault) -> Told<()> {
+fn layer(layer: &HostLayer, x: &[f32], symmetric: bool, fault: PlantedDifference) -> Told<()> {
     let (rows, columns) = (x.len() / layer.columns, layer.columns);
     let weight = layer.weight()?;
     let bias = layer.bias.clone().map(|b| Tensor::from_vec(b, [layer.rows]));
     let input = QuantizedInput::PerToken { symmetric };
     let run = |x: &[f32]| told(quantized_linear(&Tensor::from_vec(x.to_vec(), [x.len() / columns, columns]), &weight, bias.as_ref(), input).to_vec::<f32>());
     let mut got = run(x)?;
-    if fault == Fault::LastPlace
+    if fault == PlantedDifference::LastPlace
         && let Some(v) = got.last_mut()
     {
         *v = f32::from_bits(v.to_bits() ^ 1);
@@ -207,7 +207,7 @@ fn layer(layer: &HostLayer, x: &[f32], symmetric: bool, fault: Fault) -> Told<()
     }
     Ok(())
 }
-fn layers(n: usize, seed: u64, fault: Fault) -> Told<(usize, usize)> {
+fn layers(n: usize, seed: u64, fault: PlantedDifference) -> Told<(usize, usize)> {
     let mut random = Random::new(seed);
     let columns = [1usize, 3, 4, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 192, 255, 256, 512, 1000];
     for _ in 0..n {

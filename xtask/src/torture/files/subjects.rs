@@ -100,8 +100,8 @@ impl FileStage {
         let others = Tensor::from_vec((0..20).collect::<Vec<i64>>(), [20]);
         adamant::formats::write_npy(at("x.npy"), &values).map_err(text_of)?;
         let arrays = || [("x", values.clone()), ("y", others.clone())];
-        adamant::formats::npz::write_npz(at("x.npz"), arrays(), adamant::formats::npz::Packing::Stored).map_err(text_of)?;
-        adamant::formats::npz::write_npz(at("d.npz"), arrays(), adamant::formats::npz::Packing::Deflated).map_err(text_of)?;
+        adamant::formats::npz::write_npz(at("x.npz"), arrays(), adamant::formats::npz::NpzCompression::Stored).map_err(text_of)?;
+        adamant::formats::npz::write_npz(at("d.npz"), arrays(), adamant::formats::npz::NpzCompression::Deflated).map_err(text_of)?;
         let texts = BTreeMap::from([("note".to_string(), "a text".to_string())]);
         adamant::formats::safetensors::save(at("x.safetensors"), arrays(), &texts).map_err(text_of)?;
         let rows = |separator: &str, end: &str| (0..60).map(|k| format!("{}.5{separator}{k}{separator}{}{end}", k * 7 % 13, k % 3)).collect::<String>();
