@@ -417,6 +417,11 @@ impl<R: UpdateRule> Updater<R> {
             let text = format!("`{}` of a lazy layer has no value yet: its shape follows from the layer's first input", p.path());
             return Err(Error::at("step", ErrorKind::Argument(text), group.made).hint("run the model once on an example, or load a state dict"));
         }
+        if let Some((group, p)) = self.groups.iter().find_map(|g| Some((g, g.parameters.iter().find(|p| p.packed().is_some())?))) {
+            let text = format!("`{}` holds integer codes, which have no gradient", p.path());
+            return Err(Error::at("step", ErrorKind::Argument(text), group.made)
+                .hint("train adapters beside it (`quant::lora`), or `unpack` it before the optimizer is made"));
+        }
         if let Some(text) = changes_nothing(&mut self.groups.iter().flat_map(|g| &g.parameters), grads) {
             return Err(Error::new("step", ErrorKind::Argument(format!("{}: {text}", self.name())))
                 .hint(Hint::new("make it over the parameters of the model that the loss is of").code("Sgd::default().over(model.parameters())")));

@@ -134,6 +134,10 @@ fn a_packed_parameter_is_not_trained_and_says_what_to_do() -> Result<()> {
     assert!(!weight.is_trainable());
     let set = weight.set(&Tensor::zeros([4, 16])).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(set.contains("no gradient") || set.contains("integer codes"), "{set}");
+    let mut optimizer = adamant_optim::UpdateRule::over(adamant_optim::Sgd::new(0.1), [weight.clone()]);
+    let grads = layer.forward(&normal([5, 16])?)?.sum(..).backward()?;
+    let step = adamant_optim::Optimizer::step(&mut optimizer, &grads).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(step.contains("`weight` holds integer codes") && step.contains("lora"), "{step}");
     let x = normal([5, 16])?.tracked();
     let grads = layer.forward(&x)?.sum(..).backward()?;
     let of_x = grads.get(&x).map(|g| g.to_vec::<f32>()).transpose()?.unwrap_or_default();
