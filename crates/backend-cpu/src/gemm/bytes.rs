@@ -11,13 +11,15 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
-mod direct;
+pub(crate) mod direct;
 mod instances;
 #[allow(unsafe_code)]
 pub(crate) mod micro;
 pub(crate) mod pack;
 #[allow(unsafe_code)]
 mod scalar;
+#[allow(unsafe_code)]
+mod shuffle;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -182,7 +184,7 @@ impl RowTile<'_> {
             let to = quads * QUAD * 2 + LINE;
             let target = widened.take(rows * to)?;
             for (r, target) in target.chunks_mut(to).enumerate() {
-                pack::widen(&a.data[r * a.stride..][..quads * QUAD], target);
+                pack::widen(&a.data[r * a.stride..][..quads * QUAD], false, target);
             }
             a = Strided { data: target, stride: to };
         }
@@ -340,7 +342,7 @@ impl BytePart<'_> {
             let b = ByteBlocks { blocks, column_sums: &column_sums, k, n: columns };
             for i in (0..m).step_by(GROUP_ROWS) {
                 let count = GROUP_ROWS.min(m - i);
-                let rows = if self.lies_ready() { PackedRows::in_place(self, i, count)? } else { PackedRows::new(self, i, count, count, row_buffer)? };
+                let rows = if self.lies_ready() { PackedRows::in_place(self, i, count)? } else { PackedRows::new(self, i, count, row_buffer)? };
                 let out = &mut self.out;
                 multiply_blocks(self.context, rows.rows(), b, 0..columns, multiply, &mut |part| {
                     out.hand_on(SumsPart { row: part.row + i, column: part.column + j, ..part })
@@ -355,6 +357,10 @@ impl BytePart<'_> {
         !self.a.is_signed && view.column_stride == 1 && view.row_stride >= 0 && self.k.is_multiple_of(QUAD)
     }
 }
+/// Bytes from a packed row to the next: not a power of two, so that rows fall into different cache sets.
+pub(crate) fn packed_stride(k: usize) -> usize {
+    k.next_multiple_of(LINE) + LINE
+}
 /// Rows of A, packed or as they lie, and what they are corrected by.
 struct PackedRows<'a> {
     bytes: &'a [u8],
@@ -367,17 +373,10 @@ impl<'a> PackedRows<'a> {
         let view = part.a.view;
         PackedRows::corrected(part, &view.data[view.index(row, 0)..], view.row_stride as usize, rows)
     }
-    /// Packs `rows` rows; beneath them are rows of ones, up to `all`.
-    fn new(part: &BytePart<'_>, row: usize, rows: usize, all: usize, buffer: &'a mut AlignedBuffer<u8>) -> Result<PackedRows<'a>, ErrorKind> {
-        let k = part.k;
-        // Not a power of two, so that rows fall into different cache sets.
-        let stride = k.next_multiple_of(LINE) + LINE;
-        let target = buffer.take(all * stride)?;
-        pack::pack_rows(&part.a.view, row, rows, k, part.a.flip(false), target, stride);
-        for ones in target.chunks_mut(stride).skip(rows) {
-            ones[..k].fill(1);
-            ones[k..].fill(0);
-        }
+    fn new(part: &BytePart<'_>, row: usize, rows: usize, buffer: &'a mut AlignedBuffer<u8>) -> Result<PackedRows<'a>, ErrorKind> {
+        let stride = packed_stride(part.k);
+        let target = buffer.take(rows * stride)?;
+        pack::pack_rows(&part.a.view, row, rows, part.k, part.a.flip(false), target, stride);
         PackedRows::corrected(part, target, stride, rows)
     }
     fn corrected(part: &BytePart<'_>, bytes: &'a [u8], stride: usize, rows: usize) -> Result<PackedRows<'a>, ErrorKind> {
@@ -386,7 +385,7 @@ impl<'a> PackedRows<'a> {
         if !b.is_signed {
             let of_both = (*k as i32).wrapping_mul(if a.is_signed { 128 * 128 } else { 0 });
             for (r, start) in starts.iter_mut().enumerate() {
-                *start = pack::row_sum(&bytes[r * stride..][..*k]).wrapping_mul(128).wrapping_sub(of_both);
+                *start = pack::row_sum(&bytes[r * stride..][..*k], false).wrapping_mul(128).wrapping_sub(of_both);
             }
         }
         Ok(PackedRows { bytes, stride, starts, zeros: filled(if a.is_signed { 128 } else { 0 }, rows)? })
@@ -399,6 +398,7 @@ impl<'a> PackedRows<'a> {
 #[derive(Default)]
 struct PackScratch {
     rows: AlignedBuffer<u8>,
+    widened: AlignedBuffer<u8>,
     blocks: AlignedBuffer<i8>,
     sums: AlignedBuffer<i32>,
     multiply: BlockScratch,
