@@ -28,7 +28,7 @@ mod vnni;
 
 use super::apart::{Apart, HandOn, Matrices, WidenedElements};
 use super::context::AlignedBuffer;
-use super::micro::Block;
+use super::micro::{Block, prefetch};
 use super::pack::MatrixView;
 use super::part_size;
 use crate::isa::ByteIsa;
@@ -42,7 +42,7 @@ use std::{cell::RefCell, ops::Range};
 const GROUP_ROWS: usize = 48;
 /// K is cut into chunks of this length, so that a tile's rows of A stay in L1.
 const CHUNK: usize = 4096;
-/// Products below this many multiplications run on the calling thread; of a vector, which are bound by memory, below that many.
+/// Products of up to this many multiplications run on the calling thread; of a vector, which are bound by memory, up to that many.
 const SERIAL_WORK: usize = 1 << 22;
 const SERIAL_VECTOR_WORK: usize = 1 << 20;
 
@@ -99,7 +99,7 @@ pub(crate) struct BlockScratch {
 }
 
 /// Columns whose blocks are multiplied before the next: packed B stays in L2, or in L1 where few rows use it.
-fn block_columns(m: usize, k: usize) -> usize {
+pub(crate) fn block_columns(m: usize, k: usize) -> usize {
     let bytes = if m <= GROUP_ROWS { 64 << 10 } else { 512 << 10 };
     (bytes / k.clamp(1, CHUNK) / 64 * 64).clamp(64, 512)
 }
@@ -123,7 +123,7 @@ pub(crate) fn multiply_blocks(
     if !fits || !reaches || !columns.start.is_multiple_of(BLOCK) || columns.end > b.n {
         return Err(ErrorKind::Internal("bytes: operands of a product are shorter than its sizes".into()));
     }
-    let width = block_columns(a.rows, b.k);
+    let width = block_columns(usize::MAX, b.k);
     let step = a.rows.div_ceil(a.rows.div_ceil(context.rows).max(1));
     // One chunk: a tile's rows of sums are done before the next begin.
     let kept_rows = if quads * QUAD <= CHUNK { context.rows } else { GROUP_ROWS };
@@ -241,6 +241,10 @@ impl<'a> ByteMatrix<'a> {
     }
 }
 
+/// Is a product of `m` rows too small to be shared out?
+pub(crate) fn is_serial(m: usize, work: usize) -> bool {
+    work <= if m == 1 { SERIAL_VECTOR_WORK } else { SERIAL_WORK }
+}
 /// Computes a product of bytes whose operands were checked; C is `[batch, m, n]` and not empty, `k` is not zero.
 ///
 /// # Errors
@@ -255,7 +259,7 @@ pub(super) fn product(apart: &Apart<'_>, threads: &Threads, isa: ByteIsa, c: &mu
     let context = context(isa);
     let (stored, plane) = (apart.stored, m * n * apart.stored);
     let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(apart.batch);
-    let alone = threads.count() == 1 || work < if m == 1 { SERIAL_VECTOR_WORK } else { SERIAL_WORK };
+    let alone = threads.count() == 1 || is_serial(m, work);
     let (rows, columns) = if alone { (m, n) } else { part_size(threads.count(), apart.batch, m, n, context.rows, 64) };
     let threads = if alone { Threads::alone() } else { threads };
     let parts = c.chunks_mut(plane).enumerate().flat_map(|(index, c)| {
@@ -285,9 +289,12 @@ struct WaitingBytes<'w> {
     hand_on: HandOn<'w>,
 }
 impl WaitingBytes<'_> {
-    /// Hands on sums, `column` of which are before them in the part.
     fn hand_on(&mut self, part: SumsPart<'_>) -> Result<(), ErrorKind> {
         let SumsPart { row, column, rows, columns, sums, stride } = part;
+        // The next rows are asked for, and come while their sums are made.
+        for next in row + rows..self.out.rows.min(row + 2 * rows) {
+            self.out.row(next, column * self.stored, columns * self.stored).chunks(64).for_each(|line| prefetch(line.as_ptr()));
+        }
         let at = self.first + row * self.columns + column;
         if rows > 1
             && columns == self.columns
@@ -396,16 +403,16 @@ impl<'a> PackedRows<'a> {
 }
 /// Packing space of one thread.
 #[derive(Default)]
-struct PackScratch {
-    rows: AlignedBuffer<u8>,
-    widened: AlignedBuffer<u8>,
-    blocks: AlignedBuffer<i8>,
-    sums: AlignedBuffer<i32>,
-    multiply: BlockScratch,
+pub(crate) struct PackScratch {
+    pub(crate) rows: AlignedBuffer<u8>,
+    pub(crate) widened: AlignedBuffer<u8>,
+    pub(crate) blocks: AlignedBuffer<i8>,
+    pub(crate) sums: AlignedBuffer<i32>,
+    pub(crate) multiply: BlockScratch,
 }
 impl PackScratch {
     /// Taken out while in use, so that a nested product gets another.
-    fn with<R>(f: impl FnOnce(&mut PackScratch) -> R) -> R {
+    pub(crate) fn with<R>(f: impl FnOnce(&mut PackScratch) -> R) -> R {
         thread_local! {
             static KEPT: RefCell<Vec<PackScratch>> = const { RefCell::new(Vec::new()) };
         }

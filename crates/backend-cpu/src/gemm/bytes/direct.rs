@@ -15,7 +15,7 @@ const STRETCH: usize = 2048;
 /// Bytes of lines that all rows are multiplied with before the next.
 const LINES_BYTES: usize = 16 << 10;
 /// Rows from which on packing pays.
-const MOST_LINE_ROWS: usize = 32;
+pub(crate) const MOST_LINE_ROWS: usize = 32;
 
 /// Rows of A for products with a B that lies as it does, with zeros behind them.
 #[derive(Clone, Copy)]

@@ -7,6 +7,9 @@ use super::super::pack::MatrixView;
 use super::micro::{BLOCK, LINE, QUAD};
 use super::shuffle::{SIDE, transposed, turn_quads, weave};
 
+/// Quads of all blocks that are packed before the next.
+const TOGETHER: usize = 8;
+
 /// `target[r * stride + p] = A[row + r][p] ^ flip` for p below `k`, and zeros behind it.
 pub(crate) fn pack_rows(a: &MatrixView<'_, u8>, row: usize, rows: usize, k: usize, flip: u8, target: &mut [u8], stride: usize) {
     for target in target.chunks_mut(stride).take(rows) {
@@ -45,22 +48,12 @@ pub(crate) fn pack_blocks(b: &MatrixView<'_, u8>, column: usize, columns: usize,
     let quads = k.div_ceil(QUAD);
     let block = quads * LINE;
     if b.column_stride == 1 {
-        // All blocks of a quad, whose rows lie in few pages.
-        for q in 0..quads {
-            let high = QUAD.min(k - q * QUAD);
-            let rows: [&[u8]; QUAD] = std::array::from_fn(|i| if i < high { &b.data[b.index(q * QUAD + i, column)..][..columns] } else { &[][..] });
-            let [a, b, c, d] = rows.map(|row| row.as_chunks::<BLOCK>().0);
-            let whole = if high == QUAD { columns / BLOCK } else { 0 };
-            for (index, (((a, b), c), d)) in a.iter().zip(b).zip(c).zip(d).enumerate() {
-                if let Some(line) = target[index * block + q * LINE..].first_chunk_mut() {
-                    weave([a, b, c, d], flip, line);
-                }
-            }
-            for j in (whole * BLOCK..columns).step_by(BLOCK) {
-                let line = &mut target[j / BLOCK * block + q * LINE..][..LINE];
-                line.fill(0);
-                for (i, row) in rows.iter().enumerate().take(high) {
-                    row[j..columns.min(j + BLOCK)].iter().enumerate().for_each(|(c, &byte)| line[c * QUAD + i] = byte ^ flip);
+        // Some quads of a few blocks at a time: their rows lie in few pages, and lines that are written follow each other.
+        for first in (0..quads).step_by(TOGETHER) {
+            for j in (0..columns).step_by(4 * BLOCK) {
+                for q in first..quads.min(first + TOGETHER) {
+                    let count = (4 * BLOCK).min(columns - j);
+                    weave_rows(b, q, k, column + j, count, flip, &mut target[j / BLOCK * block + q * LINE..], block);
                 }
             }
         }
@@ -83,6 +76,28 @@ pub(crate) fn pack_blocks(b: &MatrixView<'_, u8>, column: usize, columns: usize,
                     line[c * QUAD + p % QUAD] = b.data[b.index(p, column + j + c)] ^ flip;
                 }
             }
+        }
+    }
+}
+
+/// A quad of some columns: a line in each block, so far apart.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+fn weave_rows(b: &MatrixView<'_, u8>, q: usize, k: usize, column: usize, columns: usize, flip: u8, target: &mut [u8], block: usize) {
+    let high = QUAD.min(k - q * QUAD);
+    let rows: [&[u8]; QUAD] = std::array::from_fn(|i| if i < high { &b.data[b.index(q * QUAD + i, column)..][..columns] } else { &[][..] });
+    let [first, second, third, fourth] = rows.map(|row| row.as_chunks::<BLOCK>().0);
+    for (index, (((a, b), c), d)) in first.iter().zip(second).zip(third).zip(fourth).enumerate() {
+        if let Some(line) = target[index * block..].first_chunk_mut() {
+            weave([a, b, c, d], flip, line);
+        }
+    }
+    let whole = if high == QUAD { columns / BLOCK } else { 0 };
+    for j in (whole * BLOCK..columns).step_by(BLOCK) {
+        let line = &mut target[j / BLOCK * block..][..LINE];
+        line.fill(0);
+        for (i, row) in rows.iter().enumerate().take(high) {
+            row[j..columns.min(j + BLOCK)].iter().enumerate().for_each(|(c, &byte)| line[c * QUAD + i] = byte ^ flip);
         }
     }
 }
