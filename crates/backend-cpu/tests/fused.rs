@@ -8,6 +8,7 @@ use adamant_core::{
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
+        packed::{Activations, Packing, QuantizedLinear},
         search::SearchSorted,
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
         sorted_range::SortedRange,
@@ -424,4 +425,74 @@ fn attention_with_and_without_a_causal_mask() {
 fn attention_without_keys_gives_zeros() {
     let attention = Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 };
     check(&attention, || vec![numbers(&[2, 3, 4], 1, DType::F32), numbers(&[2, 0, 4], 2, DType::F32), numbers(&[2, 0, 5], 3, DType::F32)]);
+}
+
+/// Codes, scales, zero points and bias of a layer.
+fn coded_layer(layer: &QuantizedLinear, n: usize, k: usize) -> Vec<Tensor> {
+    let codes = (numbers(&[n, k], 5, DType::F64) * 32.0).round();
+    let codes = if layer.packing.symmetric { codes.cast(DType::I8) } else { (codes + 128.0).cast(DType::U8) };
+    let mut all = vec![codes, positive(&[n, 1], 6, DType::F32) * 0.01];
+    if !layer.packing.symmetric {
+        all.push((numbers(&[n, 1], 7, DType::F64) * 32.0 + 128.0).round().cast(DType::U8));
+    }
+    all.extend(layer.bias.then(|| numbers(&[n], 8, DType::F32)));
+    all
+}
+fn coded_layers() -> impl Iterator<Item = QuantizedLinear> {
+    [(true, true, true), (true, true, false), (false, true, true), (true, false, true), (false, false, false)].into_iter().map(|(x, w, bias)| QuantizedLinear {
+        packing: Packing { bits: 8, group: None, symmetric: w },
+        activations: Activations::PerToken { symmetric: x },
+        bias,
+    })
+}
+#[test]
+fn layers_of_codes() {
+    let shapes: [(&[usize], usize); 10] = [
+        (&[1, 64], 16),
+        (&[1, 5], 3),
+        (&[3, 2, 67], 33),
+        (&[32, 130], 70),
+        (&[33, 130], 70),
+        (&[100, 300], 65),
+        (&[1, 1100], 1030),
+        (&[70, 1030], 500),
+        (&[2, 5000], 7),
+        (&[0, 8], 4),
+    ];
+    for layer in coded_layers() {
+        for (shape, n) in shapes {
+            check(&layer, || [vec![numbers(shape, 4, DType::F32)], coded_layer(&layer, n, shape[shape.len() - 1])].concat());
+        }
+    }
+}
+#[test]
+fn layers_of_codes_of_rows_that_are_not_like_others() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let rows: [[f32; 4]; 16] = [
+        [0.0, 0.0, 0.0, 0.0],
+        [-0.0, 0.0, -0.0, -0.0],
+        [1e-31, 1e-32, 0.0, -1e-31],
+        [1e-30, 0.0, 0.0, 0.0],
+        [-2e-30, 1e-30, 0.0, 0.0],
+        [1e-40, -1e-40, 1e-45, 0.0],
+        [inf, 1.0, 2.0, 3.0],
+        [-inf, 1.0, 2.0, 3.0],
+        [inf, -inf, 0.0, 1.0],
+        [nan, 1.0, 2.0, 3.0],
+        [-nan, 1.0, inf, 3.0],
+        [f32::MAX, f32::MIN, 1.0, 0.0],
+        [f32::MAX, 1.0, 1.0, 1.0],
+        [1.0, 1.0, 1.0, 1.0],
+        [-1.0, -2.0, -3.0, -0.5],
+        [0.5, 1.5, 2.5, 127.0],
+    ];
+    for layer in coded_layers() {
+        for many in [false, true] {
+            let x = || {
+                let x = Tensor::from_vec(rows.concat(), [16, 4]);
+                if many { Tensor::cat(&[&x, &x, &x], 0) } else { x }
+            };
+            check(&layer, || [vec![x()], coded_layer(&layer, 9, 4)].concat());
+        }
+    }
 }

@@ -11,13 +11,15 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
-mod direct;
+pub(crate) mod direct;
 mod instances;
 #[allow(unsafe_code)]
 pub(crate) mod micro;
 pub(crate) mod pack;
 #[allow(unsafe_code)]
 mod scalar;
+#[allow(unsafe_code)]
+mod shuffle;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -26,7 +28,7 @@ mod vnni;
 
 use super::apart::{Apart, HandOn, Matrices, WidenedElements};
 use super::context::AlignedBuffer;
-use super::micro::Block;
+use super::micro::{Block, prefetch};
 use super::pack::MatrixView;
 use super::part_size;
 use crate::isa::ByteIsa;
@@ -40,7 +42,7 @@ use std::{cell::RefCell, ops::Range};
 const GROUP_ROWS: usize = 48;
 /// K is cut into chunks of this length, so that a tile's rows of A stay in L1.
 const CHUNK: usize = 4096;
-/// Products below this many multiplications run on the calling thread; of a vector, which are bound by memory, below that many.
+/// Products of up to this many multiplications run on the calling thread; of a vector, which are bound by memory, up to that many.
 const SERIAL_WORK: usize = 1 << 22;
 const SERIAL_VECTOR_WORK: usize = 1 << 20;
 
@@ -97,7 +99,7 @@ pub(crate) struct BlockScratch {
 }
 
 /// Columns whose blocks are multiplied before the next: packed B stays in L2, or in L1 where few rows use it.
-fn block_columns(m: usize, k: usize) -> usize {
+pub(crate) fn block_columns(m: usize, k: usize) -> usize {
     let bytes = if m <= GROUP_ROWS { 64 << 10 } else { 512 << 10 };
     (bytes / k.clamp(1, CHUNK) / 64 * 64).clamp(64, 512)
 }
@@ -121,7 +123,7 @@ pub(crate) fn multiply_blocks(
     if !fits || !reaches || !columns.start.is_multiple_of(BLOCK) || columns.end > b.n {
         return Err(ErrorKind::Internal("bytes: operands of a product are shorter than its sizes".into()));
     }
-    let width = block_columns(a.rows, b.k);
+    let width = block_columns(usize::MAX, b.k);
     let step = a.rows.div_ceil(a.rows.div_ceil(context.rows).max(1));
     // One chunk: a tile's rows of sums are done before the next begin.
     let kept_rows = if quads * QUAD <= CHUNK { context.rows } else { GROUP_ROWS };
@@ -182,7 +184,7 @@ impl RowTile<'_> {
             let to = quads * QUAD * 2 + LINE;
             let target = widened.take(rows * to)?;
             for (r, target) in target.chunks_mut(to).enumerate() {
-                pack::widen(&a.data[r * a.stride..][..quads * QUAD], target);
+                pack::widen(&a.data[r * a.stride..][..quads * QUAD], false, target);
             }
             a = Strided { data: target, stride: to };
         }
@@ -239,6 +241,10 @@ impl<'a> ByteMatrix<'a> {
     }
 }
 
+/// Is a product of `m` rows too small to be shared out?
+pub(crate) fn is_serial(m: usize, work: usize) -> bool {
+    work <= if m == 1 { SERIAL_VECTOR_WORK } else { SERIAL_WORK }
+}
 /// Computes a product of bytes whose operands were checked; C is `[batch, m, n]` and not empty, `k` is not zero.
 ///
 /// # Errors
@@ -253,7 +259,7 @@ pub(super) fn product(apart: &Apart<'_>, threads: &Threads, isa: ByteIsa, c: &mu
     let context = context(isa);
     let (stored, plane) = (apart.stored, m * n * apart.stored);
     let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(apart.batch);
-    let alone = threads.count() == 1 || work < if m == 1 { SERIAL_VECTOR_WORK } else { SERIAL_WORK };
+    let alone = threads.count() == 1 || is_serial(m, work);
     let (rows, columns) = if alone { (m, n) } else { part_size(threads.count(), apart.batch, m, n, context.rows, 64) };
     let threads = if alone { Threads::alone() } else { threads };
     let parts = c.chunks_mut(plane).enumerate().flat_map(|(index, c)| {
@@ -283,9 +289,12 @@ struct WaitingBytes<'w> {
     hand_on: HandOn<'w>,
 }
 impl WaitingBytes<'_> {
-    /// Hands on sums, `column` of which are before them in the part.
     fn hand_on(&mut self, part: SumsPart<'_>) -> Result<(), ErrorKind> {
         let SumsPart { row, column, rows, columns, sums, stride } = part;
+        // The next rows are asked for, and come while their sums are made.
+        for next in row + rows..self.out.rows.min(row + 2 * rows) {
+            self.out.row(next, column * self.stored, columns * self.stored).chunks(64).for_each(|line| prefetch(line.as_ptr()));
+        }
         let at = self.first + row * self.columns + column;
         if rows > 1
             && columns == self.columns
@@ -340,7 +349,7 @@ impl BytePart<'_> {
             let b = ByteBlocks { blocks, column_sums: &column_sums, k, n: columns };
             for i in (0..m).step_by(GROUP_ROWS) {
                 let count = GROUP_ROWS.min(m - i);
-                let rows = if self.lies_ready() { PackedRows::in_place(self, i, count)? } else { PackedRows::new(self, i, count, count, row_buffer)? };
+                let rows = if self.lies_ready() { PackedRows::in_place(self, i, count)? } else { PackedRows::new(self, i, count, row_buffer)? };
                 let out = &mut self.out;
                 multiply_blocks(self.context, rows.rows(), b, 0..columns, multiply, &mut |part| {
                     out.hand_on(SumsPart { row: part.row + i, column: part.column + j, ..part })
@@ -355,6 +364,10 @@ impl BytePart<'_> {
         !self.a.is_signed && view.column_stride == 1 && view.row_stride >= 0 && self.k.is_multiple_of(QUAD)
     }
 }
+/// Bytes from a packed row to the next: not a power of two, so that rows fall into different cache sets.
+pub(crate) fn packed_stride(k: usize) -> usize {
+    k.next_multiple_of(LINE) + LINE
+}
 /// Rows of A, packed or as they lie, and what they are corrected by.
 struct PackedRows<'a> {
     bytes: &'a [u8],
@@ -367,17 +380,10 @@ impl<'a> PackedRows<'a> {
         let view = part.a.view;
         PackedRows::corrected(part, &view.data[view.index(row, 0)..], view.row_stride as usize, rows)
     }
-    /// Packs `rows` rows; beneath them are rows of ones, up to `all`.
-    fn new(part: &BytePart<'_>, row: usize, rows: usize, all: usize, buffer: &'a mut AlignedBuffer<u8>) -> Result<PackedRows<'a>, ErrorKind> {
-        let k = part.k;
-        // Not a power of two, so that rows fall into different cache sets.
-        let stride = k.next_multiple_of(LINE) + LINE;
-        let target = buffer.take(all * stride)?;
-        pack::pack_rows(&part.a.view, row, rows, k, part.a.flip(false), target, stride);
-        for ones in target.chunks_mut(stride).skip(rows) {
-            ones[..k].fill(1);
-            ones[k..].fill(0);
-        }
+    fn new(part: &BytePart<'_>, row: usize, rows: usize, buffer: &'a mut AlignedBuffer<u8>) -> Result<PackedRows<'a>, ErrorKind> {
+        let stride = packed_stride(part.k);
+        let target = buffer.take(rows * stride)?;
+        pack::pack_rows(&part.a.view, row, rows, part.k, part.a.flip(false), target, stride);
         PackedRows::corrected(part, target, stride, rows)
     }
     fn corrected(part: &BytePart<'_>, bytes: &'a [u8], stride: usize, rows: usize) -> Result<PackedRows<'a>, ErrorKind> {
@@ -386,7 +392,7 @@ impl<'a> PackedRows<'a> {
         if !b.is_signed {
             let of_both = (*k as i32).wrapping_mul(if a.is_signed { 128 * 128 } else { 0 });
             for (r, start) in starts.iter_mut().enumerate() {
-                *start = pack::row_sum(&bytes[r * stride..][..*k]).wrapping_mul(128).wrapping_sub(of_both);
+                *start = pack::row_sum(&bytes[r * stride..][..*k], false).wrapping_mul(128).wrapping_sub(of_both);
             }
         }
         Ok(PackedRows { bytes, stride, starts, zeros: filled(if a.is_signed { 128 } else { 0 }, rows)? })
@@ -397,15 +403,16 @@ impl<'a> PackedRows<'a> {
 }
 /// Packing space of one thread.
 #[derive(Default)]
-struct PackScratch {
-    rows: AlignedBuffer<u8>,
-    blocks: AlignedBuffer<i8>,
-    sums: AlignedBuffer<i32>,
-    multiply: BlockScratch,
+pub(crate) struct PackScratch {
+    pub(crate) rows: AlignedBuffer<u8>,
+    pub(crate) widened: AlignedBuffer<u8>,
+    pub(crate) blocks: AlignedBuffer<i8>,
+    pub(crate) sums: AlignedBuffer<i32>,
+    pub(crate) multiply: BlockScratch,
 }
 impl PackScratch {
     /// Taken out while in use, so that a nested product gets another.
-    fn with<R>(f: impl FnOnce(&mut PackScratch) -> R) -> R {
+    pub(crate) fn with<R>(f: impl FnOnce(&mut PackScratch) -> R) -> R {
         thread_local! {
             static KEPT: RefCell<Vec<PackScratch>> = const { RefCell::new(Vec::new()) };
         }

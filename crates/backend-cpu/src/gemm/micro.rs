@@ -265,7 +265,7 @@ pub(crate) unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, 
 const HEAD_STEPS: usize = 8;
 /// Asks for a line of memory. A hint: it reads nothing and cannot fail, wherever it points.
 #[inline(always)]
-fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
     #[cfg(target_arch = "x86_64")]
     unsafe {

@@ -20,6 +20,7 @@ impl ByteSet for Avx2Bytes {
     type Bytes = [__m256i; 2];
     type Whole = [__m256i; 2];
     type Sum = [__m256i; 2];
+    type LineSum = __m256i;
     type Lanes = __m256i;
     #[inline(always)]
     unsafe fn zero() -> [__m256i; 2] {
@@ -63,29 +64,32 @@ impl ByteSet for Avx2Bytes {
         }
     }
     #[inline(always)]
-    unsafe fn dot(a: __m256i, b: [__m256i; 2], sum: [__m256i; 2]) -> [__m256i; 2] {
+    unsafe fn dot<const SIGNED: bool>(a: __m256i, b: [__m256i; 2], sum: [__m256i; 2]) -> [__m256i; 2] {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { Self::dot_whole([a; 2], b, sum) }
+        unsafe { [_mm256_add_epi32(sum[0], _mm256_madd_epi16(a, b[0])), _mm256_add_epi32(sum[1], _mm256_madd_epi16(a, b[1]))] }
     }
     #[inline(always)]
-    unsafe fn dot_whole(a: [__m256i; 2], b: [__m256i; 2], sum: [__m256i; 2]) -> [__m256i; 2] {
+    unsafe fn dot_whole<const SIGNED: bool>(a: [__m256i; 2], b: [__m256i; 2], sum: __m256i) -> __m256i {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { [_mm256_add_epi32(sum[0], _mm256_madd_epi16(a[0], b[0])), _mm256_add_epi32(sum[1], _mm256_madd_epi16(a[1], b[1]))] }
+        unsafe { _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a[0], b[0]), _mm256_madd_epi16(a[1], b[1]))) }
+    }
+    #[inline(always)]
+    unsafe fn line_zero() -> __m256i {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { _mm256_setzero_si256() }
+    }
+    #[inline(always)]
+    unsafe fn totals([a, b, c, d]: [__m256i; 4]) -> [i32; 4] {
+        // SAFETY: the caller vouches for the instructions; a vector of four is as large as the list.
+        unsafe {
+            let four = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+            std::mem::transmute(_mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four)))
+        }
     }
     #[inline(always)]
     unsafe fn lanes(sum: [__m256i; 2]) -> __m256i {
         // SAFETY: the caller vouches for the instructions.
         unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(sum[0], sum[1])) }
-    }
-    #[inline(always)]
-    unsafe fn total(sum: [__m256i; 2]) -> i32 {
-        // SAFETY: the caller vouches for the instructions.
-        unsafe {
-            let both = _mm256_add_epi32(sum[0], sum[1]);
-            let four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
-            let two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-            _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<1>(two)))
-        }
     }
     #[inline(always)]
     unsafe fn load_lanes(at: *const i32) -> __m256i {
@@ -110,4 +114,4 @@ impl ByteSet for Avx2Bytes {
 }
 
 kernels!("avx2,fma,f16c");
-context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1] vectors of Avx2Bytes);
+context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1] vectors, lines by 2 rows of Avx2Bytes);

@@ -21,6 +21,7 @@ impl ByteSet for Avx512Bytes {
     type Bytes = [__m512i; 2];
     type Whole = [__m512i; 2];
     type Sum = [__m512i; 2];
+    type LineSum = __m512i;
     type Lanes = __m512i;
     #[inline(always)]
     unsafe fn zero() -> [__m512i; 2] {
@@ -53,14 +54,14 @@ impl ByteSet for Avx512Bytes {
         unsafe { weave_512(rows, flip).map(|bytes| widened(bytes)) }
     }
     #[inline(always)]
-    unsafe fn dot(a: __m512i, b: [__m512i; 2], sum: [__m512i; 2]) -> [__m512i; 2] {
+    unsafe fn dot<const SIGNED: bool>(a: __m512i, b: [__m512i; 2], sum: [__m512i; 2]) -> [__m512i; 2] {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { Self::dot_whole([a; 2], b, sum) }
+        unsafe { [_mm512_add_epi32(sum[0], _mm512_madd_epi16(a, b[0])), _mm512_add_epi32(sum[1], _mm512_madd_epi16(a, b[1]))] }
     }
     #[inline(always)]
-    unsafe fn dot_whole(a: [__m512i; 2], b: [__m512i; 2], sum: [__m512i; 2]) -> [__m512i; 2] {
+    unsafe fn dot_whole<const SIGNED: bool>(a: [__m512i; 2], b: [__m512i; 2], sum: __m512i) -> __m512i {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { [_mm512_add_epi32(sum[0], _mm512_madd_epi16(a[0], b[0])), _mm512_add_epi32(sum[1], _mm512_madd_epi16(a[1], b[1]))] }
+        unsafe { _mm512_add_epi32(sum, _mm512_add_epi32(_mm512_madd_epi16(a[0], b[0]), _mm512_madd_epi16(a[1], b[1]))) }
     }
     #[inline(always)]
     unsafe fn lanes(sum: [__m512i; 2]) -> __m512i {
@@ -71,13 +72,8 @@ impl ByteSet for Avx512Bytes {
             _mm512_add_epi32(_mm512_permutex2var_epi32(sum[0], even, sum[1]), _mm512_permutex2var_epi32(sum[0], odd, sum[1]))
         }
     }
-    #[inline(always)]
-    unsafe fn total(sum: [__m512i; 2]) -> i32 {
-        // SAFETY: the caller vouches for the instructions.
-        unsafe { _mm512_reduce_add_epi32(_mm512_add_epi32(sum[0], sum[1])) }
-    }
     lanes_512!();
 }
 
 kernels!("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
-context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1 2] vectors of Avx512Bytes);
+context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1 2] vectors, lines by 4 rows of Avx512Bytes);

@@ -1,86 +1,153 @@
 //! A few rows times a matrix of bytes that is read as it lies, at the speed of the memory: by lines in which K is contiguous, or
 //! by rows in which the columns are.
 //!
-//! A signed A has a row of ones beneath it, whose sums are those of B's columns. Must not know what the product is for.
+//! Where elements of A take a byte, that operand is packed as signed which is, and B is the other: no sums of columns are needed.
+//! Must not know what the product is for.
 
-use super::micro::{DIRECT_ROWS, LINE, QUAD, Strided};
-use super::{BytePart, PackScratch, PackedRows, SumsPart, pack};
+use super::super::context::AlignedBuffer;
+use super::micro::{ByteContext, DIRECT_ROWS, QUAD, Strided};
+use super::{BytePart, PackScratch, SumsPart, pack, packed_stride};
 use crate::scratch::filled;
 use adamant_runtime::ErrorKind;
 
 /// Columns whose sums are kept at a time: they stay in L1.
 const STRETCH: usize = 2048;
+/// Bytes of lines that all rows are multiplied with before the next.
+const LINES_BYTES: usize = 16 << 10;
+/// Rows from which on packing pays.
+pub(crate) const MOST_LINE_ROWS: usize = 32;
 
-/// Computes a part of fewer rows than [`DIRECT_ROWS`], if B can be read. How many of the columns were done.
+/// Rows of A for products with a B that lies as it does, with zeros behind them.
+#[derive(Clone, Copy)]
+pub(crate) struct LineRows<'a> {
+    pub(crate) a: Strided<'a, u8>,
+    pub(crate) rows: usize,
+    pub(crate) signed: bool,
+}
+impl<'a> LineRows<'a> {
+    /// Of packed bytes, [`packed_stride`] apart and with zeros behind `k`; widened where the set needs it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn new(
+        context: &ByteContext,
+        bytes: &'a [u8],
+        rows: usize,
+        k: usize,
+        signed: bool,
+        buffer: &'a mut AlignedBuffer<u8>,
+    ) -> Result<LineRows<'a>, ErrorKind> {
+        let stride = packed_stride(k);
+        if context.width == 1 {
+            return Ok(LineRows { a: Strided { data: bytes, stride }, rows, signed });
+        }
+        let target = buffer.take(2 * rows * stride)?;
+        pack::widen(&bytes[..rows * stride], signed, target);
+        Ok(LineRows { a: Strided { data: target, stride: 2 * stride }, rows, signed })
+    }
+    /// What B's bytes are xored with, and what the sum of a row of A is then multiplied by and added to the sums.
+    pub(crate) fn flip(&self, context: &ByteContext, b_signed: bool) -> (u8, i32) {
+        match (self.signed && context.width == 1, b_signed) {
+            (true, true) => (0x80, -128),
+            (false, false) => (0x80, 128),
+            _ => (0, 0),
+        }
+    }
+    /// The rows from `first` on.
+    fn from(&self, first: usize) -> Strided<'a, u8> {
+        Strided { data: &self.a.data[first * self.a.stride..], stride: self.a.stride }
+    }
+}
+
+/// `sums[i][j] = Σ a[i][k] b[j][k]`, without corrections, of `columns` lines of `k` bytes.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn multiply_lines(context: &ByteContext, k: usize, a: &LineRows<'_>, b: Strided<'_, u8>, flip: u8, columns: usize, sums: &mut [i32], stride: usize) {
+    let some = if a.rows <= context.line_rows { columns } else { (LINES_BYTES / k.max(1) / 4 * 4).max(4) };
+    for j in (0..columns).step_by(some.max(1)) {
+        let count = some.min(columns - j);
+        let lines = Strided { data: &b.data[j * b.stride..], stride: b.stride };
+        for i in (0..a.rows).step_by(context.line_rows) {
+            let rows = context.line_rows.min(a.rows - i);
+            context.lines(a.signed, k, a.from(i), rows, lines, flip, count, &mut sums[i * stride + j..], stride);
+        }
+    }
+}
+
+/// Computes a part of few rows, if B can be read. How many of the columns were done.
 ///
 /// # Errors
 /// `OutOfMemory`; what is done with the sums.
 pub(super) fn multiply(part: &mut BytePart<'_>, scratch: &mut PackScratch) -> Result<usize, ErrorKind> {
     let ([m, n], k, context) = (part.size(), part.k, part.context);
     let view = part.b.view;
-    let by_lines = view.row_stride == 1 && view.column_stride >= 0;
-    let by_rows = !by_lines && view.column_stride == 1 && view.row_stride >= 0;
+    let by_lines = view.row_stride == 1 && view.column_stride >= 0 && m <= MOST_LINE_ROWS;
+    let by_rows = !by_lines && view.column_stride == 1 && view.row_stride >= 0 && m <= DIRECT_ROWS;
     let done = if by_lines { n } else { n / context.woven() * context.woven() };
-    if !(by_lines || by_rows) || done == 0 || m >= DIRECT_ROWS {
+    if !(by_lines || by_rows) || done == 0 {
         return Ok(0);
     }
-    let PackScratch { rows: buffer, blocks: widened, sums, .. } = scratch;
-    let has_ones = part.a.is_signed;
-    let rows = m + usize::from(has_ones);
-    let stride = k.next_multiple_of(LINE) + LINE;
-    let packed = PackedRows::new(part, 0, m, rows, buffer)?;
-    let (starts, zeros) = (packed.starts, packed.zeros);
-    let bytes = packed.bytes;
-    let a = if context.width == 2 {
-        let target = bytemuck::cast_slice_mut(widened.take(2 * rows * stride)?);
-        pack::widen(bytes, target);
-        Strided { data: &*target, stride: 2 * stride }
-    } else {
-        Strided { data: bytes, stride }
-    };
-    let flip = part.b.flip(true);
-    let mut last = filled(0u8, if by_rows && !k.is_multiple_of(QUAD) { QUAD * STRETCH.min(done) } else { 0 })?;
+    let PackScratch { rows: buffer, widened, sums, .. } = scratch;
+    let stride = packed_stride(k);
+    let bytes = buffer.take(m * stride)?;
+    pack::pack_rows(&part.a.view, 0, m, k, 0, bytes, stride);
+    let signed = part.a.is_signed;
+    let a = LineRows::new(context, bytes, m, k, signed, widened)?;
+    let (flip, factor) = a.flip(context, part.b.is_signed);
     for j in (0..done).step_by(STRETCH) {
         let columns = STRETCH.min(done - j);
-        let sums = sums.take(3 * rows * columns)?;
-        let (raw, rest) = sums.split_at_mut(rows * columns);
-        let (more, ordered) = rest.split_at_mut(rows * columns);
-        if by_lines {
-            let b = Strided { data: &view.data[view.index(0, j)..], stride: view.column_stride as usize };
-            context.lines(k, a, rows, b, flip, raw, columns);
+        let sums = sums.take(2 * m * columns)?;
+        let (first, second) = sums.split_at_mut(m * columns);
+        let data = &view.data[view.index(0, j)..];
+        let sums = if by_lines {
+            multiply_lines(context, k, &a, Strided { data, stride: view.column_stride as usize }, flip, columns, first, columns);
+            first
         } else {
-            let whole = k / QUAD * QUAD;
-            raw.fill(0);
-            context.streams(whole, a, rows, Strided { data: &view.data[view.index(0, j)..], stride: view.row_stride as usize }, flip, raw, columns);
-            if whole < k {
-                for (p, last) in (whole..k).zip(last.chunks_exact_mut(columns)) {
-                    last.copy_from_slice(&view.data[view.index(p, j)..][..columns]);
-                }
-                let of_rest = Strided { data: &a.data[whole * context.width..], stride: a.stride };
-                context.streams(QUAD, of_rest, rows, Strided { data: &last, stride: columns }, flip, more, columns);
-                raw.iter_mut().zip(&*more).for_each(|(sum, &more)| *sum = sum.wrapping_add(more));
-            }
-        }
-        let raw = if by_lines {
-            raw
-        } else {
-            for (raw, to) in raw.chunks_exact(columns).zip(ordered.chunks_exact_mut(columns)) {
-                for (column, to) in to.chunks_exact_mut(QUAD).enumerate() {
-                    to.copy_from_slice(&raw[context.ordered(column * QUAD)..][..QUAD]);
-                }
-            }
-            ordered
+            let b = Strided { data, stride: view.row_stride as usize };
+            multiply_streams(context, k, &a, b, flip, columns, first, second)?;
+            second
         };
-        let (raw, ones) = raw.split_at_mut(m * columns);
-        for (row, sums) in raw.chunks_exact_mut(columns).enumerate() {
-            let (start, zero) = (starts[row], zeros[row]);
-            if has_ones {
-                sums.iter_mut().zip(&*ones).for_each(|(sum, &of_column)| *sum = sum.wrapping_add(start).wrapping_sub(zero.wrapping_mul(of_column)));
-            } else if start != 0 {
+        for (row, sums) in sums.chunks_exact_mut(columns).enumerate() {
+            if factor != 0 {
+                let start = pack::row_sum(&bytes[row * stride..][..k], signed).wrapping_mul(factor);
                 sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(start));
             }
             part.out.hand_on(SumsPart { row, column: j, rows: 1, columns, sums, stride: columns })?;
         }
     }
     Ok(done)
+}
+/// Sums of rows with rows of B, into `ordered`.
+#[allow(clippy::too_many_arguments)]
+fn multiply_streams(
+    context: &ByteContext,
+    k: usize,
+    rows: &LineRows<'_>,
+    b: Strided<'_, u8>,
+    flip: u8,
+    columns: usize,
+    sums: &mut [i32],
+    ordered: &mut [i32],
+) -> Result<(), ErrorKind> {
+    let LineRows { a, rows, signed } = *rows;
+    let whole = k / QUAD * QUAD;
+    context.streams(signed, whole, a, rows, b, flip, columns, sums);
+    if whole == 0 {
+        sums.fill(0);
+    }
+    if whole < k {
+        // A has zeros where the last quad has no row.
+        let mut last = filled(0u8, QUAD * columns)?;
+        for (p, last) in (whole..k).zip(last.chunks_exact_mut(columns)) {
+            last.copy_from_slice(&b.data[p * b.stride..][..columns]);
+        }
+        let of_last = Strided { data: &a.data[whole * context.width..], stride: a.stride };
+        context.streams(signed, QUAD, of_last, rows, Strided { data: &last, stride: columns }, flip, columns, ordered);
+        sums.iter_mut().zip(&*ordered).for_each(|(sum, &more)| *sum = sum.wrapping_add(more));
+    }
+    for (sums, to) in sums.chunks_exact(columns).zip(ordered.chunks_exact_mut(columns)) {
+        for (four, to) in to.chunks_exact_mut(QUAD).enumerate() {
+            to.copy_from_slice(&sums[context.ordered(four * QUAD)..][..QUAD]);
+        }
+    }
+    Ok(())
 }

@@ -25,7 +25,7 @@ macro_rules! kernels {
         /// As [`micro::lines`](super::micro::lines); the CPU has the features named.
         $(#[target_feature(enable = $features)])?
         #[allow(clippy::too_many_arguments)]
-        unsafe fn lines<S: ByteSet, const ROWS: usize>(
+        unsafe fn lines<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
             length: usize,
             a: *const u8,
             a_stride: usize,
@@ -37,13 +37,13 @@ macro_rules! kernels {
             out_stride: usize,
         ) {
             // SAFETY: the caller's promise.
-            unsafe { super::micro::lines::<S, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
+            unsafe { super::micro::lines::<S, SIGNED, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
         }
         /// # Safety
         /// As [`micro::streams`](super::micro::streams); the CPU has the features named.
         $(#[target_feature(enable = $features)])?
         #[allow(clippy::too_many_arguments)]
-        unsafe fn streams<S: ByteSet, const ROWS: usize>(
+        unsafe fn streams<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
             length: usize,
             a: *const u8,
             a_stride: usize,
@@ -55,23 +55,27 @@ macro_rules! kernels {
             out_stride: usize,
         ) {
             // SAFETY: the caller's promise.
-            unsafe { super::micro::streams::<S, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
+            unsafe { super::micro::streams::<S, SIGNED, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
         }
     };
 }
 
-/// The context of a set, whose largest tile has as many rows and vectors as are listed.
+/// The context of a set, whose largest tile has as many rows and vectors as are listed, and that reads lines for so many rows.
 macro_rules! context {
-    ($name:ident: tiles of [$($rows:literal)*] rows by $vectors:tt vectors of $set:ty) => {
+    ($name:ident: tiles of [$($rows:literal)*] rows by $vectors:tt vectors, lines by $line_rows:literal rows of $set:ty) => {
         pub(crate) static $name: super::micro::ByteContext = super::micro::ByteContext {
             rows: [$($rows),*].len(),
             vectors: context!(@count $vectors),
             lanes: <$set as ByteSet>::COLUMNS,
             width: <$set as ByteSet>::WIDTH,
             tiles: context!(@tiles $set; $vectors $($rows)*),
-            lines: [lines::<$set, 1>, lines::<$set, 2>, lines::<$set, 3>, lines::<$set, 4>, lines::<$set, 5>],
-            streams: [streams::<$set, 1>, streams::<$set, 2>, streams::<$set, 3>, streams::<$set, 4>, streams::<$set, 5>],
+            line_rows: $line_rows,
+            lines: [context!(@direct lines $set, false), context!(@direct lines $set, true)],
+            streams: [context!(@direct streams $set, false), context!(@direct streams $set, true)],
         };
+    };
+    (@direct $kernel:ident $s:ty, $signed:literal) => {
+        [$kernel::<$s, $signed, 1>, $kernel::<$s, $signed, 2>, $kernel::<$s, $signed, 3>, $kernel::<$s, $signed, 4>, $kernel::<$s, $signed, 5>, $kernel::<$s, $signed, 6>]
     };
     (@count [$($v:literal)*]) => { [$($v),*].len() };
     (@tiles $s:ty; [1] $($rows:literal)*) => { &[$(tile::<$s, $rows, 1>),*] };

@@ -11,7 +11,7 @@ pub(crate) const QUAD: usize = 4;
 /// Bytes of a quad of all columns of a block.
 pub(crate) const LINE: usize = BLOCK * QUAD;
 /// Lines of B that are read side by side where K is contiguous.
-const ABREAST: usize = 4;
+pub(super) const ABREAST: usize = 4;
 /// Vectors that are interleaved from four rows of B.
 const WOVEN: usize = 4;
 /// Quads that are added before sums are stored, where B lies by rows of k.
@@ -34,6 +34,8 @@ pub(super) trait ByteSet {
     /// As many elements of A as `Bytes` has, from adjacent k.
     type Whole: Copy;
     type Sum: Copy;
+    /// A sum along a line, in parts.
+    type LineSum: Copy;
     /// An i32 of each column.
     type Lanes: Copy;
     unsafe fn zero() -> Self::Sum;
@@ -44,11 +46,13 @@ pub(super) trait ByteSet {
     unsafe fn load_flipped(at: *const u8, flip: u8) -> Self::Bytes;
     /// `4 * COLUMNS` columns of four rows, each byte xor `flip`: lane `l` of four columns of vector `v` has columns `16 l + 4 v` on.
     unsafe fn weave(rows: [*const u8; QUAD], flip: u8) -> [Self::Bytes; WOVEN];
-    unsafe fn dot(a: Self::Quad, b: Self::Bytes, sum: Self::Sum) -> Self::Sum;
-    unsafe fn dot_whole(a: Self::Whole, b: Self::Bytes, sum: Self::Sum) -> Self::Sum;
+    /// `SIGNED`: of signed A and unsigned B where elements take one byte, and of signed A where they take two.
+    unsafe fn dot<const SIGNED: bool>(a: Self::Quad, b: Self::Bytes, sum: Self::Sum) -> Self::Sum;
+    unsafe fn dot_whole<const SIGNED: bool>(a: Self::Whole, b: Self::Bytes, sum: Self::LineSum) -> Self::LineSum;
+    unsafe fn line_zero() -> Self::LineSum;
     unsafe fn lanes(sum: Self::Sum) -> Self::Lanes;
-    /// The sum of all lanes.
-    unsafe fn total(sum: Self::Sum) -> i32;
+    /// The sums of all parts of four lines.
+    unsafe fn totals(sums: [Self::LineSum; ABREAST]) -> [i32; ABREAST];
     unsafe fn load_lanes(at: *const i32) -> Self::Lanes;
     unsafe fn store_lanes(lanes: Self::Lanes, at: *mut i32);
     unsafe fn add(a: Self::Lanes, b: Self::Lanes) -> Self::Lanes;
@@ -73,12 +77,14 @@ pub(crate) struct ByteContext {
     pub(super) width: usize,
     /// `tiles[(rows - 1) * vectors + v - 1]`.
     pub(super) tiles: &'static [ByteTileFn],
-    /// By rows of A.
-    pub(super) lines: [ByteVectorFn; DIRECT_ROWS],
-    pub(super) streams: [ByteVectorFn; DIRECT_ROWS],
+    /// Rows of A that `lines` takes best together.
+    pub(super) line_rows: usize,
+    /// By the sign of A, then by its rows.
+    pub(super) lines: [[ByteVectorFn; DIRECT_ROWS]; 2],
+    pub(super) streams: [[ByteVectorFn; DIRECT_ROWS]; 2],
 }
-/// Rows that products with a B that is not packed take together.
-pub(crate) const DIRECT_ROWS: usize = 5;
+/// The most rows that products with a B that is not packed take together.
+pub(crate) const DIRECT_ROWS: usize = 6;
 
 /// `c[r][j] = starts[r] - zeros[r] * column_sums[j] + Σ a[r][k] b[k][j]`, or all of it added to c.
 ///
@@ -111,7 +117,7 @@ pub(super) unsafe fn tile<S: ByteSet, const ROWS: usize, const VECTORS: usize>(
             for (r, sums) in sums.iter_mut().enumerate() {
                 let quad = S::quad(a.add(r * a_stride + q * QUAD * S::WIDTH));
                 for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot(quad, bytes, *sum);
+                    *sum = S::dot::<false>(quad, bytes, *sum);
                 }
             }
         }
@@ -133,7 +139,7 @@ pub(super) unsafe fn tile<S: ByteSet, const ROWS: usize, const VECTORS: usize>(
 /// `length` bytes; `out` holds `ROWS` rows of `columns` sums; the CPU has the set's instructions.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn lines<S: ByteSet, const ROWS: usize>(
+pub(super) unsafe fn lines<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
     length: usize,
     a: *const u8,
     a_stride: usize,
@@ -148,10 +154,10 @@ pub(super) unsafe fn lines<S: ByteSet, const ROWS: usize>(
     // SAFETY: all offsets stay within what the caller vouches for.
     unsafe {
         for j in (0..some).step_by(ABREAST) {
-            some_lines::<S, ROWS, ABREAST>(length, a, a_stride, b.add(j * b_stride), b_stride, flip, out.add(j), out_stride);
+            some_lines::<S, SIGNED, ROWS, ABREAST>(length, a, a_stride, b.add(j * b_stride), b_stride, flip, out.add(j), out_stride);
         }
         for j in some..columns {
-            some_lines::<S, ROWS, 1>(length, a, a_stride, b.add(j * b_stride), b_stride, flip, out.add(j), out_stride);
+            some_lines::<S, SIGNED, ROWS, 1>(length, a, a_stride, b.add(j * b_stride), b_stride, flip, out.add(j), out_stride);
         }
     }
 }
@@ -159,7 +165,7 @@ pub(super) unsafe fn lines<S: ByteSet, const ROWS: usize>(
 /// As [`lines`], of `LINES` columns.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn some_lines<S: ByteSet, const ROWS: usize, const LINES: usize>(
+unsafe fn some_lines<S: ByteSet, const SIGNED: bool, const ROWS: usize, const LINES: usize>(
     length: usize,
     a: *const u8,
     a_stride: usize,
@@ -173,7 +179,7 @@ unsafe fn some_lines<S: ByteSet, const ROWS: usize, const LINES: usize>(
     let whole = length / step * step;
     // SAFETY: all offsets stay within what the caller vouches for; the last bytes are copied before they are read as a vector.
     unsafe {
-        let mut sums = [[S::zero(); LINES]; ROWS];
+        let mut sums = [[S::line_zero(); LINES]; ROWS];
         for p in (0..whole).step_by(step) {
             let mut bytes = [S::load_flipped(b.add(p), flip); LINES];
             for (l, bytes) in bytes.iter_mut().enumerate().skip(1) {
@@ -182,7 +188,7 @@ unsafe fn some_lines<S: ByteSet, const ROWS: usize, const LINES: usize>(
             for (r, sums) in sums.iter_mut().enumerate() {
                 let factors = S::whole(a.add(r * a_stride + p * S::WIDTH));
                 for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot_whole(factors, bytes, *sum);
+                    *sum = S::dot_whole::<SIGNED>(factors, bytes, *sum);
                 }
             }
         }
@@ -192,14 +198,13 @@ unsafe fn some_lines<S: ByteSet, const ROWS: usize, const LINES: usize>(
                 std::ptr::copy_nonoverlapping(b.add(l * b_stride + whole), last.as_mut_ptr(), length - whole);
                 let bytes = S::load_flipped(last.as_ptr(), flip);
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    sums[l] = S::dot_whole(S::whole(a.add(r * a_stride + whole * S::WIDTH)), bytes, sums[l]);
+                    sums[l] = S::dot_whole::<SIGNED>(S::whole(a.add(r * a_stride + whole * S::WIDTH)), bytes, sums[l]);
                 }
             }
         }
         for (r, sums) in sums.iter().enumerate() {
-            for (l, sum) in sums.iter().enumerate() {
-                *out.add(r * out_stride + l) = S::total(*sum);
-            }
+            let totals = S::totals(std::array::from_fn(|l| if l < LINES { sums[l] } else { S::line_zero() }));
+            std::ptr::copy_nonoverlapping(totals.as_ptr(), out.add(r * out_stride), LINES);
         }
     }
 }
@@ -211,7 +216,7 @@ unsafe fn some_lines<S: ByteSet, const ROWS: usize, const LINES: usize>(
 /// `4 * COLUMNS`; `out` holds `ROWS` rows of `columns` sums; the CPU has the set's instructions.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn streams<S: ByteSet, const ROWS: usize>(
+pub(super) unsafe fn streams<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
     length: usize,
     a: *const u8,
     a_stride: usize,
@@ -234,7 +239,7 @@ pub(super) unsafe fn streams<S: ByteSet, const ROWS: usize>(
                     for (r, sums) in sums.iter_mut().enumerate() {
                         let quad = S::quad(a.add(r * a_stride + q * QUAD * S::WIDTH));
                         for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                            *sum = S::dot(quad, bytes, *sum);
+                            *sum = S::dot::<SIGNED>(quad, bytes, *sum);
                         }
                     }
                 }
@@ -314,27 +319,41 @@ impl ByteContext {
 
     /// Sums of a few rows with lines of `length` bytes of B, without corrections.
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn lines(&self, length: usize, a: Strided<'_, u8>, rows: usize, b: Strided<'_, u8>, flip: u8, out: &mut [i32], columns: usize) {
+    pub(super) fn lines(
+        &self,
+        signed: bool,
+        length: usize,
+        a: Strided<'_, u8>,
+        rows: usize,
+        b: Strided<'_, u8>,
+        flip: u8,
+        columns: usize,
+        out: &mut [i32],
+        stride: usize,
+    ) {
         if length == 0 || columns == 0 {
             return;
         }
         assert!((1..=DIRECT_ROWS).contains(&rows) && (rows - 1) * a.stride + length.next_multiple_of(LINE) * self.width <= a.data.len());
-        assert!((columns - 1) * b.stride + length <= b.data.len() && rows * columns <= out.len());
+        assert!((columns - 1) * b.stride + length <= b.data.len());
+        assert!((rows - 1) * stride + columns <= out.len() && (rows == 1 || columns <= stride));
+        let lines = self.lines[usize::from(signed)][rows - 1];
         // SAFETY: the asserts are the conditions of `lines`, but for zeros behind A, without which sums are others.
-        unsafe { (self.lines[rows - 1])(length, a.data.as_ptr(), a.stride, b.data.as_ptr(), b.stride, flip, columns, out.as_mut_ptr(), columns) }
+        unsafe { lines(length, a.data.as_ptr(), a.stride, b.data.as_ptr(), b.stride, flip, columns, out.as_mut_ptr(), stride) }
     }
 
     /// Sums of a few rows with rows of B, `length` of them, without corrections and in the order of [`ByteContext::ordered`].
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn streams(&self, length: usize, a: Strided<'_, u8>, rows: usize, b: Strided<'_, u8>, flip: u8, out: &mut [i32], columns: usize) {
+    pub(super) fn streams(&self, signed: bool, length: usize, a: Strided<'_, u8>, rows: usize, b: Strided<'_, u8>, flip: u8, columns: usize, out: &mut [i32]) {
         if length == 0 || columns == 0 {
             return;
         }
         assert!((1..=DIRECT_ROWS).contains(&rows) && (rows - 1) * a.stride + length * self.width <= a.data.len());
         assert!(length.is_multiple_of(QUAD) && columns.is_multiple_of(self.woven()));
         assert!((length - 1) * b.stride + columns <= b.data.len() && rows * columns <= out.len());
+        let streams = self.streams[usize::from(signed)][rows - 1];
         // SAFETY: the asserts are the conditions of `streams`.
-        unsafe { (self.streams[rows - 1])(length, a.data.as_ptr(), a.stride, b.data.as_ptr(), b.stride, flip, columns, out.as_mut_ptr(), columns) }
+        unsafe { streams(length, a.data.as_ptr(), a.stride, b.data.as_ptr(), b.stride, flip, columns, out.as_mut_ptr(), columns) }
     }
 
     /// Where the sums of four columns, from `column` on, are among those of [`ByteContext::streams`].

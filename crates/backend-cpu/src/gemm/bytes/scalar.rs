@@ -4,6 +4,11 @@ use super::instances::{context, kernels};
 use super::micro::{ByteSet, LINE, QUAD};
 
 struct ScalarBytes;
+/// One of the two is signed.
+#[inline(always)]
+fn times<const SIGNED: bool>(a: u8, b: i8) -> i32 {
+    if SIGNED { a as i8 as i32 * b as u8 as i32 } else { a as i32 * b as i32 }
+}
 impl ByteSet for ScalarBytes {
     const WIDTH: usize = 1;
     const COLUMNS: usize = 16;
@@ -11,6 +16,7 @@ impl ByteSet for ScalarBytes {
     type Bytes = [i8; LINE];
     type Whole = [u8; LINE];
     type Sum = [i32; 16];
+    type LineSum = [i32; 16];
     type Lanes = [i32; 16];
     #[inline(always)]
     unsafe fn zero() -> [i32; 16] {
@@ -48,20 +54,24 @@ impl ByteSet for ScalarBytes {
         })
     }
     #[inline(always)]
-    unsafe fn dot(a: [u8; QUAD], b: [i8; LINE], sum: [i32; 16]) -> [i32; 16] {
-        std::array::from_fn(|c| (0..QUAD).fold(sum[c], |sum, k| sum.wrapping_add(a[k] as i32 * b[c * QUAD + k] as i32)))
+    unsafe fn dot<const SIGNED: bool>(a: [u8; QUAD], b: [i8; LINE], sum: [i32; 16]) -> [i32; 16] {
+        std::array::from_fn(|c| (0..QUAD).fold(sum[c], |sum, k| sum.wrapping_add(times::<SIGNED>(a[k], b[c * QUAD + k]))))
     }
     #[inline(always)]
-    unsafe fn dot_whole(a: [u8; LINE], b: [i8; LINE], sum: [i32; 16]) -> [i32; 16] {
-        std::array::from_fn(|c| (c * QUAD..c * QUAD + QUAD).fold(sum[c], |sum, k| sum.wrapping_add(a[k] as i32 * b[k] as i32)))
+    unsafe fn dot_whole<const SIGNED: bool>(a: [u8; LINE], b: [i8; LINE], sum: [i32; 16]) -> [i32; 16] {
+        std::array::from_fn(|c| (c * QUAD..c * QUAD + QUAD).fold(sum[c], |sum, k| sum.wrapping_add(times::<SIGNED>(a[k], b[k]))))
+    }
+    #[inline(always)]
+    unsafe fn line_zero() -> [i32; 16] {
+        [0; 16]
+    }
+    #[inline(always)]
+    unsafe fn totals(sums: [[i32; 16]; 4]) -> [i32; 4] {
+        sums.map(|sum| sum.iter().fold(0i32, |total, &v| total.wrapping_add(v)))
     }
     #[inline(always)]
     unsafe fn lanes(sum: [i32; 16]) -> [i32; 16] {
         sum
-    }
-    #[inline(always)]
-    unsafe fn total(sum: [i32; 16]) -> i32 {
-        sum.iter().fold(0, |total, &v| total.wrapping_add(v))
     }
     #[inline(always)]
     unsafe fn load_lanes(at: *const i32) -> [i32; 16] {
@@ -84,4 +94,4 @@ impl ByteSet for ScalarBytes {
 }
 
 kernels!();
-context!(BYTES: tiles of [1 2] rows by [1] vectors of ScalarBytes);
+context!(BYTES: tiles of [1 2] rows by [1] vectors, lines by 2 rows of ScalarBytes);

@@ -24,6 +24,22 @@ pub(super) unsafe fn weave_512(rows: [*const u8; QUAD], flip: u8) -> [__m512i; 4
 macro_rules! lanes_512 {
     () => {
         #[inline(always)]
+        unsafe fn line_zero() -> __m512i {
+            // SAFETY: the caller vouches for the instructions.
+            unsafe { _mm512_setzero_si512() }
+        }
+        #[inline(always)]
+        unsafe fn totals([a, b, c, d]: [__m512i; 4]) -> [i32; 4] {
+            // SAFETY: the caller vouches for the instructions; a vector of four is as large as the list.
+            unsafe {
+                let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+                let cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+                let four = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+                let two = _mm256_add_epi32(_mm512_castsi512_si256(four), _mm512_extracti64x4_epi64::<1>(four));
+                std::mem::transmute(_mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256::<1>(two)))
+            }
+        }
+        #[inline(always)]
         unsafe fn load_lanes(at: *const i32) -> __m512i {
             // SAFETY: the caller vouches for 16 sums.
             unsafe { _mm512_loadu_si512(at.cast()) }
@@ -54,6 +70,7 @@ impl ByteSet for VnniBytes {
     type Bytes = __m512i;
     type Whole = __m512i;
     type Sum = __m512i;
+    type LineSum = __m512i;
     type Lanes = __m512i;
     #[inline(always)]
     unsafe fn zero() -> __m512i {
@@ -86,26 +103,21 @@ impl ByteSet for VnniBytes {
         unsafe { weave_512(rows, flip) }
     }
     #[inline(always)]
-    unsafe fn dot(a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+    unsafe fn dot<const SIGNED: bool>(a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
         // SAFETY: the caller vouches for the instruction.
-        unsafe { _mm512_dpbusd_epi32(sum, a, b) }
+        unsafe { if SIGNED { _mm512_dpbusd_epi32(sum, b, a) } else { _mm512_dpbusd_epi32(sum, a, b) } }
     }
     #[inline(always)]
-    unsafe fn dot_whole(a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+    unsafe fn dot_whole<const SIGNED: bool>(a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
         // SAFETY: the caller vouches for the instruction.
-        unsafe { _mm512_dpbusd_epi32(sum, a, b) }
+        unsafe { Self::dot::<SIGNED>(a, b, sum) }
     }
     #[inline(always)]
     unsafe fn lanes(sum: __m512i) -> __m512i {
         sum
     }
-    #[inline(always)]
-    unsafe fn total(sum: __m512i) -> i32 {
-        // SAFETY: the caller vouches for the instructions.
-        unsafe { _mm512_reduce_add_epi32(sum) }
-    }
     lanes_512!();
 }
 
 kernels!("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni");
-context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1 2 3 4] vectors of VnniBytes);
+context!(BYTES: tiles of [1 2 3 4 5 6] rows by [1 2 3 4] vectors, lines by 6 rows of VnniBytes);
