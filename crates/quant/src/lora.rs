@@ -43,7 +43,7 @@ use adamant_nn::{
     parametrize::{register_parametrization, remove_parametrizations},
 };
 use std::collections::HashMap;
-use weight::{Factors, LoraWeight};
+use weight::{LoraFactors, LoraWeight};
 
 mod files;
 mod weight;
@@ -130,7 +130,7 @@ impl LoraConfig {
         }
         Ok(all.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|((_, module), _)| module.clone()).collect())
     }
-    fn factors(&self, module: &Submodule) -> Option<Factors> {
+    fn factors(&self, module: &Submodule) -> Option<LoraFactors> {
         // Of a weight that is computed, which is refused later by name, only that is known.
         let known = module.parameter("weight").or_else(|| module.parameter("parametrizations.weight.original"));
         let rank = known.map_or(2, |p| p.meta().shape.rank());
@@ -139,11 +139,11 @@ impl LoraConfig {
             return None;
         }
         match module.kind {
-            "Linear" => Some(Factors::Rows),
-            "Embedding" | "EmbeddingBag" | "PositionEmbedding" => Some(Factors::Table),
-            "Conv1d" | "Conv2d" | "Conv3d" => Some(Factors::Kernel),
+            "Linear" => Some(LoraFactors::Rows),
+            "Embedding" | "EmbeddingBag" | "PositionEmbedding" => Some(LoraFactors::Table),
+            "Conv1d" | "Conv2d" | "Conv3d" => Some(LoraFactors::Kernel),
             kind if rank == 2 && known.is_some_and(|p| p.role() == Role::Trainable) && !kind.starts_with("Conv") => {
-                Some(if self.fan_in_fan_out { Factors::Columns } else { Factors::Rows })
+                Some(if self.fan_in_fan_out { LoraFactors::Columns } else { LoraFactors::Rows })
             }
             _ => None,
         }
@@ -174,11 +174,11 @@ impl LoraConfig {
                 let text = format!("`{path}` is tied to `{first}`, which no target means; an adapter on the one weight acts in both places");
                 return Err(refusal(LORA, text).hint("make both of them targets, or neither"));
             }
-            if self.dropout > 0.0 && !(module.kind == "Linear" || factors == Factors::Table) {
+            if self.dropout > 0.0 && !(module.kind == "Linear" || factors == LoraFactors::Table) {
                 let text = format!("`{}`, a {}, cannot have dropout: its adapter is part of the weight, which sees no input", module.path(), module.kind);
                 return Err(refusal(LORA, text).hint("use `dropout: 0.0`, or targets that are Linear layers"));
             }
-            let dropout = if factors == Factors::Table { 0.0 } else { self.dropout };
+            let dropout = if factors == LoraFactors::Table { 0.0 } else { self.dropout };
             let weight = LoraWeight::new(param, factors, self.r, self.scale(), dropout)?;
             adapted.push(Adapted { path: path.clone(), param: param.clone(), weight, layers: vec![module.clone()], hooks: Vec::new(), base: None });
         }
@@ -232,7 +232,7 @@ impl Adapted {
         for layer in &self.layers {
             let Ok(site) = layer.site() else { continue };
             self.weight.set_training(site.is_training());
-            if layer.kind == "Linear" && self.weight.factors == Factors::Rows && site.runs_hooks() {
+            if layer.kind == "Linear" && self.weight.factors == LoraFactors::Rows && site.runs_hooks() {
                 self.hooks.extend(self.weight.hook(site)?);
             }
         }

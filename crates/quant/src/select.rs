@@ -33,8 +33,8 @@ pub(crate) struct PlacedParam {
 /// Every parameter and buffer at every place it has; of one that is computed, itself and what it is computed from.
 pub(crate) fn placed_params(model: &(impl Walk + ?Sized)) -> Vec<PlacedParam> {
     #[derive(Default)]
-    struct Placed(Vec<PlacedParam>);
-    impl Visit for Placed {
+    struct PlacedParams(Vec<PlacedParam>);
+    impl Visit for PlacedParams {
         fn param(&mut self, path: &str, param: &Param) {
             self.0.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: false });
         }
@@ -42,7 +42,7 @@ pub(crate) fn placed_params(model: &(impl Walk + ?Sized)) -> Vec<PlacedParam> {
             self.0.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: true });
         }
     }
-    let mut placed = Placed::default();
+    let mut placed = PlacedParams::default();
     model.visit(&mut placed);
     placed.0
 }

@@ -1,7 +1,7 @@
 //! Adapters as PEFT's files: names of tensors, `adapter_config.json`. Must not know how an adapter is computed.
 //!
 //! Source: `peft.utils.save_and_load`, `peft.tuners.lora.LoraConfig`.
-use super::{LORA, LoraAdapters, LoraBias, LoraConfig, weight::Factors};
+use super::{LORA, LoraAdapters, LoraBias, LoraConfig, weight::LoraFactors};
 use crate::select::{is_glob, means, refusal};
 use adamant_core::{Error, ErrorKind, Result, Tensor};
 use adamant_formats::{safetensors, whole};
@@ -249,9 +249,9 @@ fn read_config(path: &Path) -> Result<LoraConfig> {
 fn dotted(module: &str) -> String {
     if module.is_empty() { String::new() } else { format!("{module}.") }
 }
-fn tensor_name(module: &str, letter: &str, factors: Factors) -> String {
+fn tensor_name(module: &str, letter: &str, factors: LoraFactors) -> String {
     match factors {
-        Factors::Table => format!("{PREFIX}{}lora_embedding_{letter}", dotted(module)),
+        LoraFactors::Table => format!("{PREFIX}{}lora_embedding_{letter}", dotted(module)),
         _ => format!("{PREFIX}{}lora_{letter}.weight", dotted(module)),
     }
 }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 /// How the two factors become a weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Factors {
+pub(crate) enum LoraFactors {
     /// weight `[out, in]`: A is `[r, in]`, B `[out, r]`
     Rows,
     /// weight `[in, out]`: A is `[r, in]`, B `[out, r]`, and their product is transposed
@@ -20,13 +20,13 @@ pub(crate) enum Factors {
     /// a kernel `[out, in, ..]`: A is `[r, in, ..]`, B `[out, r, 1, ..]`
     Kernel,
 }
-impl Factors {
+impl LoraFactors {
     /// The shapes of A and B for a weight's.
     pub fn shapes(self, weight: &[usize], r: usize) -> (Vec<usize>, Vec<usize>) {
         match self {
-            Factors::Rows => (vec![r, weight[1]], vec![weight[0], r]),
-            Factors::Columns | Factors::Table => (vec![r, weight[0]], vec![weight[1], r]),
-            Factors::Kernel => {
+            LoraFactors::Rows => (vec![r, weight[1]], vec![weight[0], r]),
+            LoraFactors::Columns | LoraFactors::Table => (vec![r, weight[0]], vec![weight[1], r]),
+            LoraFactors::Kernel => {
                 let (mut a, mut b) = (weight.to_vec(), vec![1; weight.len()]);
                 a[0] = r;
                 (b[0], b[1]) = (weight[0], r);
@@ -47,14 +47,14 @@ pub(crate) struct LoraWeight {
     pub b: Param,
     pub dropout: Option<Dropout>,
     #[module(skip)]
-    pub factors: Factors,
+    pub factors: LoraFactors,
     #[module(skip)]
     pub scale: f64,
 }
 impl LoraWeight {
     /// With a first B A of zeros. A and B are of f32 where the weight is of 16 bits, as PEFT's.
     #[track_caller]
-    pub fn new(weight: &Param, factors: Factors, r: usize, scale: f64, dropout: f64) -> Result<LoraWeight> {
+    pub fn new(weight: &Param, factors: LoraFactors, r: usize, scale: f64, dropout: f64) -> Result<LoraWeight> {
         let meta = weight.meta();
         let dtype = if meta.dtype.size() < 4 { adamant_core::DType::F32 } else { meta.dtype };
         let (a, b) = factors.shapes(&meta.shape, r);
@@ -62,7 +62,7 @@ impl LoraWeight {
         // kaiming_uniform(a = √5), the start of PyTorch's Linear and of PEFT's A; PEFT draws the B of a table standard normal.
         let bound = 1.0 / (a[1..].iter().product::<usize>().max(1) as f64).sqrt();
         let (a, b) = match factors {
-            Factors::Table => (init::uniform(a, 0.0, 0.0)?, init::normal(b, 0.0, 1.0)?),
+            LoraFactors::Table => (init::uniform(a, 0.0, 0.0)?, init::normal(b, 0.0, 1.0)?),
             _ => (init::uniform(a, -bound, bound)?, init::uniform(b, 0.0, 0.0)?),
         };
         let dropout = if dropout > 0.0 { Some(Dropout::new(dropout)?) } else { None };
@@ -73,9 +73,9 @@ impl LoraWeight {
     pub fn delta(&self, shape: &[usize]) -> Result<Tensor> {
         let (a, b) = (self.a.get(), self.b.get());
         let delta = match self.factors {
-            Factors::Rows => b.matmul(&a),
-            Factors::Columns | Factors::Table => b.matmul(&a).transpose(0, 1),
-            Factors::Kernel => {
+            LoraFactors::Rows => b.matmul(&a),
+            LoraFactors::Columns | LoraFactors::Table => b.matmul(&a).transpose(0, 1),
+            LoraFactors::Kernel => {
                 let [out, r] = [b.shape()?[0], b.shape()?[1]];
                 b.reshape([out, r]).matmul(a.reshape([r as isize, -1])).reshape(shape)
             }
@@ -89,7 +89,7 @@ impl LoraWeight {
         let begin = layer.register_forward_pre_hook(move |_, _| {
             INSIDE.with_borrow_mut(|inside| {
                 inside.retain(|call| call.0 != before.a.id());
-                inside.push((before.a.id(), Read::NotYet));
+                inside.push((before.a.id(), WeightRead::NotYet));
             });
             Ok(None)
         })?;
@@ -99,7 +99,7 @@ impl LoraWeight {
                 Some(inside.remove(at).1)
             });
             match (read, inputs, outputs) {
-                (Some(Read::Base), [x, ..], [y, ..]) => Ok(Some(vec![after.added(x, y)?])),
+                (Some(WeightRead::Base), [x, ..], [y, ..]) => Ok(Some(vec![after.added(x, y)?])),
                 _ => Ok(None),
             }
         })?;
@@ -135,19 +135,19 @@ impl Parametrization for LoraWeight {
 
 /// What a call of a layer has read of its weight so far.
 #[derive(Clone, Copy, PartialEq)]
-enum Read {
+enum WeightRead {
     NotYet,
     Base,
 }
 thread_local! {
     /// The calls of adapted layers that this thread is in, by the id of A.
-    static INSIDE: RefCell<Vec<(usize, Read)>> = const { RefCell::new(Vec::new()) };
+    static INSIDE: RefCell<Vec<(usize, WeightRead)>> = const { RefCell::new(Vec::new()) };
 }
 /// Does the layer's own call read here, which adds the rest at its end? It reads once.
 fn reads_base(id: usize) -> bool {
     INSIDE.with_borrow_mut(|inside| match inside.iter_mut().rev().find(|call| call.0 == id) {
-        Some(call) if call.1 == Read::NotYet => {
-            call.1 = Read::Base;
+        Some(call) if call.1 == WeightRead::NotYet => {
+            call.1 = WeightRead::Base;
             true
         }
         _ => false,

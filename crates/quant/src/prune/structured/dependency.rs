@@ -2,7 +2,7 @@
 //! what the model returns. Must not know what a channel is worth.
 use super::{
     STRUCTURED,
-    labels::{AxisLabel, Channels},
+    labels::{AxisLabel, ChannelSets},
 };
 use crate::select::{evaluating, placed_params, refusal};
 use adamant_core::{
@@ -73,7 +73,7 @@ pub(super) fn dependencies(model: &impl Module, x: &Tensor) -> Result<Dependenci
 
 struct GraphWalk<'a> {
     graph: &'a Graph,
-    channels: Channels,
+    channels: ChannelSets,
     /// of each value's axes
     labels: Vec<Vec<AxisLabel>>,
     /// does a value depend on the model's input?
@@ -85,7 +85,7 @@ struct GraphWalk<'a> {
 impl<'a> GraphWalk<'a> {
     fn new(graph: &'a Graph) -> GraphWalk<'a> {
         let labels = graph.values.iter().map(|ty| vec![AxisLabel::Free; ty.shape.rank()]).collect();
-        GraphWalk { graph, channels: Channels::default(), labels, of_data: vec![false; graph.values.len()], owners: Vec::new(), consumed: BTreeSet::new() }
+        GraphWalk { graph, channels: ChannelSets::default(), labels, of_data: vec![false; graph.values.len()], owners: Vec::new(), consumed: BTreeSet::new() }
     }
     fn sizes(&self, value: u32) -> Vec<usize> {
         self.graph.values[value as usize].shape.to_vec()

@@ -14,11 +14,11 @@ pub(super) enum AxisLabel {
 }
 /// Channels, which are numbers until they are told to be one: disjoint sets with a reason to stay, if there is one.
 #[derive(Default)]
-pub(super) struct Channels {
+pub(super) struct ChannelSets {
     parent: Vec<u32>,
     reasons: Vec<Option<Rc<str>>>,
 }
-impl Channels {
+impl ChannelSets {
     pub fn fresh(&mut self, count: usize) -> Rc<[u32]> {
         let first = self.parent.len() as u32;
         self.parent.extend(first..first + count as u32);
