@@ -125,7 +125,8 @@ fn known_features(
     channels: &Channels,
     given: Option<usize>,
 ) -> Result<usize> {
-    let known = given.or_else(|| channels.features());
+    // The parameters know it best: a pruned layer has fewer than it was made for.
+    let known = channels.features().or(given);
     let arrived = x.shape()?.get(channel_axis).copied().unwrap_or(0);
     check(op, x, ranks, channel_axis, known.unwrap_or(arrived))?;
     if channels.is_lazy() {

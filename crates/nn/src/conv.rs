@@ -78,6 +78,8 @@ pub struct Conv<const N: usize> {
     pub bias: Option<Param>,
     #[module(skip)]
     options: ConvOptions,
+    outputs_per_group: usize,
+    is_depthwise: bool,
 }
 /// Over `[batch, in_channels, length]`.
 pub type Conv1d = Conv<1>;
@@ -112,7 +114,7 @@ impl<const N: usize> Conv<N> {
         let shape = weight_shape::<N>(out_channels, in_channels, options.groups, &kernel_size.into())?;
         let weight = Param::new(&init::default_weight(shape.as_slice())?)?;
         let bias = if options.bias { Some(Param::new(&init::default_bias(out_channels, shape)?)?) } else { None };
-        Ok(Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options })
+        Ok(Conv::of(weight, bias, out_channels, in_channels, options))
     }
     /// Of as many input channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
     ///
@@ -137,7 +139,7 @@ impl<const N: usize> Conv<N> {
     pub fn lazy(out_channels: usize, kernel_size: impl Into<Sizes>, options: ConvOptions) -> Result<Conv<N>> {
         let weight = lazy(weight_shape::<N>(out_channels, 0, options.groups, &kernel_size.into())?)?;
         let bias = if options.bias { Some(lazy(out_channels)?) } else { None };
-        Ok(Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options })
+        Ok(Conv::of(weight, bias, out_channels, 0, options))
     }
     #[cold]
     #[track_caller]
@@ -146,7 +148,15 @@ impl<const N: usize> Conv<N> {
         shape[1] = channels::<N>(x, groups)? / groups;
         materialize_default(&shape, &self.weight, self.bias.as_ref())
     }
-    /// Its options.
+    fn of(weight: Param, bias: Option<Param>, out_channels: usize, in_channels: usize, options: ConvOptions) -> Conv<N> {
+        let (outputs_per_group, is_depthwise) = (out_channels / options.groups, options.groups > 1 && in_channels == options.groups);
+        Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options, outputs_per_group, is_depthwise }
+    }
+    /// Of a depthwise convolution as many as its weight has now, which may have been pruned; else those of its options.
+    fn groups(&self) -> usize {
+        if self.is_depthwise { self.weight.meta().shape[0] / self.outputs_per_group.max(1) } else { self.options.groups }
+    }
+    /// The options it was made with.
     pub fn options(&self) -> &ConvOptions {
         &self.options
     }
@@ -178,7 +188,7 @@ impl<const N: usize> Module for Conv<N> {
             self.materialize(x)?;
         }
         let o = &self.options;
-        let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: o.groups };
+        let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: self.groups() };
         let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
         let padded;
         let x = if o.padding_mode == PadMode::default() {
@@ -226,6 +236,7 @@ pub struct ConvTranspose<const N: usize> {
     pub bias: Option<Param>,
     #[module(skip)]
     options: ConvTransposeOptions,
+    is_depthwise: bool,
 }
 /// Over `[batch, in_channels, length]`.
 pub type ConvTranspose1d = ConvTranspose<1>;
@@ -251,7 +262,8 @@ impl<const N: usize> ConvTranspose<N> {
         let shape = weight_shape::<N>(in_channels, out_channels, options.conv.groups, &kernel_size.into())?;
         let weight = Param::new(&init::default_weight(shape.as_slice())?)?;
         let bias = if options.bias { Some(Param::new(&init::default_bias(out_channels, shape)?)?) } else { None };
-        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options })
+        let is_depthwise = options.conv.groups > 1 && in_channels == options.conv.groups;
+        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options, is_depthwise })
     }
     /// Of as many input channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
     ///
@@ -266,7 +278,7 @@ impl<const N: usize> ConvTranspose<N> {
     pub fn lazy(out_channels: usize, kernel_size: impl Into<Sizes>, options: ConvTransposeOptions) -> Result<ConvTranspose<N>> {
         let weight = lazy(weight_shape::<N>(0, out_channels, options.conv.groups, &kernel_size.into())?)?;
         let bias = if options.bias { Some(lazy(out_channels)?) } else { None };
-        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options })
+        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options, is_depthwise: false })
     }
     #[cold]
     #[track_caller]
@@ -283,7 +295,15 @@ impl<const N: usize> Module for ConvTranspose<N> {
         if self.weight.is_uninitialized() {
             self.materialize(x)?;
         }
-        let (weight, bias, conv) = (self.weight.get(), self.bias.as_ref().map(Param::get), &self.options.conv);
+        let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
+        // Of a depthwise one as many groups as its weight has now, which may have been pruned.
+        let pruned;
+        let conv = if self.is_depthwise {
+            pruned = functional::ConvTransposeOptions { groups: self.weight.meta().shape[0], ..self.options.conv.clone() };
+            &pruned
+        } else {
+            &self.options.conv
+        };
         let y = match N {
             1 => functional::conv_transpose1d(x, &weight, bias.as_ref(), conv),
             2 => functional::conv_transpose2d(x, &weight, bias.as_ref(), conv),

@@ -301,6 +301,23 @@ impl Param {
             result => result,
         }
     }
+    /// Holds a value of another shape from now on, which the layer must know what to do with: a pruned layer's channels. It lives in
+    /// another cell then, so gradients and slots made before are not of it; functions that were captured before are captured anew.
+    ///
+    /// # Errors
+    /// A parameter that is computed or has no value yet; another dtype; the error that the value carries.
+    #[track_caller]
+    pub fn resize(&self, value: &Tensor) -> Result<()> {
+        let refuse = |text: String| Err(Error::new("resize", ErrorKind::Argument(text)));
+        if self.0.state.load(Relaxed) != PLAIN {
+            return refuse(format!("{} holds no value of its own", self.called()));
+        }
+        let (old, new) = (self.meta(), value.try_meta()?);
+        if old.dtype != new.dtype {
+            return refuse(format!("{} holds {}, not {}", self.called(), old.dtype, new.dtype));
+        }
+        self.replace(value.detach().to(old.device))
+    }
     /// The cell it lives in now.
     pub fn cell(&self) -> Cell {
         self.now().clone()

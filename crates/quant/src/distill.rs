@@ -8,13 +8,13 @@
 //! | [`Distiller::distillation_loss`] | logits `[batch, classes, ..]` | Hinton, Vinyals and Dean 2015 |
 //! | [`FeatureLoss`] | features of any shape, through a learned map where widths differ | FitNets, Romero et al. 2015 |
 //! | [`attention_loss`] | where maps `[batch, channels, ..]` are large | Zagoruyko and Komodakis 2017 |
-use crate::select::check;
+use crate::select::{check, evaluating};
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
     functional::{self, CrossEntropyOptions, Reduction},
     grad::no_grad,
 };
-use adamant_nn::{Linear, Module, Site, Visit, Walk};
+use adamant_nn::{Linear, Module};
 
 /// A teacher, and how much a student listens to it.
 ///
@@ -60,7 +60,7 @@ impl<M: Module> Distiller<M> {
         &self.teacher
     }
     /// What the teacher gives: in evaluation mode, without a graph. Each layer's mode is afterwards what it was, and no running
-    /// statistic has moved. In a captured step have the teacher evaluate before ([`Walk::eval`]): a mode that is changed and
+    /// statistic has moved. In a captured step have the teacher evaluate before ([`Walk::eval`](adamant_nn::Walk::eval)): a mode that is changed and
     /// changed back in it makes every call a new capture.
     ///
     /// # Errors
@@ -107,29 +107,6 @@ fn same_shape(op: &'static str, left: &Tensor, right: &Tensor) -> Result<adamant
     let (l, r) = (left.shape()?, right.shape()?);
     if l == r { Ok(l) } else { Err(Error::new(op, ErrorKind::ShapeMismatch { left: l, right: r, axes: None, expected: "student and teacher of one shape" })) }
 }
-/// Runs a function while a model evaluates; then, also after an error, each layer has the mode that it had.
-fn evaluating<R>(model: &(impl Walk + ?Sized), f: impl FnOnce() -> R) -> R {
-    #[derive(Default)]
-    struct Training(Vec<Site>);
-    impl Visit for Training {
-        fn site(&mut self, _: &str, site: &Site) {
-            self.0.extend(site.is_training().then(|| site.clone()));
-        }
-        fn container(&mut self, path: &str, site: &Site) {
-            self.site(path, site);
-        }
-    }
-    impl Drop for Training {
-        fn drop(&mut self) {
-            self.0.iter().for_each(|site| site.set_training(true));
-        }
-    }
-    let mut training = Training::default();
-    model.visit(&mut training);
-    training.0.iter().for_each(|site| site.set_training(false));
-    f()
-}
-
 /// The mean squared difference between a student's features and a teacher's, which get no gradient; the student's go through a
 /// learned linear map along one axis where widths differ. The map is a part of the student while it learns: give its parameters to
 /// the optimizer.

@@ -17,6 +17,8 @@
 //!
 //! **Files.** [`save_sparse`] writes state dicts with the zeros left out, [`load_sparse`] reads them back, bit by bit the same.
 //!
+//! **Structured.** A [`StructuredPruner`] takes whole channels out, and the parameters are smaller ones.
+//!
 //! ```
 //! # use adamant_core::Tensor;
 //! # use adamant_nn::{Linear, Module, Relu, Sequential};
@@ -42,9 +44,11 @@ mod choose;
 mod report;
 mod schedule;
 mod sparse;
+mod structured;
 pub use report::{LayerSparsity, SparsityReport, sparsity_report};
 pub use schedule::{PruningCurve, PruningSchedule, PruningScheduler};
 pub use sparse::{load_sparse, save_sparse};
+pub use structured::{ChannelImportance, KeptAxis, PrunedChannels, StructuredImportance, StructuredPruner, StructuredReport};
 
 const PRUNE: &str = "prune";
 

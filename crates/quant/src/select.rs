@@ -1,6 +1,6 @@
 //! The parts of a model that a user means by globs over their paths. Must not know what is done to them.
 use adamant_core::{Error, ErrorKind, Result};
-use adamant_nn::{Param, Visit, Walk, glob_matches, nearest};
+use adamant_nn::{Param, Site, Visit, Walk, glob_matches, nearest};
 
 /// Does a pattern mean a path? One without wildcards also means every path that ends with it behind a dot, as a name in PEFT's
 /// `target_modules`.
@@ -64,4 +64,26 @@ pub(crate) fn refusal(op: &'static str, text: String) -> Error {
 #[track_caller]
 pub(crate) fn check(op: &'static str, holds: bool, text: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(refusal(op, text())) }
+}
+/// Runs a function while a model evaluates; then, also after an error, each layer has the mode that it had.
+pub(crate) fn evaluating<R>(model: &(impl Walk + ?Sized), f: impl FnOnce() -> R) -> R {
+    #[derive(Default)]
+    struct Training(Vec<Site>);
+    impl Visit for Training {
+        fn site(&mut self, _: &str, site: &Site) {
+            self.0.extend(site.is_training().then(|| site.clone()));
+        }
+        fn container(&mut self, path: &str, site: &Site) {
+            self.site(path, site);
+        }
+    }
+    impl Drop for Training {
+        fn drop(&mut self) {
+            self.0.iter().for_each(|site| site.set_training(true));
+        }
+    }
+    let mut training = Training::default();
+    model.visit(&mut training);
+    training.0.iter().for_each(|site| site.set_training(false));
+    f()
 }

@@ -252,8 +252,8 @@ pub(crate) fn is_serial(m: usize, work: usize) -> bool {
 pub(super) fn product(apart: &Apart<'_>, threads: &Threads, isa: ByteIsa, c: &mut [u8]) -> Result<(), ErrorKind> {
     let [mut m, mut n, k] = apart.size;
     // A product with one column is one with one row, of the transposed.
-    let turned = n == 1 && m > 1;
-    if turned {
+    let transposed = n == 1 && m > 1;
+    if transposed {
         (m, n) = (1, m);
     }
     let context = context(isa);
@@ -270,7 +270,7 @@ pub(super) fn product(apart: &Apart<'_>, threads: &Threads, isa: ByteIsa, c: &mu
         let (Some(a), Some(b)) = (ByteMatrix::new(&apart.a, index), ByteMatrix::new(&apart.b, index)) else {
             return Err(ErrorKind::Internal("a product of bytes of something else".into()));
         };
-        let (mut a, mut b) = if turned { (b.transposed(), a.transposed()) } else { (a, b) };
+        let (mut a, mut b) = if transposed { (b.transposed(), a.transposed()) } else { (a, b) };
         let j = j / stored;
         a.view.base += i as isize * a.view.row_stride;
         b.view.base += j as isize * b.view.column_stride;

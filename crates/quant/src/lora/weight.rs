@@ -89,7 +89,7 @@ impl LoraWeight {
         let begin = layer.register_forward_pre_hook(move |_, _| {
             INSIDE.with_borrow_mut(|inside| {
                 inside.retain(|call| call.0 != before.a.id());
-                inside.push((before.a.id(), BaseReading::NotYet));
+                inside.push((before.a.id(), WeightRead::NotYet));
             });
             Ok(None)
         })?;
@@ -99,7 +99,7 @@ impl LoraWeight {
                 Some(inside.remove(at).1)
             });
             match (read, inputs, outputs) {
-                (Some(BaseReading::Base), [x, ..], [y, ..]) => Ok(Some(vec![after.added(x, y)?])),
+                (Some(WeightRead::Base), [x, ..], [y, ..]) => Ok(Some(vec![after.added(x, y)?])),
                 _ => Ok(None),
             }
         })?;
@@ -135,19 +135,19 @@ impl Parametrization for LoraWeight {
 
 /// What a call of a layer has read of its weight so far.
 #[derive(Clone, Copy, PartialEq)]
-enum BaseReading {
+enum WeightRead {
     NotYet,
     Base,
 }
 thread_local! {
     /// The calls of adapted layers that this thread is in, by the id of A.
-    static INSIDE: RefCell<Vec<(usize, BaseReading)>> = const { RefCell::new(Vec::new()) };
+    static INSIDE: RefCell<Vec<(usize, WeightRead)>> = const { RefCell::new(Vec::new()) };
 }
 /// Does the layer's own call read here, which adds the rest at its end? It reads once.
 fn reads_base(id: usize) -> bool {
     INSIDE.with_borrow_mut(|inside| match inside.iter_mut().rev().find(|call| call.0 == id) {
-        Some(call) if call.1 == BaseReading::NotYet => {
-            call.1 = BaseReading::Base;
+        Some(call) if call.1 == WeightRead::NotYet => {
+            call.1 = WeightRead::Base;
             true
         }
         _ => false,

@@ -29,8 +29,8 @@ pub(crate) fn pack_rows(a: &MatrixView<'_, u8>, row: usize, rows: usize, k: usiz
                 for (i, line) in square.iter_mut().enumerate().take(wide) {
                     line[..high].copy_from_slice(&a.data[a.index(row + r, p + i)..][..high]);
                 }
-                let turned = transposed(&square);
-                for (i, line) in turned.iter().enumerate().take(high) {
+                let transposed = transposed(&square);
+                for (i, line) in transposed.iter().enumerate().take(high) {
                     let to = &mut target[(r + i) * stride + p..][..wide];
                     to.iter_mut().zip(line).for_each(|(to, &byte)| *to = byte ^ flip);
                 }
