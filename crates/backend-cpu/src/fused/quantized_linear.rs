@@ -38,10 +38,10 @@ const STRETCH: usize = 1024;
 /// Elements of x that a task turns into codes.
 const TASK: usize = 32 << 10;
 
-/// Whether codes of x are signed, if the kernel takes the layer.
+/// Whether codes of x are signed, if the kernel takes the layer: sums of wide rows leave 32 bits.
 fn symmetric(layer: &QuantizedLinear) -> Option<bool> {
     let Activations::PerToken { symmetric } = layer.activations else { return None };
-    (layer.packing.bits == 8 && layer.packing.group.is_none()).then_some(symmetric)
+    (layer.packing.bits == 8 && layer.packing.group.is_none() && !layer.wide).then_some(symmetric)
 }
 impl CpuKernel for QuantizedLinearKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {

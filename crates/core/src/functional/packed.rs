@@ -1,7 +1,7 @@
 //! Weights as integer codes, and the layers that read them.
 use crate::{
     DType, Error, ErrorKind, Result, Shape, Tensor,
-    composite::packed::{Activations, Dequantize, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
+    composite::packed::{Activations, Dequantize, MOST_COLUMNS, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -195,7 +195,8 @@ pub fn quantized_linear(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>
         inputs.extend([scale, zero_point]);
     }
     inputs.extend(bias);
-    let layer = QuantizedLinear { packing: weight.packing, activations, bias: bias.is_some() };
+    let wide = x.meta().shape.last().is_some_and(|columns| *columns > MOST_COLUMNS);
+    let layer = QuantizedLinear { packing: weight.packing, activations, wide, bias: bias.is_some() };
     Tensor::composite1(layer, &inputs)
 }
 /// Rows of a table of codes `[rows, features]` by integer indices of any shape: `[..indices, features]` in f32. An index out of

@@ -185,6 +185,8 @@ pub struct QuantizedLinear {
     pub packing: Packing,
     /// what becomes of x
     pub activations: Activations,
+    /// has a row more columns than [`MOST_COLUMNS`]?
+    pub wide: bool,
     /// is there a bias?
     pub bias: bool,
 }
@@ -201,7 +203,7 @@ impl QuantizedLinear {
             "given" => Activations::Given,
             other => return Err(ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {other:?}"))),
         };
-        Ok(QuantizedLinear { packing: Packing::given(given)?, activations, bias: given.bool("bias")? })
+        Ok(QuantizedLinear { packing: Packing::given(given)?, activations, wide: given.bool("wide")?, bias: given.bool("bias")? })
     }
     /// How many inputs it takes.
     pub fn inputs(&self) -> usize {
@@ -251,7 +253,7 @@ impl Composite for QuantizedLinear {
             Activations::PerToken { symmetric: true } => "token_symmetric",
             Activations::Given => "given",
         };
-        let own = [("activations", Attr::Text(activations.into())), ("bias", Attr::Bool(self.bias))];
+        let own = [("activations", Attr::Text(activations.into())), ("wide", Attr::Bool(self.wide)), ("bias", Attr::Bool(self.bias))];
         self.packing.attrs().into_iter().chain(own).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
@@ -266,6 +268,9 @@ impl Composite for QuantizedLinear {
         let rows = of.scale.shape.first().copied().unwrap_or(0);
         let weight = Shape::new(&[rows, columns])?;
         self.check_columns(of.codes, &x, columns)?;
+        if self.wide != (columns > MOST_COLUMNS) {
+            return Err(ErrorKind::Argument(format!("rows of {columns} columns are {}wide", if self.wide { "not " } else { "" })));
+        }
         self.packing.check_parts(&weight, of.codes, of.scale, of.zero_point)?;
         if let Some((scale, zero_point)) = of.given {
             same("the scale of x", scale, Shape::new(&[])?, &[DType::F32])?;
