@@ -442,6 +442,7 @@ fn coded_layers() -> impl Iterator<Item = QuantizedLinear> {
     [(true, true, true), (true, true, false), (false, true, true), (true, false, true), (false, false, false)].into_iter().map(|(x, w, bias)| QuantizedLinear {
         packing: Packing { bits: 8, group: None, symmetric: w },
         activations: Activations::PerToken { symmetric: x },
+        wide: false,
         bias,
     })
 }
