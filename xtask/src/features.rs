@@ -33,6 +33,7 @@ mod program;
 mod promised;
 mod reports;
 mod row;
+mod smaller;
 mod speed;
 mod stability;
 mod timing;
@@ -105,6 +106,7 @@ fn rows() -> Vec<&'static RowCheck> {
         measuring::ROWS,
         memory::ROWS,
         reports::ROWS,
+        smaller::ROWS,
         speed::ROWS,
         stability::ROWS,
         causes::ROWS,
