@@ -35,6 +35,8 @@ pub(super) struct QuantizedLinearKernel;
 const SMALLEST_ROW: f32 = 1e-30;
 /// Columns whose sums are kept at a time.
 const STRETCH: usize = 1024;
+/// Rows of x up to which the memory bounds a product.
+const FEW_ROWS: usize = 4;
 /// Elements of x that a task turns into codes.
 const TASK: usize = 32 << 10;
 
@@ -72,11 +74,13 @@ impl CpuKernel for QuantizedLinearKernel {
         let base = if by_lines { 0 } else { 128 };
         let mut differences = filled(0i32, zero_point.map_or(0, <[u8]>::len))?;
         differences.iter_mut().zip(zero_point.unwrap_or_default()).for_each(|(to, &z)| *to = base - z as i32);
+        let context = bytes::context(ByteIsa::of(runtime.isa));
         PackScratch::with(|scratch| {
             let stride = packed_stride(columns);
-            let rows = CodedRows::new(runtime, x, columns, Coding { symmetric, by_lines }, scratch.rows.take((m + 1) * stride)?)?;
-            CodedProduct { runtime, context: bytes::context(ByteIsa::of(runtime.isa)), weight: CodedWeight { from_zero_point: &differences, ..weight }, rows }
-                .run(out)
+            // Signed codes need no sums of the weight's rows, but where bytes are not widened their products take a step more.
+            let signed = symmetric && by_lines && (m <= FEW_ROWS || context.width == 2);
+            let rows = CodedRows::new(runtime, x, columns, Coding { symmetric, by_lines, signed }, scratch.rows.take((m + 1) * stride)?)?;
+            CodedProduct { runtime, context, weight: CodedWeight { from_zero_point: &differences, ..weight }, rows }.run(out)
         })
     }
 }
@@ -84,13 +88,10 @@ impl CpuKernel for QuantizedLinearKernel {
 #[derive(Clone, Copy)]
 struct Coding {
     symmetric: bool,
-    /// for a weight that is read by lines; codes are unsigned if not
+    /// for a weight that is read by lines
     by_lines: bool,
-}
-impl Coding {
-    fn is_signed(self) -> bool {
-        self.symmetric && self.by_lines
-    }
+    /// as signed bytes, else with 128 added; of those that are not symmetric, unsigned
+    signed: bool,
 }
 /// What codes of a row stand for.
 #[derive(Clone, Copy, Default)]
@@ -167,7 +168,7 @@ impl SimdKernel for RowOfCodes<'_> {
             // Magnitudes are in the order of their bits.
             let largest = f32::from_bits(x.iter().fold(0u32, |most, v| most.max(v.to_bits() & 0x7fff_ffff)));
             let inverse = inverse(largest, 127.0);
-            let offset = if coding.by_lines { 0 } else { 128 };
+            let offset = if coding.signed { 0 } else { 128 };
             let row = RowCode { scale: largest / 127.0, zero: offset, sum: 0 };
             if !largest.is_finite() {
                 codes.fill(offset as u8);
@@ -232,8 +233,8 @@ impl CodedProduct<'_> {
         let CodedProduct { context, weight, rows, .. } = self;
         let (m, k) = (out.rows, weight.columns);
         // The row of ones gives the sums of the weight's rows, which zero points are multiplied by.
-        let all = m + usize::from(!rows.coding.symmetric);
-        let a = LineRows::new(context, rows.bytes, all, k, rows.coding.is_signed(), &mut scratch.widened)?;
+        let all = m + usize::from(!rows.coding.signed);
+        let a = LineRows::new(context, rows.bytes, all, k, rows.coding.signed, &mut scratch.widened)?;
         let (flip, factor) = a.flip(context, weight.signed);
         for j in (0..out.columns).step_by(STRETCH) {
             let columns = STRETCH.min(out.columns - j);
@@ -248,7 +249,7 @@ impl CodedProduct<'_> {
                 let of_codes = row.sum.wrapping_add(row.zero.wrapping_mul(k as i32));
                 let zeros = (row.zero != 0).then_some(&*ones);
                 let out = out.row(i, j, columns);
-                dispatch(self.runtime.isa, ScaledSums { row, start: of_codes.wrapping_mul(factor), zeros, weight, at, sums, out });
+                dispatch(self.runtime.isa, CodedSums { row, start: of_codes.wrapping_mul(factor), zeros, weight, at, sums, out });
             }
         }
         Ok(())
@@ -275,7 +276,7 @@ impl CodedProduct<'_> {
                 for (i, sums) in part.sums.chunks_mut(part.stride).enumerate().take(part.rows) {
                     let (row, column) = (&codes[part.row + i], j + part.column);
                     let out = out.row(part.row + i, column, part.columns);
-                    dispatch(self.runtime.isa, ScaledSums { row, start: 0, zeros: None, weight, at: first + column, sums: &mut sums[..part.columns], out });
+                    dispatch(self.runtime.isa, CodedSums { row, start: 0, zeros: None, weight, at: first + column, sums: &mut sums[..part.columns], out });
                 }
                 Ok(())
             })?;
@@ -284,7 +285,7 @@ impl CodedProduct<'_> {
     }
 }
 /// Sums of a row of x with some rows of the weight, corrected and scaled.
-struct ScaledSums<'s> {
+struct CodedSums<'s> {
     row: &'s RowCode,
     start: i32,
     /// sums that the zero point of x is multiplied by and that are then taken away
@@ -295,11 +296,11 @@ struct ScaledSums<'s> {
     sums: &'s mut [i32],
     out: &'s mut [f32],
 }
-impl SimdKernel for ScaledSums<'_> {
+impl SimdKernel for CodedSums<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let ScaledSums { row, start, zeros, weight, at, sums, out } = self;
+        let CodedSums { row, start, zeros, weight, at, sums, out } = self;
         if let Some(zeros) = zeros {
             sums.iter_mut().zip(zeros).for_each(|(sum, &zero)| *sum = sum.wrapping_sub(row.zero.wrapping_mul(zero)));
         }

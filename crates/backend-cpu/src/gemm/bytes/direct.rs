@@ -13,7 +13,7 @@ use adamant_runtime::ErrorKind;
 /// Columns whose sums are kept at a time: they stay in L1.
 const STRETCH: usize = 2048;
 /// Bytes of lines that all rows are multiplied with before the next.
-const LINES_BYTES: usize = 16 << 10;
+const LINES_BYTES: usize = 8 << 10;
 /// Rows from which on packing pays.
 pub(crate) const MOST_LINE_ROWS: usize = 32;
 
@@ -66,8 +66,11 @@ pub(crate) fn multiply_lines(context: &ByteContext, k: usize, a: &LineRows<'_>, 
     for j in (0..columns).step_by(some.max(1)) {
         let count = some.min(columns - j);
         let lines = Strided { data: &b.data[j * b.stride..], stride: b.stride };
-        for i in (0..a.rows).step_by(context.line_rows) {
-            let rows = context.line_rows.min(a.rows - i);
+        // Groups of rows that differ by one at most.
+        let groups = a.rows.div_ceil(context.line_rows);
+        for group in 0..groups {
+            let i = a.rows * group / groups;
+            let rows = a.rows * (group + 1) / groups - i;
             context.lines(a.signed, k, a.from(i), rows, lines, flip, count, &mut sums[i * stride + j..], stride);
         }
     }

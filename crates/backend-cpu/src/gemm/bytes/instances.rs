@@ -75,7 +75,14 @@ macro_rules! context {
         };
     };
     (@direct $kernel:ident $s:ty, $signed:literal) => {
-        [$kernel::<$s, $signed, 1>, $kernel::<$s, $signed, 2>, $kernel::<$s, $signed, 3>, $kernel::<$s, $signed, 4>, $kernel::<$s, $signed, 5>, $kernel::<$s, $signed, 6>]
+        [
+            $kernel::<$s, $signed, 1>,
+            $kernel::<$s, $signed, 2>,
+            $kernel::<$s, $signed, 3>,
+            $kernel::<$s, $signed, 4>,
+            $kernel::<$s, $signed, 5>,
+            $kernel::<$s, $signed, 6>,
+        ]
     };
     (@count [$($v:literal)*]) => { [$($v),*].len() };
     (@tiles $s:ty; [1] $($rows:literal)*) => { &[$(tile::<$s, $rows, 1>),*] };

@@ -74,7 +74,7 @@ pub(crate) struct ByteContext {
     /// Columns of a vector.
     pub(super) lanes: usize,
     /// Bytes of an element of A in a tile.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// `tiles[(rows - 1) * vectors + v - 1]`.
     pub(super) tiles: &'static [ByteTileFn],
     /// Rows of A that `lines` takes best together.

@@ -63,9 +63,12 @@ pub(crate) fn pack_blocks(b: &MatrixView<'_, u8>, column: usize, columns: usize,
         let wide = BLOCK.min(columns - j);
         let mut done = 0;
         if b.row_stride == 1 && wide == BLOCK {
-            let lines: [&[[u8; SIDE]]; BLOCK] = std::array::from_fn(|c| b.data[b.index(0, column + j + c)..][..k].as_chunks().0);
-            for (square, target) in target.as_chunks_mut().0.iter_mut().take(k / SIDE).enumerate() {
-                turn_quads(lines.map(|line| &line[square]), flip, target);
+            for part in 0..BLOCK / QUAD {
+                let line = |c: usize| b.data[b.index(0, column + j + part * QUAD + c)..][..k].as_chunks::<SIDE>().0;
+                let squares = line(0).iter().zip(line(1)).zip(line(2)).zip(line(3));
+                for (target, (((a, b), c), d)) in target.as_chunks_mut().0.iter_mut().zip(squares) {
+                    turn_quads([a, b, c, d], flip, part, target);
+                }
             }
             done = k / SIDE * SIDE / QUAD;
         }

@@ -32,32 +32,33 @@ fn plain_weave(rows: [&[u8; BLOCK]; QUAD], flip: u8, line: &mut [u8; LINE]) {
     }
 }
 
-/// Four quads of each of 16 lines as four lines of quads, each byte xor `flip`.
+/// Four quads of each of four lines: those of a quad go to `16 * part` of a line of quads, each byte xor `flip`.
 #[inline(always)]
-pub(super) fn turn_quads(lines: [&[u8; SIDE]; BLOCK], flip: u8, target: &mut [u8; 4 * LINE]) {
+pub(super) fn turn_quads(lines: [&[u8; SIDE]; QUAD], flip: u8, part: usize, target: &mut [u8; 4 * LINE]) {
+    assert!(part < BLOCK / QUAD);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: lines and target are as long as what is read and written.
     unsafe {
         use std::arch::x86_64::*;
         let flip = _mm_set1_epi8(flip as i8);
-        let to: *mut __m128i = target.as_mut_ptr().cast();
-        for (part, four) in lines.as_chunks::<4>().0.iter().enumerate() {
-            let [a, b, c, d] = four.map(|line| _mm_xor_si128(_mm_loadu_si128(line.as_ptr().cast()), flip));
-            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
-            let (high_ab, high_cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
-            _mm_storeu_si128(to.add(part), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128(to.add(4 + part), _mm_unpackhi_epi64(ab, cd));
-            _mm_storeu_si128(to.add(8 + part), _mm_unpacklo_epi64(high_ab, high_cd));
-            _mm_storeu_si128(to.add(12 + part), _mm_unpackhi_epi64(high_ab, high_cd));
-        }
+        let to = target.as_mut_ptr().cast::<__m128i>().add(part);
+        let [a, b, c, d] = lines.map(|line| _mm_xor_si128(_mm_loadu_si128(line.as_ptr().cast()), flip));
+        let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+        let (high_ab, high_cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+        _mm_storeu_si128(to, _mm_unpacklo_epi64(ab, cd));
+        _mm_storeu_si128(to.add(4), _mm_unpackhi_epi64(ab, cd));
+        _mm_storeu_si128(to.add(8), _mm_unpacklo_epi64(high_ab, high_cd));
+        _mm_storeu_si128(to.add(12), _mm_unpackhi_epi64(high_ab, high_cd));
     }
     #[cfg(not(target_arch = "x86_64"))]
-    plain_turn_quads(lines, flip, target);
+    plain_turn_quads(lines, flip, part, target);
 }
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn plain_turn_quads(lines: [&[u8; SIDE]; BLOCK], flip: u8, target: &mut [u8; 4 * LINE]) {
-    for (at, byte) in target.iter_mut().enumerate() {
-        *byte = lines[at / QUAD % BLOCK][at / LINE * QUAD + at % QUAD] ^ flip;
+fn plain_turn_quads(lines: [&[u8; SIDE]; QUAD], flip: u8, part: usize, target: &mut [u8; 4 * LINE]) {
+    for (l, line) in lines.iter().enumerate() {
+        for (at, &byte) in line.iter().enumerate() {
+            target[at / QUAD * LINE + (part * QUAD + l) * QUAD + at % QUAD] = byte ^ flip;
+        }
     }
 }
 
@@ -101,8 +102,10 @@ mod tests {
             plain_weave(four, flip, &mut want);
             assert_eq!(got, want);
             let (mut got, mut want) = ([0; 4 * LINE], [1; 4 * LINE]);
-            turn_quads(square.each_ref(), flip, &mut got);
-            plain_turn_quads(square.each_ref(), flip, &mut want);
+            for part in 0..4 {
+                turn_quads(four, flip, part, &mut got);
+                plain_turn_quads(four, flip, part, &mut want);
+            }
             assert_eq!(got, want);
         }
     }
