@@ -10,6 +10,8 @@
 //! decay, a state dict) sets it through the mask ([`Parametrization::project`](adamant_nn::parametrize::Parametrization::project)), so
 //! its zeros are exact after each step of any optimizer and in every state dict. Make the optimizer behind the first [`Pruner::prune`]; masks may grow later.
 //!
+//! A weight that layers share is masked once, in all its places.
+//!
 //! **How much.** A share of all elements ([`PruneAmount::Share`]), or N of each M neighbours along the axis of inputs
 //! ([`PruneAmount::Keep`]; 2 of 4 is what sparse tensor cores take). What is masked stays masked.
 //!
