@@ -304,6 +304,16 @@ impl Param {
     /// Holds a value of another shape from now on, which the layer must know what to do with: a pruned layer's channels. It lives in
     /// another cell then, so gradients and slots made before are not of it; functions that were captured before are captured anew.
     ///
+    /// ```
+    /// # use adamant_core::Tensor;
+    /// # use adamant_nn::{Linear, Module};
+    /// # adamant_core::Device::reference().make_current();
+    /// let layer = Linear::no_bias(4, 3)?;
+    /// layer.weight.resize(&layer.weight.detached().narrow(0, 0, 2))?;
+    /// assert_eq!(layer.forward(&Tensor::ones([1, 4]))?.dims()?, [1, 2]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// A parameter that is computed or has no value yet; another dtype; the error that the value carries.
     #[track_caller]

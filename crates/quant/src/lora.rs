@@ -164,6 +164,10 @@ impl LoraConfig {
         for (module, path) in modules.iter().zip(&paths) {
             let (Some(param), Some(factors)) = (module.parameter("weight"), self.factors(module)) else { continue };
             if let Some(known) = adapted.iter_mut().find(|a| a.param.same(param)) {
+                if self.dropout > 0.0 && factors != known.weight.factors {
+                    let text = format!("`{path}` is tied to `{}`, a layer of another kind, and so cannot have dropout", known.path);
+                    return Err(refusal(LORA, text).hint("use `dropout: 0.0`"));
+                }
                 known.layers.push(module.clone());
                 continue;
             }

@@ -7,8 +7,10 @@
 //! **Where the zeros are.** A masked weight becomes a computed one ([`adamant_nn::parametrize`]): `parametrizations.weight.original`
 //! where the mask is true and 0 where not. The mask is a buffer of the model, `parametrizations.weight.0.mask`, and is saved, copied
 //! and moved with it. Gradients do not reach what is masked; and whatever sets the original (momentum of the time before the mask, weight
-//! decay, a state dict) sets it through the mask ([`Parametrization::project`](adamant_nn::parametrize::Parametrization::project)), so
+//! decay, a state dict) sets it through the mask ([`Parametrization::project`]), so
 //! its zeros are exact after each step of any optimizer and in every state dict. Make the optimizer behind the first [`Pruner::prune`]; masks may grow later.
+//!
+//! A weight that layers share is masked once, in all its places.
 //!
 //! **How much.** A share of all elements ([`PruneAmount::Share`]), or N of each M neighbours along the axis of inputs
 //! ([`PruneAmount::Keep`]; 2 of 4 is what sparse tensor cores take). What is masked stays masked.

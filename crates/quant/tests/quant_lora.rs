@@ -215,6 +215,8 @@ fn a_tied_weight_is_adapted_in_all_its_places_or_refused() {
     let net = TiedNet { table, fc: Linear::new(4, 4).unwrap(), head };
     refused(LoraConfig::new(2, 2.0, ["head"]).apply(&net), &["head.weight", "`table.weight`"]);
     assert_eq!(LoraConfig::new(2, 2.0, ["fc"]).apply(&net).unwrap().parameters().len(), 2);
+    assert_eq!(net.trainable_parameters().len(), 2, "what was adapted alone is all that is trained");
+    refused(LoraConfig { dropout: 0.5, ..LoraConfig::new(2, 2.0, ["table", "head"]) }.apply(&net), &["`head.weight`", "table.weight", "dropout"]);
     let mut adapters = LoraConfig::new(2, 2.0, ["table", "head"]).apply(&net).unwrap();
     assert_eq!((adapters.modules(), adapters.parameters().len()), (vec!["table".to_string(), "head".to_string()], 2));
     stir(&adapters);
@@ -265,6 +267,12 @@ fn files_are_pefts_and_come_back() {
     other.eval();
     let x = drawn([4, 8]);
     assert_eq!(differ(&model.forward(&x).unwrap(), &other.forward(&x).unwrap()), 0.0);
+    // A state dict of a living model of PEFT: with the adapter's name, and without the biases of adapted layers.
+    let living = adapters.state_dict().into_iter().filter(|(name, _)| !name.ends_with("bias"));
+    let living: Vec<(String, Tensor)> = living.map(|(name, t)| (name.replace(".weight", ".default.weight"), t * 2.0)).collect();
+    loaded.load_state_dict(&living).unwrap();
+    assert_eq!(loaded.state_dict()[0].1.to_vec::<f32>().unwrap(), (adapters.state_dict()[0].1.clone() * 2.0).to_vec::<f32>().unwrap());
+    refused(loaded.load_state_dict(&[("base_model.model.blocks.0.q_proj.lora_C.weight".into(), x)]), &["lora_C", "nearest", "lora_A"]);
 }
 #[test]
 fn files_that_do_not_fit_are_told() {

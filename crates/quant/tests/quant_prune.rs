@@ -281,9 +281,9 @@ fn what_cannot_be_pruned_is_told_and_nothing_changes() {
     let pruned = pruner.prune(&model, 0.5).unwrap();
     refused(pruner.prune(&model, 0.5), &["computed", "PrunedModel::prune"]);
     refused(LoraConfig::new(2, 2.0, ["0"]).apply(&model), &["0.weight", "computed"]);
-    let zeros = pruned.report().unwrap();
+    let (zeros, state) = (pruned.report().unwrap(), bits(&model.state_dict()));
     pruned.prune(0.2).unwrap();
-    assert_eq!(pruned.report().unwrap(), zeros, "masks do not shrink");
+    assert!(bits(&model.state_dict()) == state, "masks do not shrink");
     assert!(zeros.to_string().contains("50.00 %"), "{zeros}");
     pruned.remove().unwrap();
     assert_eq!(model.named_parameters()[0].0, "0.weight");

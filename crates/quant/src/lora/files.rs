@@ -86,7 +86,8 @@ impl LoraAdapters {
     /// Takes over what [`LoraAdapters::state_dict`] gave, or PEFT has written, in place: an optimizer's parameters stay the same.
     ///
     /// # Errors
-    /// Adapters that are merged; a missing name or one that no adapter has, with the nearest; another shape. Then nothing has changed.
+    /// Adapters that are merged; a missing name (but for a bias, which stays then) or one that no adapter has, with the nearest; another
+    /// shape. Then nothing has changed.
     #[track_caller]
     pub fn load_state_dict(&self, state: &[(String, Tensor)]) -> Result<()> {
         if self.merged {
@@ -99,7 +100,13 @@ impl LoraAdapters {
         }
         let mut writes = Vec::new();
         for (name, p) in &own {
-            let Some(value) = given.get(name) else { return Err(refusal(LORA, format!("the adapter's tensor `{name}` is missing"))) };
+            let Some(value) = given.get(name) else {
+                // PEFT leaves out the bias of a layer with an adapter where it trains those alone.
+                if name.ends_with("bias") {
+                    continue;
+                }
+                return Err(refusal(LORA, format!("the adapter's tensor `{name}` is missing")));
+            };
             let (meta, got) = (p.meta(), value.shape()?);
             if got != meta.shape {
                 let text = format!("`{name}` has shape {got} in the file and {} in the model, for rank {}", meta.shape, self.config.r);
@@ -257,7 +264,11 @@ fn tensor_name(module: &str, letter: &str, factors: LoraFactors) -> String {
 }
 /// A tensor's name without PEFT's prefix, and without the adapter's name that unsaved state dicts of PEFT have.
 fn plain(name: &str) -> Option<String> {
-    Some(name.strip_prefix(PREFIX)?.replace(".default", ""))
+    let mut path = name.strip_prefix(PREFIX)?.to_string();
+    for part in ["lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B"] {
+        path = path.replace(&format!("{part}.default"), part);
+    }
+    Some(path)
 }
 /// A name as ours are spelt: PEFT writes the bias of a layer with an adapter in two ways.
 fn known_spelling(name: &str, own: &[(String, Param)]) -> String {
