@@ -1,10 +1,14 @@
 //! Matrix products: single, batched, in bf16, and the dense layer.
-use adamant::{DType, Error, ErrorKind, Tensor, functional::linear};
+use adamant::{
+    DType, Error, Tensor,
+    functional::{PackedWeight, QuantizedInput, linear, quantized_linear},
+};
 use adamant_bench::{
-    Checked, Group, Prepared, Problem, Rate, Scale, Workload,
+    Checked, Group, Prepared, Rate, Scale, Workload,
     check::{BF16, F16, F32, check},
     inputs::uniform,
 };
+use adamant_core::composite::packed::Packing;
 
 /// m, n, k and how the operands are stored (n: as named, t: transposed); the name's tail.
 const PRODUCTS: &[(&str, usize, usize, usize, [bool; 2])] = &[
@@ -40,11 +44,11 @@ pub fn workloads() -> Vec<Workload> {
         let w = narrow(format!("gemm_bf16_{n}"), 1, [n; 3], 2, move |s| product(s, DType::BF16, 1, [n, n, n], [false, false]));
         all.push(w.of_dtype("bf16"));
     }
-    all.push(narrow("gemm_int8_1024".into(), 1, [1024; 3], 1, |_| missing("a matrix product of 8-bit integers")).of_dtype("int8"));
+    all.push(narrow("gemm_int8_1024".into(), 1, [1024; 3], 1, integers).of_dtype("int8"));
     for batch in [1usize, 32] {
         let sizes = [batch, 1024, 1024];
         all.push(multiplication(format!("linear_f32_1024_b{batch}"), 1, sizes, move |s, dtype| dense(s, dtype, batch)));
-        let quantized = narrow(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, |_| missing("a dense layer with 8-bit weights"));
+        let quantized = narrow(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, move |s| quantized(s, batch));
         all.push(quantized.of_dtype("int8"));
     }
     all
@@ -68,8 +72,46 @@ fn narrow(name: String, batch: usize, [m, n, k]: [usize; 3], width: usize, build
     let (flop, bytes) = (2 * batch * m * n * k, width * batch * (m * n + n * k + m * k));
     Workload::new(name, Rate::Flop(flop as f64), build).with_intensity(flop as f64 / bytes as f64)
 }
-fn missing(what: &str) -> Checked<Prepared> {
-    Err(Problem::Failed(Error::new("matmul", ErrorKind::Unsupported { backend: "cpu".into(), what: what.into() })))
+/// A product of bytes into i32.
+fn integers(scale: Scale) -> Checked<Prepared> {
+    let n = scale.at_most(1024, 17);
+    let host = |seed| uniform(n * n, seed).into_iter().map(|v| (v * 127.0).round() as i8).collect::<Vec<i8>>();
+    let (x, y) = (host(1), host(2));
+    let operand = |data: &[i8]| -> Result<Tensor, Error> {
+        let t = Tensor::from_slice(data, [n, n]);
+        t.materialize()?;
+        t.ok()
+    };
+    let (a, b) = (operand(&x)?, operand(&y)?);
+    let exact = move |flat: usize| {
+        let (i, j) = (flat / n, flat % n);
+        let terms = (0..n).map(|l| f64::from(x[i * n + l]) * f64::from(y[l * n + j]));
+        terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+    };
+    Ok(Prepared::output(move || a.cast(DType::I32).matmul(b.cast(DType::I32)), move |result| check(result, n, F32, &exact)))
+}
+/// y = x Wᵀ + b, square, of 8-bit codes: those of W made before, those of x by row as it comes.
+fn quantized(scale: Scale, batch: usize) -> Checked<Prepared> {
+    let (n, batch) = (scale.at_most(1024, 33), scale.at_most(batch, 3));
+    let (xs, ws, bs) = (uniform(batch * n, 1), uniform(n * n, 2), uniform(n, 3));
+    let operand = |data: &[f32], shape: &[usize]| -> Result<Tensor, Error> {
+        let t = Tensor::from_slice(data, shape);
+        t.materialize()?;
+        t.ok()
+    };
+    let (x, w, b) = (operand(&xs, &[batch, n])?, operand(&ws, &[n, n])?, operand(&bs, &[n])?);
+    let weight = PackedWeight::round(&w, Packing { bits: 8, group: None, symmetric: true })?;
+    weight.codes().materialize()?;
+    weight.scale().materialize()?;
+    let exact = move |flat: usize| {
+        let (i, j) = (flat / n, flat % n);
+        let terms = (0..n).map(|l| xs[i * n + l] as f64 * ws[j * n + l] as f64).chain([bs[j] as f64]);
+        terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+    };
+    // A step of codes is 1/127 of the largest number, and steps that are missed one way and the other end near each other.
+    const STEP: f64 = 1.0 / 127.0 / 16.0;
+    let run = move || quantized_linear(&x, &weight, Some(&b), QuantizedInput::PerToken { symmetric: true });
+    Ok(Prepared::output(run, move |y| check(y, 1, STEP, &exact)))
 }
 
 /// The numbers as a dtype has them, and half a unit of its last place.
