@@ -44,6 +44,8 @@ impl std::fmt::Debug for Submodule {
 struct ModulesByPath {
     all: Vec<Submodule>,
     by_path: HashMap<String, usize>,
+    /// the place of the last parameter that holds codes, which are met under its name behind it
+    packed: Option<String>,
 }
 impl ModulesByPath {
     fn at(&mut self, path: &str, kind: &'static str) -> &mut Submodule {
@@ -74,7 +76,14 @@ impl Visit for ModulesByPath {
     fn container(&mut self, path: &str, site: &Site) {
         self.site(path, site);
     }
+    fn packed(&mut self, path: &str, p: &Param) {
+        self.param(path, p);
+        self.packed = Some(path.into());
+    }
     fn param(&mut self, path: &str, p: &Param) {
+        if self.packed.as_deref() == Some(path) {
+            return;
+        }
         let (of, name) = path.rsplit_once('.').unwrap_or(("", path));
         // The nearest module around it: a list is none.
         let mut holder = Some(of);

@@ -144,6 +144,10 @@ fn find(module: &(impl Walk + ?Sized), path: &str, op: &'static str) -> Result<P
         fn parametrized(&mut self, path: &str, param: &Param) {
             self.0.push((path.to_string(), param.clone()));
         }
+        // It comes before the codes that are met under its name.
+        fn packed(&mut self, path: &str, param: &Param) {
+            self.0.push((path.to_string(), param.clone()));
+        }
     }
     let mut all = All::default();
     module.visit(&mut all);

@@ -39,7 +39,7 @@
 use crate::select::{AtPath, check, joined, means, nothing_means, placed_params, refusal};
 use adamant_core::{Result, Tensor, grad::HookHandle};
 use adamant_nn::{
-    Param, Role, Submodule, Walk,
+    PackedParam, Param, Role, Submodule, Walk,
     parametrize::{register_parametrization, remove_parametrizations},
 };
 use std::collections::HashMap;
@@ -227,7 +227,12 @@ struct Adapted {
     layers: Vec<Submodule>,
     hooks: Vec<HookHandle>,
     /// what the weight was, while the adapter is merged
-    base: Option<Tensor>,
+    base: Option<BaseWeight>,
+}
+/// What a weight was before an adapter became part of it.
+enum BaseWeight {
+    Numbers(Tensor),
+    Codes(PackedParam),
 }
 impl Adapted {
     #[track_caller]
@@ -247,6 +252,15 @@ impl Adapted {
     fn detach(&mut self, keep_base: bool) -> Result<()> {
         self.hooks.drain(..).for_each(|hook| hook.remove());
         remove_parametrizations(&AtPath(&self.path, &self.param), &self.path, !keep_base)
+    }
+    /// The weight is what it was before the adapter became part of it.
+    #[track_caller]
+    fn restore_base(&mut self) -> Result<()> {
+        match self.base.take() {
+            Some(BaseWeight::Numbers(base)) => self.param.set(&base),
+            Some(BaseWeight::Codes(codes)) => self.param.pack(&codes.weight()?, codes.input()?),
+            None => Ok(()),
+        }
     }
     /// The path of the module, without `weight`.
     fn module(&self) -> &str {
@@ -294,7 +308,13 @@ impl LoraAdapters {
         merged.iter().try_for_each(|value| value.materialize().map(drop))?;
         for (adapted, value) in self.adapted.iter_mut().zip(&merged) {
             adapted.detach(true)?;
-            adapted.base = Some(adapted.param.detached());
+            adapted.base = Some(match adapted.param.packed() {
+                Some(codes) => {
+                    adapted.param.unpack()?;
+                    BaseWeight::Codes(codes)
+                }
+                None => BaseWeight::Numbers(adapted.param.detached()),
+            });
             adapted.param.set(value)?;
         }
         self.merged = true;
@@ -309,9 +329,7 @@ impl LoraAdapters {
     pub fn unmerge(&mut self) -> Result<()> {
         check(LORA, self.merged, || "the adapters are not merged".into())?;
         for adapted in &mut self.adapted {
-            if let Some(base) = adapted.base.take() {
-                adapted.param.set(&base)?;
-            }
+            adapted.restore_base()?;
             adapted.param.set_frozen(true);
             adapted.attach()?;
         }
@@ -337,11 +355,7 @@ impl LoraAdapters {
     #[track_caller]
     pub fn unload(mut self) -> Result<()> {
         if self.merged {
-            for adapted in &mut self.adapted {
-                if let Some(base) = adapted.base.take() {
-                    adapted.param.set(&base)?;
-                }
-            }
+            self.adapted.iter_mut().try_for_each(Adapted::restore_base)?;
         } else {
             self.detach(true)?;
         }

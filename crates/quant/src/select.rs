@@ -33,18 +33,28 @@ pub(crate) struct PlacedParam {
 /// Every parameter and buffer at every place it has; of one that is computed, itself and what it is computed from.
 pub(crate) fn placed_params(model: &(impl Walk + ?Sized)) -> Vec<PlacedParam> {
     #[derive(Default)]
-    struct PlacedParams(Vec<PlacedParam>);
+    struct PlacedParams {
+        all: Vec<PlacedParam>,
+        /// the place of the last parameter that holds codes, which are met under its name behind it
+        packed: Option<String>,
+    }
     impl Visit for PlacedParams {
         fn param(&mut self, path: &str, param: &Param) {
-            self.0.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: false });
+            if self.packed.as_deref() != Some(path) {
+                self.all.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: false });
+            }
+        }
+        fn packed(&mut self, path: &str, param: &Param) {
+            self.param(path, param);
+            self.packed = Some(path.into());
         }
         fn parametrized(&mut self, path: &str, param: &Param) {
-            self.0.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: true });
+            self.all.push(PlacedParam { path: path.into(), param: param.clone(), is_computed: true });
         }
     }
     let mut placed = PlacedParams::default();
     model.visit(&mut placed);
-    placed.0
+    placed.all
 }
 /// One parameter as a model of its own that has it at its path, so that what is done to it keeps its name.
 pub(crate) struct AtPath<'a>(pub &'a str, pub &'a Param);

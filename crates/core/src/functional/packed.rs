@@ -1,6 +1,6 @@
 //! Weights as integer codes, and the layers that read them.
 use crate::{
-    DType, Error, ErrorKind, Result, Shape, Tensor,
+    DType, Error, ErrorKind, Origin, Result, Shape, Tensor,
     composite::packed::{Activations, Dequantize, MOST_COLUMNS, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
     tensor::compose::compose,
 };
@@ -32,7 +32,8 @@ impl PackedWeight {
     /// What [`Packing::check_parts`] refuses.
     #[track_caller]
     pub fn new(packing: Packing, shape: impl crate::ToShape, codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>) -> Result<PackedWeight> {
-        let refuse = |kind| Error::new("packed weight", kind);
+        let here = Origin::here();
+        let refuse = |kind| Error::at("packed weight", kind, here);
         let shape = shape.to_shape().map_err(refuse)?;
         let ty = |t: &Tensor| t.try_meta().map(|m| m.ty());
         packing.check_parts(&shape, &ty(codes)?, &ty(scale)?, zero_point.map(ty).transpose()?.as_ref()).map_err(refuse)?;
@@ -44,7 +45,8 @@ impl PackedWeight {
     /// As [`PackedWeight::new`].
     #[track_caller]
     pub fn of_codes(packing: Packing, shape: impl crate::ToShape, codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>) -> Result<PackedWeight> {
-        let refuse = |kind| Error::new("packed weight", kind);
+        let here = Origin::here();
+        let refuse = |kind| Error::at("packed weight", kind, here);
         let shape = shape.to_shape().map_err(refuse)?;
         packing.check(&shape).map_err(refuse)?;
         let (rows, columns) = matrix(&shape);
@@ -68,7 +70,8 @@ impl PackedWeight {
             return Err(Error::new("packed weight", ErrorKind::Dtype(format!("weights are floats, not {}", m.dtype)))
                 .hint("a weight of codes already is not rounded again"));
         }
-        packing.check(&m.shape).map_err(|kind| Error::new("packed weight", kind))?;
+        let here = Origin::here();
+        packing.check(&m.shape).map_err(|kind| Error::at("packed weight", kind, here))?;
         let (rows, columns) = matrix(&m.shape);
         let groups = packing.groups(columns);
         let w = weight.detach().cast(DType::F32).reshape([rows, groups, columns / groups]);

@@ -215,7 +215,7 @@ impl QuantizedLinear {
     /// Another number of them.
     pub fn roles<'a, T>(&self, inputs: &'a [T]) -> Result<Roles<'a, T>, ErrorKind> {
         if inputs.len() != self.inputs() {
-            return Err(ErrorKind::Argument(format!("adamant.quantized_linear of {} inputs, not {}", inputs.len(), self.inputs())));
+            return Err(ErrorKind::Argument(format!("a layer of codes with {} inputs, not {}", self.inputs(), inputs.len())));
         }
         let mut left = inputs.iter();
         let mut next = || left.next().ok_or_else(|| ErrorKind::Internal("an input fewer than were counted".into()));
