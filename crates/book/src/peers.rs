@@ -61,6 +61,7 @@
 //! [`Linear::no_bias`]
 //! [`LinearLr`]
 //! [`LoadOptions`]
+//! [`LoraConfig::apply`]
 //! [`Module::forward`]
 //! [`Monitor`]
 //! [`Npz`]
@@ -69,6 +70,7 @@
 //! [`Optimizer::set_lr`]
 //! [`Optimizer::state_dict`]
 //! [`Optimizer::step`]
+//! [`PackedWeight`]
 //! [`Param::detached`]
 //! [`Param::get`]
 //! [`Param::materialize`]
@@ -360,6 +362,7 @@
 //! [`functional::pixel_shuffle`]
 //! [`functional::pixel_unshuffle`]
 //! [`functional::quantize`]
+//! [`functional::quantized_linear`]
 //! [`functional::rotary_half`]
 //! [`functional::scaled_dot_product_attention`]
 //! [`metrics::Accuracy`]
@@ -471,6 +474,7 @@
 //! [`optim::Optimizer`]
 //! [`optim::RmsProp`]
 //! [`optim::Sgd`]
+//! [`quantize_model`](fn@quantize_model)
 //! [`record_function`](fn@record_function)
 //! [`safetensors::load`]
 //! [`safetensors::save`]
