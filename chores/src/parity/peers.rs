@@ -129,7 +129,7 @@ impl Links {
             let is_function = !name.contains("::") && name.starts_with(char::is_lowercase);
             text += &if is_function { format!("//! [`{name}`](fn@{name})\n") } else { format!("//! [`{name}`]\n") };
         }
-        text + "#[allow(unused_imports)]\nuse adamant::{\n    composite::*,\n    cpu::CpuBackend,\n    data::*,\n    formats::{npz::Npz, safetensors::SafeTensors, *},\n    metrics::*,\n    models::*,\n    nn::*,\n    optim::{schedule::*, *},\n    profile::record_function,\n    train::{folder::RunFolder, trainer::*, *},\n    *,\n};\n"
+        text + "#[allow(unused_imports)]\nuse adamant::{\n    composite::*,\n    cpu::CpuBackend,\n    data::*,\n    formats::{npz::Npz, safetensors::SafeTensors, *},\n    functional::PackedWeight,\n    metrics::*,\n    models::*,\n    nn::*,\n    optim::{schedule::*, *},\n    profile::record_function,\n    quant::{lora::LoraConfig, quantize_model},\n    train::{folder::RunFolder, trainer::*, *},\n    *,\n};\n"
     }
 }
 

@@ -484,11 +484,13 @@ use adamant::{
     cpu::CpuBackend,
     data::*,
     formats::{npz::Npz, safetensors::SafeTensors, *},
+    functional::PackedWeight,
     metrics::*,
     models::*,
     nn::*,
     optim::{schedule::*, *},
     profile::record_function,
+    quant::{lora::LoraConfig, quantize_model},
     train::{folder::RunFolder, trainer::*, *},
     *,
 };
