@@ -60,7 +60,7 @@ impl PackedParts {
             InputCodes::Float => InputParts::Float,
             InputCodes::PerToken { symmetric } => InputParts::PerToken { symmetric: *symmetric },
             InputCodes::Given { scale, zero_point } => {
-                if !(scale.is_finite() && *scale > 0.0) || !(0..=255).contains(zero_point) {
+                if !(scale.is_finite() && *scale > 0.0 && (0..=255).contains(zero_point)) {
                     let text = format!("a step is finite and above 0, and the code of 0 lies in 0..=255, not {scale} and {zero_point}");
                     return Err(Error::new("pack", ErrorKind::Argument(text)));
                 }
