@@ -5,7 +5,7 @@
 use adamant_core::{Error, ErrorKind, Result};
 
 /// How the range is found.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Observation {
     /// from the least value to the largest
     MinMax,
@@ -20,16 +20,11 @@ pub enum Observation {
         percent: f64,
     },
     /// the range whose codes have the least mean squared error
+    #[default]
     Mse,
     /// the range about 0 whose codes lose the least information (Kullback-Leibler divergence; Migacz 2017)
     Entropy,
 }
-impl Default for Observation {
-    fn default() -> Observation {
-        Observation::Mse
-    }
-}
-
 /// Bins of a histogram, an even number.
 const BINS: usize = 8192;
 /// Thresholds that [`Observation::Mse`] tries.

@@ -38,11 +38,11 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
     let mut failed = None;
     let calibrate = || {
         let ran = no_grad(|| calibrate(&trained, data, plan.rows, device));
-        ran.or_else(|failure| {
+        ran.map_err(|failure| {
             // The error that the model carries is told as it is; another one is kept.
             let text = failure.to_string();
             failed = Some(failure);
-            Err(adamant_core::Error::new("calibrate", adamant_core::ErrorKind::Argument(text)))
+            adamant_core::Error::new("calibrate", adamant_core::ErrorKind::Argument(text))
         })
     };
     let done = quantize_model_with(&trained.model, &plan.config, calibrate);

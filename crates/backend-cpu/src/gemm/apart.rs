@@ -1,7 +1,7 @@
 //! Products whose sums are not what is stored: they are kept for a part of C at a time, in f32, and handed on with their
 //! places. Operands may be of narrower types, each of its own, and are widened as they are packed.
 //!
-//! Products of bytes are summed in i32 by kernels of their own ([`bytes`](super::bytes)).
+//! Products of bytes are summed in i32 by kernels of their own ([`super::bytes`]).
 //! Must not know what is done with the sums.
 
 use super::context::{GemmContext, MatrixElement};
