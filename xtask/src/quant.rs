@@ -6,6 +6,7 @@ mod integers;
 mod storage;
 
 use crate::exit::Exit;
+pub use integers::token;
 use std::path::PathBuf;
 
 /// What the command line says.

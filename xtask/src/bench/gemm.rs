@@ -1,4 +1,5 @@
 //! Matrix products: single, batched, in bf16, and the dense layer.
+use crate::quant::token;
 use adamant::{
     DType, Error, Tensor,
     functional::{PackedWeight, QuantizedInput, linear, quantized_linear},
@@ -6,6 +7,7 @@ use adamant::{
 use adamant_bench::{
     Checked, Group, Prepared, Rate, Scale, Workload,
     check::{BF16, F16, F32, check},
+    ensure,
     inputs::uniform,
 };
 use adamant_core::composite::packed::Packing;
@@ -101,17 +103,19 @@ fn quantized(scale: Scale, batch: usize) -> Checked<Prepared> {
     };
     let (x, w, b) = (operand(&xs, &[batch, n])?, operand(&ws, &[n, n])?, operand(&bs, &[n])?);
     let weight = PackedWeight::round(&w, Packing { bits: 8, group: None, symmetric: true })?;
-    weight.codes().materialize()?;
-    weight.scale().materialize()?;
+    let (codes, steps) = (weight.codes().to_vec::<i8>()?, weight.scale().to_vec::<f32>()?);
+    let missed = |(k, w): (usize, &f32)| (f64::from(codes[k]) * f64::from(steps[k / n]) - f64::from(*w)).abs() / f64::from(steps[k / n]);
+    let most = ws.iter().enumerate().map(missed).fold(0.0, f64::max);
+    ensure(most <= 0.5 + 1e-4, || format!("a code of the weight is {most} steps off"))?;
+    let rows: Vec<(Vec<i64>, f32, i64)> = xs.chunks(n).map(|row| token(row, true)).collect();
     let exact = move |flat: usize| {
-        let (i, j) = (flat / n, flat % n);
-        let terms = (0..n).map(|l| xs[i * n + l] as f64 * ws[j * n + l] as f64).chain([bs[j] as f64]);
-        terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+        let ((x, step, _), j) = (&rows[flat / n], flat % n);
+        let sum: i64 = (0..n).map(|l| x[l] * i64::from(codes[j * n + l])).sum();
+        let (product, bias) = (sum as f64 * f64::from(*step) * f64::from(steps[j]), f64::from(bs[j]));
+        (product + bias, product.abs() + bias.abs())
     };
-    // A step of codes is 1/127 of the largest number, and steps that are missed one way and the other end near each other.
-    const STEP: f64 = 1.0 / 127.0 / 16.0;
     let run = move || quantized_linear(&x, &weight, Some(&b), QuantizedInput::PerToken { symmetric: true });
-    Ok(Prepared::output(run, move |y| check(y, 1, STEP, &exact)))
+    Ok(Prepared::output(run, move |y| check(y, 1, F32, &exact)))
 }
 
 /// The numbers as a dtype has them, and half a unit of its last place.

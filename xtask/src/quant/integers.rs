@@ -166,7 +166,7 @@ impl HostLayer {
     }
 }
 /// The codes of a row of x, their step, and the code of 0.
-fn token(x: &[f32], symmetric: bool) -> (Vec<i64>, f32, i64) {
+pub fn token(x: &[f32], symmetric: bool) -> (Vec<i64>, f32, i64) {
     let most = x.iter().fold(0.0f32, |m, v| m.max(if symmetric { v.abs() } else { *v }));
     let least = if symmetric { 0.0 } else { x.iter().fold(0.0f32, |m, v| m.min(*v)) };
     let (range, steps) = (most - least, if symmetric { 127.0f32 } else { 255.0 });
