@@ -6,6 +6,7 @@ use adamant_runtime::{
 };
 use smallvec::SmallVec;
 use std::{
+    cell::RefCell,
     ops::{Deref, DerefMut},
     thread::LocalKey,
 };
@@ -35,6 +36,20 @@ pub(crate) fn list<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
 pub(crate) fn reserve<T>(scratch: &mut Vec<T>, n: usize) -> Result<(), ErrorKind> {
     let more = n.saturating_sub(scratch.len());
     scratch.try_reserve_exact(more).map_err(|_| refused::<T>(more))
+}
+/// Calls `f` with a buffer of this thread. It is taken out while in use, so that a kernel inside of another gets one of its own,
+/// of which there is one.
+pub(crate) fn with_buffer<T: Default, R>(buffers: &'static LocalKey<RefCell<Vec<T>>>, f: impl FnOnce(&mut T) -> R) -> R {
+    // A thread that ends keeps none.
+    let mut buffer = buffers.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default();
+    let result = f(&mut buffer);
+    let _ = buffers.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
+        if kept.len() < 2 {
+            kept.push(buffer)
+        }
+    });
+    result
 }
 fn refused<T>(n: usize) -> ErrorKind {
     ErrorKind::OutOfMemory { asked: n.saturating_mul(size_of::<T>()), in_use: 0, cap: None }

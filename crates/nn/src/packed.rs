@@ -3,15 +3,16 @@
 //!
 //! [`Param::pack`] puts codes in the place of the value. From then on the parameter's value ([`Param::get`]) is what the codes
 //! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding),
-//! [`MultiheadAttention`](crate::MultiheadAttention), the recurrent ones) read those instead. A walk meets the tensors that hold the codes as buffers: the codes under the parameter's
-//! own name, and `weight_scale` and, of an affine packing, `weight_zero_point` beside it, so that they are saved, moved and counted
-//! as what they are. Tied layers share one parameter, and so its codes.
+//! [`MultiheadAttention`](crate::MultiheadAttention), the recurrent ones) read those instead. A walk meets the tensors that hold
+//! the codes as buffers: the codes under the parameter's own name, and `weight_scale` and, of an affine packing,
+//! `weight_zero_point` beside it, so that they are saved, moved and counted as what they are. Tied layers share one parameter,
+//! and so its codes.
 //!
 //! Must not know how codes are found.
 use crate::{Copies, Param, Walker};
 use adamant_core::{
     DType, Device, Error, ErrorKind, Meta, Result, Shape, Tensor,
-    composite::packed::Packing,
+    composite::packed::{Activations, Packing},
     functional::{self, PackedWeight, QuantizedInput},
 };
 use std::sync::Arc;
@@ -35,6 +36,17 @@ pub enum InputCodes {
     },
 }
 
+impl InputCodes {
+    /// The same without the numbers of a calibration.
+    pub fn activations(&self) -> Activations {
+        match *self {
+            InputCodes::Float => Activations::Float,
+            InputCodes::PerToken { symmetric } => Activations::PerToken { symmetric },
+            InputCodes::Given { .. } => Activations::Given,
+        }
+    }
+}
+
 /// What holds a packed parameter.
 pub(crate) struct PackedParts {
     packing: Packing,
@@ -43,30 +55,25 @@ pub(crate) struct PackedParts {
     codes: Param,
     scale: Param,
     zero_point: Option<Param>,
-    input: InputParts,
-}
-/// [`InputCodes`] with tensors of single numbers, which are saved with the codes.
-enum InputParts {
-    Float,
-    PerToken { symmetric: bool },
-    Given { scale: Param, zero_point: Param },
+    activations: Activations,
+    /// scale and zero point of given activations, single numbers that are saved with the codes
+    given: Option<(Param, Param)>,
 }
 impl PackedParts {
     #[track_caller]
     fn new(weight: &PackedWeight, dtype: DType, input: &InputCodes) -> Result<PackedParts> {
         let buffer = |t: &Tensor| Param::buffer(t);
         let device = weight.codes().try_meta()?.device;
-        let input = match input {
-            InputCodes::Float => InputParts::Float,
-            InputCodes::PerToken { symmetric } => InputParts::PerToken { symmetric: *symmetric },
+        let given = match input {
             InputCodes::Given { scale, zero_point } => {
                 if !(scale.is_finite() && *scale > 0.0 && (0..=255).contains(zero_point)) {
                     let text = format!("a step is finite and above 0, and the code of 0 lies in 0..=255, not {scale} and {zero_point}");
                     return Err(Error::new("pack", ErrorKind::Argument(text)));
                 }
                 let scale = Param::buffer(&Tensor::full_on((), *scale, DType::F32, device))?;
-                InputParts::Given { scale, zero_point: Param::buffer(&Tensor::full_on((), *zero_point, DType::I32, device))? }
+                Some((scale, Param::buffer(&Tensor::full_on((), *zero_point, DType::I32, device))?))
             }
+            InputCodes::Float | InputCodes::PerToken { .. } => None,
         };
         Ok(PackedParts {
             packing: weight.packing(),
@@ -75,7 +82,8 @@ impl PackedParts {
             codes: buffer(weight.codes())?,
             scale: buffer(weight.scale())?,
             zero_point: weight.zero_point().map(buffer).transpose()?,
-            input,
+            activations: input.activations(),
+            given,
         })
     }
     /// The weight it holds now.
@@ -84,18 +92,12 @@ impl PackedParts {
         let zero_point = self.zero_point.as_ref().map(Param::get);
         PackedWeight::new(self.packing, self.shape, &self.codes.get(), &self.scale.get(), zero_point.as_ref())
     }
-    fn given(&self) -> Option<(Tensor, Tensor)> {
-        match &self.input {
-            InputParts::Given { scale, zero_point } => Some((scale.get(), zero_point.get())),
-            _ => None,
-        }
-    }
     /// Calls a function with what becomes of an input.
     fn with_input<R>(&self, f: impl FnOnce(QuantizedInput<'_>) -> R) -> R {
-        match (&self.input, self.given()) {
-            (InputParts::PerToken { symmetric }, _) => f(QuantizedInput::PerToken { symmetric: *symmetric }),
-            (_, Some((scale, zero_point))) => f(QuantizedInput::Given { scale: &scale, zero_point: &zero_point }),
-            _ => f(QuantizedInput::Float),
+        match (self.activations, &self.given) {
+            (_, Some((scale, zero_point))) => f(QuantizedInput::Given { scale: &scale.get(), zero_point: &zero_point.get() }),
+            (Activations::PerToken { symmetric }, None) => f(QuantizedInput::PerToken { symmetric }),
+            (Activations::Float | Activations::Given, None) => f(QuantizedInput::Float),
         }
     }
     /// The numbers.
@@ -109,7 +111,7 @@ impl PackedParts {
     fn parts(&self) -> Vec<(&'static str, &Param)> {
         let mut all = vec![("", &self.codes), ("_scale", &self.scale)];
         all.extend(self.zero_point.as_ref().map(|z| ("_zero_point", z)));
-        if let InputParts::Given { scale, zero_point } = &self.input {
+        if let Some((scale, zero_point)) = &self.given {
             all.extend([("_input_scale", scale), ("_input_zero_point", zero_point)]);
         }
         all
@@ -125,11 +127,7 @@ impl PackedParts {
             codes: copy(&self.codes)?,
             scale: copy(&self.scale)?,
             zero_point: self.zero_point.as_ref().map(&mut copy).transpose()?,
-            input: match &self.input {
-                InputParts::Float => InputParts::Float,
-                InputParts::PerToken { symmetric } => InputParts::PerToken { symmetric: *symmetric },
-                InputParts::Given { scale, zero_point } => InputParts::Given { scale: copy(scale)?, zero_point: copy(zero_point)? },
-            },
+            given: self.given.as_ref().map(|(scale, zero_point)| Ok::<_, Error>((copy(scale)?, copy(zero_point)?))).transpose()?,
             ..*self
         })
     }
@@ -163,10 +161,10 @@ impl PackedParam {
     /// The numbers cannot be read.
     #[track_caller]
     pub fn input(&self) -> Result<InputCodes> {
-        Ok(match &self.0.input {
-            InputParts::Float => InputCodes::Float,
-            InputParts::PerToken { symmetric } => InputCodes::PerToken { symmetric: *symmetric },
-            InputParts::Given { scale, zero_point } => InputCodes::Given { scale: scale.detached().item()?, zero_point: zero_point.detached().item()? },
+        Ok(match (self.0.activations, &self.0.given) {
+            (_, Some((scale, zero_point))) => InputCodes::Given { scale: scale.detached().item()?, zero_point: zero_point.detached().item()? },
+            (Activations::PerToken { symmetric }, None) => InputCodes::PerToken { symmetric },
+            (Activations::Float | Activations::Given, None) => InputCodes::Float,
         })
     }
 }

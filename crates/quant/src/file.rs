@@ -5,10 +5,14 @@
 //! "shape": [10, 64], "input": "token"}}}`. A number of row r and column c is `(code - zero point) · scale` of its group; codes of
 //! fewer than 8 bits lie side by side in the bytes of a row, the first in the lowest bits, and symmetric ones are stored plus
 //! `2^(bits - 1)`.
-use crate::select::placed_params;
-use adamant_core::{Error, ErrorKind, Origin, Result, Tensor, composite::packed::Packing, functional::PackedWeight};
+use crate::select::{PlacedParam, placed_params};
+use adamant_core::{
+    Device, Error, ErrorKind, Origin, Result, Tensor,
+    composite::packed::{Activations, Packing},
+    functional::PackedWeight,
+};
 use adamant_formats::safetensors::{self, SafeTensors};
-use adamant_nn::{InputCodes, Param, Visit, Walk, nearest};
+use adamant_nn::{InputCodes, Param, Walk, nearest};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,17 +34,9 @@ struct SavedWeight {
     group: Option<usize>,
     symmetric: bool,
     shape: Vec<usize>,
-    input: SavedInput,
+    /// [`Activations::name`]
+    input: String,
 }
-#[derive(Serialize, Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum SavedInput {
-    Float,
-    Token,
-    TokenSymmetric,
-    Given,
-}
-
 /// Writes parameters and saved buffers of a model with the schemes of its weights of codes. The file appears whole or not at all.
 ///
 /// ```
@@ -67,17 +63,11 @@ enum SavedInput {
 #[track_caller]
 pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
     let mut weights = BTreeMap::new();
-    for (name, param) in packed_params(model) {
+    for PlacedParam { path, param, .. } in placed_params(model) {
         let Some(packed) = param.packed() else { continue };
         let (weight, input) = (packed.weight()?, packed.input()?);
         let Packing { bits, group, symmetric } = weight.packing();
-        let input = match input {
-            InputCodes::Float => SavedInput::Float,
-            InputCodes::PerToken { symmetric: false } => SavedInput::Token,
-            InputCodes::PerToken { symmetric: true } => SavedInput::TokenSymmetric,
-            InputCodes::Given { .. } => SavedInput::Given,
-        };
-        weights.insert(name, SavedWeight { bits, group, symmetric, shape: weight.shape().to_vec(), input });
+        weights.insert(path, SavedWeight { bits, group, symmetric, shape: weight.shape().to_vec(), input: input.activations().name().into() });
     }
     if weights.is_empty() {
         return Err(Error::new("save_quantized", ErrorKind::Argument("the model has no weights of codes".into()))
@@ -95,8 +85,9 @@ pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
 #[track_caller]
 pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let state = safetensors::load(path)?;
-    let scheme = scheme(path)?;
+    let (file, device) = (SafeTensors::open(path)?, Device::current()?);
+    let scheme = scheme(path, &file)?;
+    let state = file.names().into_iter().map(|name| file.tensor(&name, device).map(|t| (name, t))).collect::<Result<Vec<_>>>()?;
     let tensors: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();
     let params = placed_params(model);
     let mut made: Vec<(Param, PackedWeight, InputCodes)> = Vec::new();
@@ -141,8 +132,8 @@ pub fn is_quantized(path: impl AsRef<Path>) -> Result<bool> {
     Ok(SafeTensors::open(path)?.texts().contains_key(KEY))
 }
 #[track_caller]
-fn scheme(path: &Path) -> Result<SavedScheme> {
-    let texts = SafeTensors::open(path)?.texts();
+fn scheme(path: &Path, file: &SafeTensors) -> Result<SavedScheme> {
+    let texts = file.texts();
     let Some(text) = texts.get(KEY) else {
         return Err(refused(path, "it has no schemes of quantized weights".into()).hint("`load_state_dict` reads a file of floats"));
     };
@@ -162,29 +153,16 @@ impl SavedWeight {
         let zero_point = if self.symmetric { None } else { Some(tensor("_zero_point")?) };
         let told = |e: Error| format!("`{name}`: {}", e.kind());
         let weight = PackedWeight::new(packing, self.shape.clone(), tensor("")?, tensor("_scale")?, zero_point).map_err(told)?;
-        let input = match self.input {
-            SavedInput::Float => InputCodes::Float,
-            SavedInput::Token => InputCodes::PerToken { symmetric: false },
-            SavedInput::TokenSymmetric => InputCodes::PerToken { symmetric: true },
-            SavedInput::Given => {
+        let input = match Activations::named(&self.input) {
+            Some(Activations::Float) => InputCodes::Float,
+            Some(Activations::PerToken { symmetric }) => InputCodes::PerToken { symmetric },
+            Some(Activations::Given) => {
                 InputCodes::Given { scale: tensor("_input_scale")?.item().map_err(told)?, zero_point: tensor("_input_zero_point")?.item().map_err(told)? }
             }
+            None => return Err(format!("`{name}`: inputs of the kind {:?} are not known", self.input)),
         };
         Ok((weight, input))
     }
-}
-/// Parameters that hold codes, at every place they have.
-fn packed_params(model: &(impl Walk + ?Sized)) -> Vec<(String, Param)> {
-    #[derive(Default)]
-    struct PackedPlaces(Vec<(String, Param)>);
-    impl Visit for PackedPlaces {
-        fn packed(&mut self, path: &str, param: &Param) {
-            self.0.push((path.into(), param.clone()));
-        }
-    }
-    let mut places = PackedPlaces::default();
-    model.visit(&mut places);
-    places.0
 }
 #[track_caller]
 fn refused(path: &Path, text: String) -> Error {

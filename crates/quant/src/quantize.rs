@@ -7,91 +7,29 @@ use crate::{
     observe::Observer,
     report::{LayerReport, Outcome, QuantizationReport},
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
-    select::{joined, nothing_means},
+    select::{evaluating, joined, nothing_means},
 };
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional::PackedWeight, grad::no_grad};
-use adamant_nn::{InputCodes, Module, Param, Role, Site, Visit, Walk, glob_matches};
+use adamant_nn::{InputCodes, Module, Param, Role, Submodule, Walk, glob_matches};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
 };
 
-/// A layer of the model with its weights.
-struct FoundLayer {
-    path: String,
-    name: &'static str,
-    site: Option<Site>,
-    /// names within the layer
-    weights: Vec<(String, Param)>,
-    is_packed: bool,
-    is_computed: bool,
-    /// has it matrices that no codes are known of?
-    has_others: bool,
-}
-#[derive(Default)]
-struct FindLayers {
-    all: Vec<FoundLayer>,
-    by_path: HashMap<String, usize>,
-    /// Parts of packed parameters are no weights.
-    packed: Option<String>,
-}
-impl FindLayers {
-    fn layer(&mut self, path: &str, name: &'static str) -> &mut FoundLayer {
-        let next = self.all.len();
-        let k = *self.by_path.entry(path.to_string()).or_insert(next);
-        if k == next {
-            self.all.push(FoundLayer { path: path.into(), name, site: None, weights: Vec::new(), is_packed: false, is_computed: false, has_others: false });
-        }
-        &mut self.all[k]
-    }
-    fn holder(&mut self, path: &str) -> Option<(&mut FoundLayer, String)> {
-        let (of, name) = path.rsplit_once('.').unwrap_or(("", path));
-        let k = *self.by_path.get(of)?;
-        Some((&mut self.all[k], name.to_string()))
-    }
-}
-impl Visit for FindLayers {
-    fn module(&mut self, path: &str, kind: &'static str) {
-        self.layer(path, kind);
-    }
-    fn site(&mut self, path: &str, site: &Site) {
-        let layer = self.layer(path, site.kind());
-        layer.name = site.kind();
-        layer.site.get_or_insert_with(|| site.clone());
-    }
-    fn param(&mut self, path: &str, param: &Param) {
-        if self.packed.as_ref().is_some_and(|packed| path.starts_with(packed.as_str())) {
-            return;
-        }
-        let Some((layer, name)) = self.holder(path) else { return };
-        if LayerKind::of(layer.name).is_some_and(|kind| kind.is_weight(&name)) {
-            layer.weights.push((name, param.clone()));
-        } else {
-            layer.has_others |= param.role() == Role::Trainable && param.meta().shape.rank() > 1;
-        }
-    }
-    fn packed(&mut self, path: &str, _: &Param) {
-        self.packed = Some(path.into());
-        if let Some((layer, _)) = self.holder(path) {
-            layer.is_packed = true;
-        }
-    }
-    fn parametrized(&mut self, path: &str, _: &Param) {
-        if let Some((layer, _)) = self.holder(path) {
-            layer.is_computed = true;
-        }
-    }
-}
-fn layers(model: &(impl Walk + ?Sized)) -> Vec<FoundLayer> {
-    let mut found = FindLayers::default();
-    model.visit(&mut found);
-    found.all
-}
-
 /// A layer that is to be quantized.
 struct PlannedLayer {
-    layer: FoundLayer,
+    layer: Submodule,
+    /// names within the layer
+    weights: Vec<(String, Param)>,
     scheme: LayerScheme,
+}
+impl PlannedLayer {
+    fn report(&self, outcome: Outcome) -> LayerReport {
+        report(&self.layer, outcome)
+    }
+}
+fn report(layer: &Submodule, outcome: Outcome) -> LayerReport {
+    LayerReport { path: layer.path().into(), layer: layer.kind, outcome }
 }
 /// What is planned, and what stays with the reason.
 struct QuantizationPlan {
@@ -100,31 +38,35 @@ struct QuantizationPlan {
 }
 #[track_caller]
 fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
-    let all = layers(model);
+    let all: Vec<Submodule> = model.modules();
     for pattern in config.patterns() {
-        if !all.iter().any(|layer| glob_matches(pattern, &layer.path)) {
-            return Err(nothing_means(op, "layer", pattern, all.iter().map(|layer| layer.path.as_str())));
+        if !all.iter().any(|layer| glob_matches(pattern, layer.path())) {
+            return Err(nothing_means(op, "layer", pattern, all.iter().map(Submodule::path)));
         }
     }
     let mut plan = QuantizationPlan { planned: Vec::new(), left: Vec::new() };
     for layer in all {
-        let left = |layer: &FoundLayer, why: String| LayerReport { path: layer.path.clone(), layer: layer.name, outcome: Outcome::Left(why) };
-        let Some(kind) = LayerKind::of(layer.name) else {
-            if layer.has_others {
-                plan.left.push(left(&layer, "codes of such a layer are not known".into()));
+        let Some(kind) = LayerKind::of(layer.kind) else {
+            if layer.parameters.iter().any(|(_, p)| p.role() == Role::Trainable && p.meta().shape.rank() > 1) {
+                plan.left.push(report(&layer, Outcome::Left("codes of such a layer are not known".into())));
             }
             continue;
         };
-        if layer.is_packed {
-            return Err(Error::new(op, ErrorKind::Argument(format!("the {} `{}` holds integer codes already", layer.name, layer.path)))
+        if layer.parameters.iter().any(|(_, p)| p.packed().is_some()) {
+            return Err(Error::new(op, ErrorKind::Argument(format!("the {} `{}` holds integer codes already", layer.kind, layer.path())))
                 .hint("quantize the model of floats, or `unpack` the layer's parameters first"));
         }
-        match config.scheme_of(&layer.path, kind) {
-            None => plan.left.push(left(&layer, "the configuration leaves it out".into())),
-            Some(_) if layer.is_computed => plan.left.push(left(&layer, "its weight is computed from other parameters".into())),
-            Some(_) if layer.weights.is_empty() => plan.left.push(left(&layer, "it has no weight of its own".into())),
-            Some(scheme) => plan.planned.push(PlannedLayer { layer, scheme }),
-        }
+        let weights: Vec<(String, Param)> = layer.parameters.iter().filter(|(name, _)| kind.is_weight(name)).cloned().collect();
+        let why = match config.scheme_of(layer.path(), kind) {
+            None => "the configuration leaves it out",
+            Some(_) if layer.parameters.iter().any(|(name, _)| name.starts_with("parametrizations.")) => "its weight is computed from other parameters",
+            Some(_) if weights.is_empty() => "it has no weight of its own",
+            Some(scheme) => {
+                plan.planned.push(PlannedLayer { layer, weights, scheme });
+                continue;
+            }
+        };
+        plan.left.push(report(&layer, Outcome::Left(why.into())));
     }
     Ok(plan)
 }
@@ -138,9 +80,9 @@ fn calibrate(op: &'static str, plan: &QuantizationPlan, run: impl FnOnce() -> Re
     let mut handles = Vec::new();
     let registered = plan.planned.iter().try_for_each(|planned| {
         let InputScheme::Calibrated(how) = planned.scheme.input else { return Ok(()) };
-        let Some(site) = &planned.layer.site else { return Ok(()) };
+        let Ok(site) = planned.layer.site() else { return Ok(()) };
         let observer = Arc::new(Mutex::new(Observer::new(how)?));
-        observers.push((planned.layer.path.clone(), observer.clone()));
+        observers.push((planned.layer.path().to_string(), observer.clone()));
         handles.push(site.register_forward_pre_hook(move |_, inputs| {
             if let Some(x) = inputs.first() {
                 let values = x.detach().to_vec_as::<f32>()?;
@@ -173,10 +115,10 @@ struct RoundedWeight {
 }
 #[track_caller]
 fn round(op: &'static str, planned: &PlannedLayer, calibrated: &Calibrated) -> Result<(Vec<RoundedWeight>, Outcome)> {
-    let PlannedLayer { layer, scheme } = planned;
+    let PlannedLayer { layer, weights, scheme } = planned;
     let (mut rounded, mut signal, mut noise, mut before, mut after) = (Vec::new(), 0.0, 0.0, 0, 0);
-    for (name, param) in &layer.weights {
-        let path = joined(&layer.path, name);
+    for (name, param) in weights {
+        let path = joined(layer.path(), name);
         if param.is_uninitialized() {
             return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` has no value yet"))).hint("run the model once on an example before"));
         }
@@ -191,7 +133,7 @@ fn round(op: &'static str, planned: &PlannedLayer, calibrated: &Calibrated) -> R
         }
         (signal, noise) = (signal + s, noise + n);
         (before, after) = (before + param.meta().bytes(), after + weight.bytes());
-        let input = scheme.input.without_calibration().or_else(|| calibrated.get(&layer.path).cloned());
+        let input = scheme.input.without_calibration().or_else(|| calibrated.get(layer.path()).cloned());
         rounded.push(RoundedWeight { param: param.clone(), weight, input: input.unwrap_or(InputCodes::PerToken { symmetric: false }) });
     }
     let input = rounded.first().map_or(InputCodes::Float, |r| r.input.clone());
@@ -202,15 +144,15 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
     let (mut all, mut reports) = (Vec::new(), plan.left);
     let mut known: HashMap<usize, String> = HashMap::new();
     for planned in &plan.planned {
-        let tied = planned.layer.weights.iter().find_map(|(_, p)| known.get(&p.id()));
+        let tied = planned.weights.iter().find_map(|(_, p)| known.get(&p.id()));
         if let Some(first) = tied {
             let why = format!("its weight is that of `{first}`, and has become codes there");
-            reports.push(LayerReport { path: planned.layer.path.clone(), layer: planned.layer.name, outcome: Outcome::Tied(why) });
+            reports.push(planned.report(Outcome::Tied(why)));
             continue;
         }
         let (rounded, outcome) = no_grad(|| round(op, planned, calibrated))?;
-        known.extend(rounded.iter().map(|r| (r.param.id(), planned.layer.path.clone())));
-        reports.push(LayerReport { path: planned.layer.path.clone(), layer: planned.layer.name, outcome });
+        known.extend(rounded.iter().map(|r| (r.param.id(), planned.layer.path().to_string())));
+        reports.push(planned.report(outcome));
         all.extend(rounded);
     }
     let before = model.memory_usage();
@@ -243,13 +185,7 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
 /// that is not finite; no calibration data, or values in it that are not finite. Then nothing has changed.
 #[track_caller]
 pub fn quantize_model(model: &(impl Module + ?Sized), config: &QuantizationConfig, calibration: &[Tensor]) -> Result<QuantizationReport> {
-    quantize_model_with(model, config, || {
-        let was = model.is_training();
-        model.eval();
-        let ran = calibration.iter().try_for_each(|x| model.forward(x).map(|_| ()));
-        model.set_training(was);
-        ran
-    })
+    quantize_model_with(model, config, || evaluating(model, || calibration.iter().try_for_each(|x| model.forward(x).map(drop))))
 }
 /// As [`quantize_model`], of a model of any shape: `run` runs it on the calibration data.
 ///

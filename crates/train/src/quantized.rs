@@ -88,10 +88,8 @@ fn layer(of: &LayerReport) -> Value {
     match &of.outcome {
         Outcome::Quantized { packing, input, signal_to_noise, before, after } => {
             let input = match input {
-                InputCodes::Float => json!("float"),
-                InputCodes::PerToken { symmetric: true } => json!("token_symmetric"),
-                InputCodes::PerToken { symmetric: false } => json!("token"),
                 InputCodes::Given { scale, zero_point } => json!({ "scale": folder::number(f64::from(*scale)), "zero_point": zero_point }),
+                other => other.activations().name().into(),
             };
             told["bits"] = packing.bits.into();
             told["group"] = packing.group.into();

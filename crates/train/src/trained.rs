@@ -101,24 +101,22 @@ impl Trained {
             let file = SafeTensors::open(path)?;
             Ok(file.names().into_iter().map(|n| Ok((n.clone(), file.tensor(&n, device)?))).collect::<Result<Vec<_>, adamant_core::Error>>()?)
         };
-        let codes = last.exists() && adamant_quant::is_quantized(&last)?;
-        if codes {
-            adamant_quant::load_quantized(&model, &last).map_err(|e| Failure::Input(format!("{}: {}", last.display(), e.kind())))?;
-        }
         let (weights, state, fallen, scales) = if last.exists() {
             let scales = Some(run.join(SCALES)).filter(|path| path.exists()).map(|path| read(&path)).transpose()?.unwrap_or_default();
-            let state = if codes { Vec::new() } else { read(&last)? };
+            let state = if adamant_quant::is_quantized(&last)? { None } else { Some(read(&last)?) };
             (last, state, fallen_at_the_end(run), scales)
         } else {
             let found = checkpoint::latest(&Disk, &run.join("checkpoints"))?
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
             let fallen = session::fallen(&found.snapshot, &recipe::precision(&root)?);
             let part = |name: &str| found.snapshot.tensors.get(name).cloned().unwrap_or_default();
-            (found.folder.join("model.safetensors"), part("model"), fallen, part(session::FP8))
+            (found.folder.join("model.safetensors"), Some(part("model")), fallen, part(session::FP8))
         };
-        if !codes {
-            model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
-        }
+        let loaded = match &state {
+            Some(state) => model.load_state_dict(state),
+            None => adamant_quant::load_quantized(&model, &weights),
+        };
+        loaded.map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
         model.eval();
         let region = recipe::precision(&root)?.region()?.map(|region| region.without(fallen));
         if let Some(region) = &region {

@@ -259,8 +259,7 @@ impl CodedProduct<'_> {
         let CodedProduct { context, weight, rows, .. } = self;
         let (k, m) = (weight.columns, out.rows);
         let codes = &rows.rows[row..][..m];
-        let (mut starts, mut zeros) = (filled(0i32, m)?, filled(0i32, m)?);
-        starts.fill(0);
+        let (starts, mut zeros) = (filled(0i32, m)?, filled(0i32, m)?);
         zeros.iter_mut().zip(codes).for_each(|(to, row)| *to = row.zero);
         let a = ByteRows { bytes: &rows.bytes[row * rows.stride..], stride: rows.stride, rows: m, starts: &starts, zeros: &zeros };
         let lines = MatrixView { data: weight.codes, base: (first * k) as isize, row_stride: 1, column_stride: k as isize };

@@ -32,7 +32,7 @@ use super::micro::{Block, prefetch};
 use super::pack::MatrixView;
 use super::part_size;
 use crate::isa::ByteIsa;
-use crate::scratch::{ScratchVec, filled};
+use crate::scratch::{ScratchVec, filled, with_buffer};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 use micro::{BLOCK, ByteContext, Corrections, LINE, QUAD, Strided};
@@ -411,21 +411,11 @@ pub(crate) struct PackScratch {
     pub(crate) multiply: BlockScratch,
 }
 impl PackScratch {
-    /// Taken out while in use, so that a nested product gets another.
     pub(crate) fn with<R>(f: impl FnOnce(&mut PackScratch) -> R) -> R {
         thread_local! {
             static KEPT: RefCell<Vec<PackScratch>> = const { RefCell::new(Vec::new()) };
         }
-        // A thread that ends keeps none.
-        let mut scratch = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default();
-        let result = f(&mut scratch);
-        let _ = KEPT.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.len() < 2 {
-                kept.push(scratch)
-            }
-        });
-        result
+        with_buffer(&KEPT, f)
     }
 }
 /// The sums of the columns of blocks: their product with a row of ones.

@@ -18,7 +18,7 @@ use super::{micro_avx2, micro_avx512};
 use crate::conv::depthwise::FramedJob;
 use crate::isa::Isa;
 use crate::map::loops::round_to_bf16;
-use crate::scratch::{KeptElement, reserve};
+use crate::scratch::{KeptElement, reserve, with_buffer};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 
@@ -203,19 +203,9 @@ macro_rules! accumulator {
             }
             fn with_scratch<R>(f: impl FnOnce(&mut GemmScratch<$float>) -> R) -> R {
                 thread_local! {
-                    /// One for each product that this thread computes inside of another, of which there is one.
                     static SCRATCH: RefCell<Vec<GemmScratch<$float>>> = const { RefCell::new(Vec::new()) };
                 }
-                // A thread that ends keeps none.
-                let mut scratch = SCRATCH.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default();
-                let result = f(&mut scratch);
-                let _ = SCRATCH.try_with(|kept| {
-                    let mut kept = kept.borrow_mut();
-                    if kept.len() < 2 {
-                        kept.push(scratch)
-                    }
-                });
-                result
+                with_buffer(&SCRATCH, f)
             }
         }
     };

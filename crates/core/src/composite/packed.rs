@@ -8,34 +8,38 @@ use smallvec::smallvec;
 /// A row whose largest value is no larger than this counts as zeros: what it is divided by would not be finite.
 pub const SMALLEST_ROW: f64 = 1e-30;
 
+/// How codes of fewer than 8 bits lie in bytes: whole words of bytes hold whole codes.
+struct CodeWords {
+    bytes: usize,
+    codes: usize,
+}
+impl CodeWords {
+    fn of(packing: &Packing) -> CodeWords {
+        if packing.bits == 4 { CodeWords { bytes: 1, codes: 2 } } else { CodeWords { bytes: 3, codes: 8 } }
+    }
+}
+/// Parts `[rows, given]` of `from.1` bits each, `from.0` in a word, as parts of `to.1` bits, `to.0` in a word: i32 `[rows, wanted]`.
+fn regrouped(parts: &Tensor, from: (usize, u32), to: (usize, u32), wanted: usize) -> Tensor {
+    let [rows, given] = [parts.meta().shape[0], parts.meta().shape[1]];
+    let words = given.div_ceil(from.0).max(wanted.div_ceil(to.0));
+    let parts = parts.cast(DType::I32).pad_constant([0, words * from.0 - given], 0).reshape([rows, words, from.0]);
+    let joined = (0..from.0).map(|k| parts.narrow(2, k, 1) * (1i64 << (from.1 as usize * k))).reduce(|all, next| all + next);
+    let joined = joined.unwrap_or_else(|| parts.clone());
+    let shifts = Tensor::arange_on(0, to.0 as i64 * i64::from(to.1), i64::from(to.1), DType::I32, parts.meta().device);
+    joined.bitwise_right_shift(shifts).bitwise_and((1i64 << to.1) - 1).reshape([rows, words * to.0]).narrow(1, 0, wanted)
+}
 /// Codes `[rows, columns]` of the bytes that they are stored in, plus [`Packing::offset`], in i32 or, of 8 bits, as they are.
 pub(crate) fn unpacked(packing: &Packing, bytes: &Tensor, columns: usize) -> Tensor {
-    let rows = bytes.meta().shape[0];
     if packing.bits == 8 {
-        return bytes.reshape([rows, columns]);
+        return bytes.reshape([bytes.meta().shape[0], columns]);
     }
-    // Whole words of bytes hold whole codes: 2 codes of 4 bits in one, 8 of 3 bits in three.
-    let (word, codes) = if packing.bits == 4 { (1, 2) } else { (3, 8) };
-    let words = columns.div_ceil(codes);
-    let given = bytes.meta().shape[1];
-    let bytes = bytes.cast(DType::I32).pad_constant([0, words * word - given], 0).reshape([rows, words, word]);
-    let joined = (0..word).map(|k| bytes.narrow(2, k, 1) * (1i64 << (8 * k))).reduce(|all, next| all + next);
-    let joined = joined.unwrap_or_else(|| bytes.clone());
-    let shifts = Tensor::arange_on(0, codes as i64 * packing.bits as i64, packing.bits as i64, DType::I32, bytes.meta().device);
-    let all = joined.bitwise_right_shift(shifts).bitwise_and((1i64 << packing.bits) - 1);
-    all.reshape([rows, words * codes]).narrow(1, 0, columns)
+    let word = CodeWords::of(packing);
+    regrouped(bytes, (word.bytes, 8), (word.codes, packing.bits), columns)
 }
 /// The bytes that codes `[rows, columns]`, plus [`Packing::offset`], are stored in: the other way of [`unpacked`].
 pub(crate) fn packed(packing: &Packing, codes: &Tensor) -> Tensor {
-    let [rows, columns] = [codes.meta().shape[0], codes.meta().shape[1]];
-    let (word, count) = if packing.bits == 4 { (1, 2) } else { (3, 8) };
-    let words = columns.div_ceil(count);
-    let codes = codes.cast(DType::I32).pad_constant([0, words * count - columns], 0).reshape([rows, words, count]);
-    let joined = (0..count).map(|k| codes.narrow(2, k, 1) * (1i64 << (packing.bits as usize * k))).reduce(|all, next| all + next);
-    let joined = joined.unwrap_or_else(|| codes.clone());
-    let shifts = Tensor::arange_on(0, 8 * word as i64, 8, DType::I32, codes.meta().device);
-    let bytes = joined.bitwise_right_shift(shifts).bitwise_and(255);
-    bytes.reshape([rows, words * word]).narrow(1, 0, packing.row_bytes(columns)).cast(DType::U8)
+    let word = CodeWords::of(packing);
+    regrouped(codes, (word.codes, packing.bits), (word.bytes, 8), packing.row_bytes(codes.meta().shape[1])).cast(DType::U8)
 }
 /// The numbers `[rows, columns]` of codes, in f32; `zero_point` and the codes count from the same place.
 fn numbers(codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>, offset: i64) -> Tensor {

@@ -168,6 +168,23 @@ pub enum Activations {
     Given,
 }
 
+impl Activations {
+    /// Its name in attributes and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::Float => "float",
+            Activations::PerToken { symmetric: false } => "token",
+            Activations::PerToken { symmetric: true } => "token_symmetric",
+            Activations::Given => "given",
+        }
+    }
+    /// What has a name.
+    pub fn named(name: &str) -> Option<Activations> {
+        let all = [Activations::Float, Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
+        all.into_iter().find(|a| a.name() == name)
+    }
+}
+
 /// So many products of codes less their zero points have a sum that i32 holds: each is at most 255 · 255.
 pub const MOST_COLUMNS: usize = 32_768;
 
@@ -196,13 +213,9 @@ impl QuantizedLinear {
     /// # Errors
     /// One that is missing or of another kind.
     pub fn given(given: &mut Given) -> Result<QuantizedLinear, ErrorKind> {
-        let activations = match given.text("activations")?.as_ref() {
-            "float" => Activations::Float,
-            "token" => Activations::PerToken { symmetric: false },
-            "token_symmetric" => Activations::PerToken { symmetric: true },
-            "given" => Activations::Given,
-            other => return Err(ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {other:?}"))),
-        };
+        let name = given.text("activations")?;
+        let activations =
+            Activations::named(&name).ok_or_else(|| ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {name:?}")))?;
         Ok(QuantizedLinear { packing: Packing::given(given)?, activations, wide: given.bool("wide")?, bias: given.bool("bias")? })
     }
     /// How many inputs it takes.
@@ -247,13 +260,7 @@ impl Composite for QuantizedLinear {
         "adamant.quantized_linear"
     }
     fn attrs(&self) -> Attrs {
-        let activations = match self.activations {
-            Activations::Float => "float",
-            Activations::PerToken { symmetric: false } => "token",
-            Activations::PerToken { symmetric: true } => "token_symmetric",
-            Activations::Given => "given",
-        };
-        let own = [("activations", Attr::Text(activations.into())), ("wide", Attr::Bool(self.wide)), ("bias", Attr::Bool(self.bias))];
+        let own = [("activations", Attr::Text(self.activations.name().into())), ("wide", Attr::Bool(self.wide)), ("bias", Attr::Bool(self.bias))];
         self.packing.attrs().into_iter().chain(own).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {

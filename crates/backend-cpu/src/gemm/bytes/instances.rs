@@ -21,11 +21,15 @@ macro_rules! kernels {
             // SAFETY: the caller's promise.
             unsafe { super::micro::tile::<S, ROWS, VECTORS>(quads, a, a_stride, b, block_stride, c, c_stride, corrections, accumulate) }
         }
+        kernels!(@direct lines $($features)?);
+        kernels!(@direct streams $($features)?);
+    };
+    (@direct $kernel:ident $($features:literal)?) => {
         /// # Safety
-        /// As [`micro::lines`](super::micro::lines); the CPU has the features named.
+        #[doc = concat!("As [`micro::", stringify!($kernel), "`](super::micro::", stringify!($kernel), "); the CPU has the features named.")]
         $(#[target_feature(enable = $features)])?
         #[allow(clippy::too_many_arguments)]
-        unsafe fn lines<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
+        unsafe fn $kernel<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
             length: usize,
             a: *const u8,
             a_stride: usize,
@@ -37,25 +41,7 @@ macro_rules! kernels {
             out_stride: usize,
         ) {
             // SAFETY: the caller's promise.
-            unsafe { super::micro::lines::<S, SIGNED, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
-        }
-        /// # Safety
-        /// As [`micro::streams`](super::micro::streams); the CPU has the features named.
-        $(#[target_feature(enable = $features)])?
-        #[allow(clippy::too_many_arguments)]
-        unsafe fn streams<S: ByteSet, const SIGNED: bool, const ROWS: usize>(
-            length: usize,
-            a: *const u8,
-            a_stride: usize,
-            b: *const u8,
-            b_stride: usize,
-            flip: u8,
-            columns: usize,
-            out: *mut i32,
-            out_stride: usize,
-        ) {
-            // SAFETY: the caller's promise.
-            unsafe { super::micro::streams::<S, SIGNED, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
+            unsafe { super::micro::$kernel::<S, SIGNED, ROWS>(length, a, a_stride, b, b_stride, flip, columns, out, out_stride) }
         }
     };
 }

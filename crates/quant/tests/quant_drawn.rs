@@ -1,0 +1,107 @@
+//! Drawn models by drawn schemes: layers, sizes, bits, groups, signs and inputs that nobody has listed.
+use adamant_backend_cpu as _;
+use adamant_conformance::random::Random;
+use adamant_core::{Result, Tensor, compile, composite::packed::Packing};
+use adamant_nn::{
+    Conv2d, Embedding, Flatten, Gru, Linear, Lstm, Module, Relu, Rnn, Sequential, Tanh, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, init,
+    manual_seed,
+};
+use adamant_quant::{InputScheme, LayerScheme, Outcome, QuantizationConfig, load_quantized, observe::Observation, quantize_model, save_quantized};
+
+/// A model by its number and sizes, drawn again alike, and inputs for it.
+fn model(kind: usize, random: &Random) -> Result<(Sequential, Tensor)> {
+    let mut random = random.part(kind as u64);
+    let width = 8 * (1 + random.below(6));
+    let (hidden, classes, rows) = (8 * (1 + random.below(8)), 2 + random.below(9), 1 + random.below(40));
+    manual_seed(random.bits());
+    let numbers = |shape: &[usize]| init::normal(shape, 0.0, 1.0);
+    let net = Sequential::new();
+    Ok(match kind {
+        0 => (net.add(Linear::new(width, hidden)?).add(Relu::new()).add(Linear::no_bias(hidden, classes)?), numbers(&[rows, width])?),
+        1 => {
+            let net = net.add(Unflatten::new(1, [1, 8, width as isize])).add(Conv2d::new(1, 8, 3)?).add(Relu::new()).add(Flatten::new());
+            (net.add(Linear::new(8 * 6 * (width - 2), classes)?), numbers(&[rows, 8 * width])?)
+        }
+        2 => (net.add(Lstm::new(width, hidden)?).add(Linear::new(hidden, classes)?), numbers(&[5, rows, width])?),
+        3 => (net.add(Gru::new(width, hidden)?).add(Tanh::new()), numbers(&[3, rows, width])?),
+        4 => (net.add(Rnn::new(width, hidden)?).add(Linear::new(hidden, classes)?), numbers(&[4, rows, width])?),
+        5 => {
+            let layer = TransformerEncoderLayer::with(width, 2, TransformerOptions { dim_feedforward: hidden, dropout: 0.0, ..Default::default() })?;
+            (net.add(layer).add(Linear::new(width, classes)?), numbers(&[6, rows, width])?)
+        }
+        _ => {
+            let ids = (0..rows).map(|_| random.below(20) as i64).collect();
+            (net.add(Embedding::new(20, width)?).add(Linear::new(width, classes)?), Tensor::from_vec(ids, [rows]))
+        }
+    })
+}
+const MODELS: usize = 7;
+fn scheme(random: &mut Random) -> LayerScheme {
+    let packing = Packing { bits: [8, 8, 4, 3][random.below(4)], group: [None, None, Some(8), Some(4)][random.below(4)], symmetric: random.below(2) == 0 };
+    let inputs = [
+        InputScheme::Float,
+        InputScheme::PerToken { symmetric: true },
+        InputScheme::PerToken { symmetric: false },
+        InputScheme::Calibrated(Observation::Percentile { percent: 99.9 }),
+        InputScheme::Calibrated(Observation::Entropy),
+        InputScheme::Calibrated(Observation::Mse),
+    ];
+    LayerScheme { packing, input: inputs[random.below(inputs.len())] }
+}
+fn forward(model: &Sequential, x: &Tensor) -> Result<Vec<u8>> {
+    model.forward(x)?.to_bytes()
+}
+
+#[test]
+fn drawn_models_by_drawn_schemes_are_read_back_copied_and_compiled_to_the_same_bits() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let random = Random::new(2026);
+    for round in 0..70u64 {
+        let kind = round as usize % MODELS;
+        let drawn = random.part(round);
+        let scheme = scheme(&mut drawn.part(99));
+        // A convolution's rows are of 9 columns, which no group of these cuts.
+        let whole = LayerScheme { packing: Packing { group: None, ..scheme.packing }, ..scheme };
+        let config = if kind == 1 { QuantizationConfig::with(whole) } else { QuantizationConfig::with(scheme) };
+        let (net, x) = model(kind, &drawn)?;
+        net.eval();
+        let compiled = compile(|x: &[Tensor]| Ok(vec![net.forward(&x[0])?]));
+        let floats = compiled.call(&[&x])?[0].to_vec::<f32>()?;
+        let report = quantize_model(&net, &config, std::slice::from_ref(&x))?;
+        assert!(report.layers.iter().all(|l| matches!(l.outcome, Outcome::Quantized { .. })), "{round}: {report}");
+        let codes = net.forward(&x)?.to_vec::<f32>()?;
+        let (largest, off) = floats.iter().zip(&codes).fold((0f32, 0f32), |(m, off), (a, b)| (m.max(a.abs()), off.max((a - b).abs())));
+        let share = [0.0, 0.0, 0.0, 1.2, 0.6, 0.0, 0.0, 0.0, 0.12][scheme.packing.bits as usize];
+        assert!(off > 0.0 && off <= share * largest, "{round}: {config:?}: {off} of {largest}");
+        let bytes = forward(&net, &x)?;
+        assert_eq!(compiled.call(&[&x])?[0].to_bytes()?, bytes, "{round}: {config:?}: a function that was compiled before");
+        assert_eq!(forward(&net.deep_copy()?, &x)?, bytes, "{round}: {config:?}: a copy");
+        let file = folder.path().join(format!("{round}.safetensors"));
+        save_quantized(&net, &file)?;
+        let (fresh, _) = model(kind, &drawn)?;
+        fresh.eval();
+        // Other numbers than those that were quantized.
+        fresh.parameters().iter().try_for_each(|p| p.set(&(p.detached() + 0.25)))?;
+        load_quantized(&fresh, &file)?;
+        assert_eq!(forward(&fresh, &x)?, bytes, "{round}: {config:?}: read back");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone_and_in_any_batch() -> Result<()> {
+    let mut random = Random::new(5);
+    for round in 0..30u64 {
+        let (net, x) = model(0, &random.part(round))?;
+        let packing = Packing { bits: 8, group: None, symmetric: random.below(2) == 0 };
+        let input = InputScheme::PerToken { symmetric: random.below(2) == 0 };
+        quantize_model(&net, &QuantizationConfig::with(LayerScheme { packing, input }), &[])?;
+        let (all, rows) = (forward(&net, &x)?, x.shape()?[0]);
+        let width = all.len() / rows;
+        for row in 0..rows {
+            let alone = forward(&net, &x.narrow(0, row, 1))?;
+            assert_eq!(alone, all[row * width..][..width], "{round}: row {row} of {rows}, {packing:?}, {input:?}");
+        }
+    }
+    Ok(())
+}
