@@ -64,6 +64,13 @@ impl<'a> KernelOperands<'_, 'a, '_> {
     pub fn shape(&self, k: usize) -> Result<adamant_runtime::Shape, ErrorKind> {
         self.inputs.get(k).map(|i| i.shape).ok_or_else(|| internal("a kernel asks for an input that is not there"))
     }
+    /// The dtype of input k.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn dtype(&self, k: usize) -> Result<DType, ErrorKind> {
+        self.inputs.get(k).map(|i| i.dtype).ok_or_else(|| internal("a kernel asks for an input that is not there"))
+    }
     /// The elements of input k, row-major (bool as `u8` of 0 and 1).
     ///
     /// # Errors

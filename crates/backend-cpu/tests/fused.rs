@@ -466,6 +466,44 @@ fn layers_of_codes() {
         }
     }
 }
+/// Layers of every packing, activation, dtype and size, drawn.
+#[test]
+fn layers_of_drawn_codes() {
+    let columns = [1usize, 2, 3, 7, 8, 16, 24, 31, 32, 33, 64, 65, 96, 100, 128, 200, 256, 257, 320, 512, 700, 1024];
+    for seed in 0..160u32 {
+        let mut drawn = 0u64;
+        let mut below = |n: usize| {
+            drawn += 1;
+            (rng::element_bits([seed, 77, 0, 0], drawn) as usize >> 4) % n
+        };
+        let k = columns[below(columns.len())];
+        let groups: Vec<usize> = (1..=k).filter(|group| k.is_multiple_of(*group)).collect();
+        let group = (below(3) > 0).then(|| groups[below(groups.len())]);
+        let packing = Packing { bits: [8, 4, 3][below(3)], group, symmetric: below(2) == 0 };
+        let known = [Activations::Float, Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
+        let layer = QuantizedLinear { packing, activations: known[below(4)], wide: false, bias: below(2) == 0 };
+        let x = [DType::F32, DType::F32, DType::F16, DType::BF16][below(4)];
+        let bias = [DType::F32, x][below(2)];
+        let scale = [DType::F32, DType::F16][below(2)];
+        let (rows, n) = ([1, 1, 2, 3, 5, 8, 20, 33, 40][below(9)], 1 + below(90));
+        check(&layer, || {
+            let bytes = (numbers(&[n, packing.row_bytes(k)], 5, DType::F64) * 32.0).floor();
+            let codes = if packing.bits == 8 && packing.symmetric { bytes.cast(DType::I8) } else { (bytes + 128.0).cast(DType::U8) };
+            let scales = [n, packing.groups(k)];
+            let mut all = vec![numbers(&[rows, k], 4 + seed, x), codes, (positive(&scales, 6, DType::F32) * 0.01).cast(scale)];
+            if !packing.symmetric {
+                let most = packing.range().1 as f64;
+                all.push(((numbers(&scales, 7, DType::F64) + 4.0) * (most / 8.0)).round().cast(DType::U8));
+            }
+            if layer.activations == Activations::Given {
+                all.push(Tensor::full((), 0.03f32, DType::F32));
+                all.push(Tensor::full((), (seed % 256) as i32, DType::I32));
+            }
+            all.extend(layer.bias.then(|| numbers(&[n], 8, bias)));
+            all
+        });
+    }
+}
 #[test]
 fn layers_of_codes_of_rows_that_are_not_like_others() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);

@@ -153,6 +153,34 @@ pub(crate) fn multiply_blocks(
     }
     Ok(())
 }
+/// As [`multiply_blocks`], of some quads alone, all sums at once: `a` begins with the first of the quads, `column_sums` are theirs,
+/// and rows of `sums` have room for whole blocks.
+///
+/// # Errors
+/// An operand is too short; `OutOfMemory`.
+pub(crate) fn multiply_quads(
+    context: &ByteContext,
+    a: ByteRows<'_>,
+    b: ByteBlocks<'_>,
+    quads: Range<usize>,
+    sums: &mut [i32],
+    scratch: &mut BlockScratch,
+) -> Result<(), ErrorKind> {
+    let (total, stride) = (b.k.div_ceil(QUAD), b.n.next_multiple_of(BLOCK));
+    let reaches = a.rows == 0 || (a.rows - 1) * a.stride + quads.len() * QUAD <= a.bytes.len();
+    if quads.end > total || b.blocks.len() < stride * total * QUAD || !reaches || sums.len() < a.rows * stride || b.column_sums.len() < b.n {
+        return Err(ErrorKind::Internal("bytes: operands of some quads are shorter than their sizes".into()));
+    }
+    let step = a.rows.div_ceil(a.rows.div_ceil(context.rows).max(1)).max(1);
+    let of_quads = ByteBlocks { blocks: &b.blocks[quads.start * LINE..], ..b };
+    for i in (0..a.rows).step_by(step) {
+        let from = Strided { data: &a.bytes[i * a.stride..], stride: a.stride };
+        let rows = step.min(a.rows - i);
+        let tile = RowTile { context, quads: quads.len(), first: 0, total, rows, a: from, starts: &a.starts[i..], zeros: &a.zeros[i..] };
+        tile.multiply(&of_quads, 0..b.n, &mut sums[i * stride..], stride, &mut [0; BLOCK], &mut scratch.widened)?;
+    }
+    Ok(())
+}
 /// Rows of a tile, in one chunk of K.
 struct RowTile<'a> {
     context: &'a ByteContext,
