@@ -3,8 +3,8 @@
 //! What a layer's outputs lose by a change D of its weight is, over inputs X `[rows, columns]`, the sum of the squares of `X Dᵀ`,
 //! which the Hessian `2 XᵀX` alone tells. GPTQ and AWQ gather it for one set of layers with a common input at a time, in the order
 //! in which the model runs them, from inputs that have passed the layers quantized before.
+use crate::select::unknown;
 use adamant_core::{Error, ErrorKind, Result};
-use adamant_nn::nearest;
 
 mod awq;
 mod candidate;
@@ -54,13 +54,7 @@ impl WeightMethod {
             "rtn" => WeightMethod::Round,
             "gptq" => WeightMethod::Gptq(GptqOptions::default()),
             "awq" => WeightMethod::Awq(AwqOptions::default()),
-            _ => {
-                let error = Error::new("weight method", ErrorKind::Argument(format!("there is no method `{name}`")));
-                return Err(match nearest(name, WeightMethod::NAMES) {
-                    Some(near) => error.hint(format!("the nearest one is `{near}`")),
-                    None => error.hint("there are `rtn`, `gptq` and `awq`"),
-                });
-            }
+            _ => return Err(unknown("method", name, &WeightMethod::NAMES)),
         })
     }
     /// Its name.
@@ -70,10 +64,6 @@ impl WeightMethod {
             WeightMethod::Gptq(_) => "gptq",
             WeightMethod::Awq(_) => "awq",
         }
-    }
-    /// Does it need calibration data?
-    pub fn needs_data(self) -> bool {
-        self != WeightMethod::Round
     }
     #[track_caller]
     pub(crate) fn check(self, op: &'static str) -> Result<()> {

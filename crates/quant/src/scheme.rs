@@ -1,6 +1,6 @@
 //! What is quantized, and how: layers by kind and path, each with a packing of its weight and what becomes of its input.
-use crate::{method::WeightMethod, observe::Observation};
-use adamant_core::{DType, composite::packed::Packing};
+use crate::{method::WeightMethod, observe::Observation, select::unknown};
+use adamant_core::{DType, Result, composite::packed::Packing};
 use adamant_nn::{InputCodes, glob_matches};
 use std::fmt;
 
@@ -148,6 +148,25 @@ impl QuantizationConfig {
     pub fn weights(bits: u32) -> QuantizationConfig {
         QuantizationConfig::with(LayerScheme::weights(bits))
     }
+    /// Their names, as [`QuantizationConfig::named`] takes them.
+    pub const NAMES: [&'static str; 5] = ["int8-static", "int8-dynamic", "w8", "w4", "w3"];
+
+    /// The configuration of a name: `int8-static` ([`QuantizationConfig::int8`]), `int8-dynamic`, or `w8`, `w4`, `w3` for weights
+    /// alone.
+    ///
+    /// # Errors
+    /// Another name; the nearest is named.
+    #[track_caller]
+    pub fn named(name: &str) -> Result<QuantizationConfig> {
+        Ok(match name {
+            "int8-static" => QuantizationConfig::int8(),
+            "int8-dynamic" => QuantizationConfig::int8_dynamic(),
+            "w8" => QuantizationConfig::weights(8),
+            "w4" => QuantizationConfig::weights(4),
+            "w3" => QuantizationConfig::weights(3),
+            _ => return Err(unknown("scheme", name, &QuantizationConfig::NAMES)),
+        })
+    }
     /// Every layer by one scheme.
     pub fn with(scheme: LayerScheme) -> QuantizationConfig {
         QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new(), method: WeightMethod::Round }
@@ -198,11 +217,6 @@ impl QuantizationConfig {
     /// How the codes of weights are found.
     pub fn weight_method(&self) -> WeightMethod {
         self.method
-    }
-    /// Is calibration data needed for some layer, as far as the schemes and the method say?
-    pub fn needs_data(&self) -> bool {
-        let calibrated = |scheme: &LayerScheme| matches!(scheme.input, InputScheme::Calibrated(_));
-        self.method.needs_data() || calibrated(&self.scheme) || self.own.iter().any(|(_, scheme)| calibrated(scheme))
     }
     /// How a layer is quantized, if it is.
     pub fn scheme_of(&self, path: &str, kind: LayerKind) -> Option<LayerScheme> {

@@ -4,8 +4,8 @@ use crate::{Failure, Trained, evaluate, folder, trained::SCALES};
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::InputCodes;
-pub use adamant_quant::QuantizationConfig;
 use adamant_quant::{LayerReport, Outcome, QuantizationReport, quantize_model_with, save_quantized};
+pub use adamant_quant::{QuantizationConfig, WeightMethod};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const KEPT: [&str; 5] = ["config.toml", "task.json", "environment.json", "table.
 pub struct QuantizePlan {
     /// which layers, and how
     pub config: QuantizationConfig,
-    /// rows of the training part that inputs are calibrated by, where the configuration asks for it
+    /// rows of the training part that inputs are looked at by, where the configuration asks for it
     pub rows: usize,
 }
 /// Reads a run's model, makes codes of its weights and writes the folder `out`: the model, its description, and what became of each
