@@ -23,7 +23,7 @@ pub struct Options {
     scheme: Scheme,
     /// how the codes of weights are found
     #[arg(long, value_enum, default_value = "rtn")]
-    method: Method,
+    method: MethodName,
     /// so many columns of a row share a scale; all of a row unless it is given
     #[arg(long, value_name = "N")]
     group: Option<usize>,
@@ -67,7 +67,7 @@ enum Scheme {
 }
 /// How the codes of weights are found.
 #[derive(Clone, Copy, ValueEnum)]
-enum Method {
+enum MethodName {
     /// each number to the nearest code
     Rtn,
     /// column by column, the error of each put right by the columns to come
