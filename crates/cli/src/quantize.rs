@@ -1,17 +1,18 @@
 //! `quantize`: the model of a run with integer codes for weights, in a folder of its own.
 use crate::{device::DeviceOptions, out, verbs::data_of};
+use adamant::DType;
 use adamant_train::{
     Failure,
     folder::text_of,
-    quantized::{QuantizationConfig, QuantizePlan, document, quantize},
+    quantized::{QuantizationConfig, QuantizePlan, WeightMethod, document, quantize},
 };
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use std::path::PathBuf;
 
 /// Options of `quantize`.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  adamant quantize runs/mnist-1 --scheme int8-dynamic --out runs/mnist-int8\n  adamant quantize runs/chargpt-1 --scheme w4 --group 32 --out runs/chargpt-w4\n  \
+    after_help = "Examples:\n  adamant quantize runs/mnist-1 --scheme int8-dynamic --out runs/mnist-int8\n  adamant quantize runs/chargpt-1 --scheme w4 --group 32 --method gptq --f16-scales --out runs/chargpt-w4\n  \
 adamant eval runs/mnist-int8"
 )]
 pub struct Options {
@@ -20,16 +21,22 @@ pub struct Options {
     /// what becomes of weights and inputs
     #[arg(long, value_enum)]
     scheme: Scheme,
+    /// how the codes of weights are found
+    #[arg(long, value_enum, default_value = "rtn")]
+    method: MethodName,
     /// so many columns of a row share a scale; all of a row unless it is given
     #[arg(long, value_name = "N")]
     group: Option<usize>,
     /// weights with zero points, instead of about 0
     #[arg(long)]
     affine: bool,
+    /// scales of weights in f16, instead of f32
+    #[arg(long)]
+    f16_scales: bool,
     /// layers that stay what they are, by a pattern of * and ? over their paths
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
-    /// rows of the training part that inputs are calibrated by (int8-static)
+    /// rows of the training part that inputs are looked at by (int8-static, gptq, awq)
     #[arg(long, value_name = "N", default_value_t = 512)]
     calibration: usize,
     /// where the data lies; where the run had it, unless it is named
@@ -58,14 +65,25 @@ enum Scheme {
     /// 3-bit weights alone
     W3,
 }
+/// How the codes of weights are found.
+#[derive(Clone, Copy, ValueEnum)]
+enum MethodName {
+    /// each number to the nearest code
+    Rtn,
+    /// column by column, the error of each put right by the columns to come
+    Gptq,
+    /// columns that meet large inputs are scaled up, and ranges are clipped
+    Awq,
+}
+/// The name by which the library knows a value.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().as_ref().map(PossibleValue::get_name).unwrap_or_default().into()
+}
 pub fn run(o: &Options) -> Result<(), Failure> {
-    let config = match o.scheme {
-        Scheme::Int8Static => QuantizationConfig::int8(),
-        Scheme::Int8Dynamic => QuantizationConfig::int8_dynamic(),
-        Scheme::W8 => QuantizationConfig::weights(8),
-        Scheme::W4 => QuantizationConfig::weights(4),
-        Scheme::W3 => QuantizationConfig::weights(3),
-    };
+    let usage = |e: adamant::Error| Failure::Usage(e.kind().to_string());
+    let method = WeightMethod::named(&name(&o.method)).map_err(usage)?;
+    let scales = if o.f16_scales { DType::F16 } else { DType::F32 };
+    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales);
     let config = o.skip.iter().fold(config.group(o.group).symmetric(!o.affine), |config, pattern| config.skip(pattern));
     if o.calibration == 0 {
         return Err(Failure::Usage("--calibration takes a number from 1 on".into()));

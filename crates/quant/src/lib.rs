@@ -6,6 +6,7 @@
 //! | what | where |
 //! |---|---|
 //! | weights as integer codes after training | [`quantize_model`], [`quantize_dynamic`], [`QuantizationConfig`] |
+//! | how the codes of weights are found: rounding, GPTQ, AWQ | [`WeightMethod`] |
 //! | the range of values that codes span | [`observe`] |
 //! | files of quantized models | [`save_quantized`], [`load_quantized`] |
 //! | low-rank adapters | [`lora`] |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod method;
 mod quantize;
 mod report;
 mod scheme;
@@ -27,6 +29,7 @@ pub mod observe;
 pub mod prune;
 
 pub use file::{is_quantized, load_quantized, save_quantized};
+pub use method::{AwqOptions, GptqOptions, WeightMethod};
 pub use quantize::{quantize_dynamic, quantize_model, quantize_model_with};
-pub use report::{LayerReport, Outcome, QuantizationReport};
+pub use report::{LayerReport, MethodReport, Outcome, QuantizationReport};
 pub use scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig};

@@ -4,8 +4,9 @@
 //! where a scheme asks for it, then every weight is rounded and looked at, and only then do the parameters change. The report names
 //! every layer, done or not, and why.
 use crate::{
+    method::{Run, WeightMethod, quantize_in_order, rounded},
     observe::Observer,
-    report::{LayerReport, Outcome, QuantizationReport},
+    report::{LayerReport, MethodReport, Outcome, QuantizationReport},
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
     select::{evaluating, joined, nothing_means},
 };
@@ -17,14 +18,14 @@ use std::{
 };
 
 /// A layer that is to be quantized.
-struct PlannedLayer {
-    layer: Submodule,
+pub(crate) struct PlannedLayer {
+    pub layer: Submodule,
     /// names within the layer
-    weights: Vec<(String, Param)>,
-    scheme: LayerScheme,
+    pub weights: Vec<(String, Param)>,
+    pub scheme: LayerScheme,
 }
 impl PlannedLayer {
-    fn report(&self, outcome: Outcome) -> LayerReport {
+    pub(crate) fn report(&self, outcome: Outcome) -> LayerReport {
         report(&self.layer, outcome)
     }
 }
@@ -32,9 +33,9 @@ fn report(layer: &Submodule, outcome: Outcome) -> LayerReport {
     LayerReport { path: layer.path().into(), layer: layer.kind, outcome }
 }
 /// What is planned, and what stays with the reason.
-struct QuantizationPlan {
-    planned: Vec<PlannedLayer>,
-    left: Vec<LayerReport>,
+pub(crate) struct QuantizationPlan {
+    pub planned: Vec<PlannedLayer>,
+    pub left: Vec<LayerReport>,
 }
 #[track_caller]
 fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
@@ -61,6 +62,9 @@ fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationCon
             None => "the configuration leaves it out",
             Some(_) if layer.parameters.iter().any(|(name, _)| name.starts_with("parametrizations.")) => "its weight is computed from other parameters",
             Some(_) if weights.is_empty() => "it has no weight of its own",
+            Some(LayerScheme { scales, .. }) if !matches!(scales, DType::F32 | DType::F16) => {
+                return Err(Error::new(op, ErrorKind::Dtype(format!("the {} `{}`: scales are f32 or f16, not {scales}", layer.kind, layer.path()))));
+            }
             Some(scheme) => {
                 plan.planned.push(PlannedLayer { layer, weights, scheme });
                 continue;
@@ -72,10 +76,10 @@ fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationCon
 }
 
 /// What calibration says of inputs, by the path of the layer.
-type Calibrated = HashMap<String, InputCodes>;
+pub(crate) type Calibrated = HashMap<String, InputCodes>;
 /// Runs the model with observers before the layers whose inputs are to be calibrated.
 #[track_caller]
-fn calibrate(op: &'static str, plan: &QuantizationPlan, run: impl FnOnce() -> Result<()>) -> Result<Calibrated> {
+fn calibrate(op: &'static str, plan: &QuantizationPlan, run: &mut Run<'_>) -> Result<Calibrated> {
     let mut observers = Vec::new();
     let mut handles = Vec::new();
     let registered = plan.planned.iter().try_for_each(|planned| {
@@ -92,7 +96,7 @@ fn calibrate(op: &'static str, plan: &QuantizationPlan, run: impl FnOnce() -> Re
         })?);
         Ok::<(), Error>(())
     });
-    let ran = registered.and_then(|()| if observers.is_empty() { Ok(()) } else { no_grad(run) });
+    let ran = registered.and_then(|()| if observers.is_empty() { Ok(()) } else { no_grad(|| run(&|_| Ok(()))) });
     handles.iter().for_each(|h| h.remove());
     ran?;
     let found = observers.into_iter().map(|(path, observer)| {
@@ -103,68 +107,107 @@ fn calibrate(op: &'static str, plan: &QuantizationPlan, run: impl FnOnce() -> Re
     found.collect()
 }
 #[track_caller]
-fn named(op: &'static str, path: &str, error: &Error) -> Error {
-    Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: {}", error.kind())))
+pub(crate) fn named(op: &'static str, path: &str, error: &Error) -> Error {
+    let told = Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: {}", error.kind())));
+    match error.hint_text() {
+        Some(hint) => told.hint(hint.to_string()),
+        None => told,
+    }
 }
 
 /// A weight that has become codes, not yet in its place.
-struct RoundedWeight {
-    param: Param,
-    weight: PackedWeight,
-    input: InputCodes,
+pub(crate) struct RoundedWeight {
+    pub param: Param,
+    pub weight: PackedWeight,
+    /// what it stands for in the place of the value, f32
+    pub numbers: Tensor,
 }
-#[track_caller]
-fn round(op: &'static str, planned: &PlannedLayer, calibrated: &Calibrated) -> Result<(Vec<RoundedWeight>, Outcome)> {
-    let PlannedLayer { layer, weights, scheme } = planned;
-    let (mut rounded, mut signal, mut noise, mut before, mut after) = (Vec::new(), 0.0, 0.0, 0, 0);
-    for (name, param) in weights {
-        let path = joined(layer.path(), name);
+impl PlannedLayer {
+    /// The value of one of its weights.
+    ///
+    /// # Errors
+    /// It has none yet, or one that is not finite.
+    #[track_caller]
+    pub(crate) fn value(&self, op: &'static str, name: &str, param: &Param) -> Result<Tensor> {
+        let path = joined(self.layer.path(), name);
         if param.is_uninitialized() {
             return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` has no value yet"))).hint("run the model once on an example before"));
         }
         let value = param.detached();
-        let weight = PackedWeight::round(&value, scheme.packing).map_err(|e| named(op, &path, &e))?;
-        let numbers = value.cast(DType::F32);
-        let error = &weight.dequantize(DType::F32) - &numbers;
-        let squares = |t: &Tensor| -> Result<f64> { Ok(f64::from((t * t).sum(..).item::<f32>()?)) };
-        let (s, n) = (squares(&numbers)?, squares(&error)?);
-        if !s.is_finite() {
+        // A product of floats alone: what else it may be, its packing refuses.
+        if value.dtype()?.is_float() && !squares(&value)?.is_finite() {
             return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` holds numbers that are not finite, or too large to be squared"))));
         }
-        (signal, noise) = (signal + s, noise + n);
-        (before, after) = (before + param.meta().bytes(), after + weight.bytes());
-        let input = scheme.input.without_calibration().or_else(|| calibrated.get(layer.path()).cloned());
-        rounded.push(RoundedWeight { param: param.clone(), weight, input: input.unwrap_or(InputCodes::PerToken { symmetric: false }) });
+        Ok(value)
     }
-    let input = rounded.first().map_or(InputCodes::Float, |r| r.input.clone());
-    Ok((rounded, Outcome::Quantized { packing: scheme.packing, input, signal_to_noise: crate::report::decibels(signal, noise), before, after }))
+    /// Its weights by the nearest codes.
+    #[track_caller]
+    pub(crate) fn rounded(&self, op: &'static str) -> Result<Vec<RoundedWeight>> {
+        let of = |(name, param): &(String, Param)| {
+            let value = self.value(op, name, param)?;
+            let weight = rounded(&value, &self.scheme).map_err(|e| named(op, &joined(self.layer.path(), name), &e))?;
+            let numbers = weight.dequantize(DType::F32);
+            Ok(RoundedWeight { param: param.clone(), weight, numbers })
+        };
+        self.weights.iter().map(of).collect()
+    }
+    /// What becomes of its inputs.
+    pub(crate) fn input(&self, calibrated: &Calibrated) -> InputCodes {
+        let input = self.scheme.input.without_calibration().or_else(|| calibrated.get(self.layer.path()).cloned());
+        input.unwrap_or(InputCodes::PerToken { symmetric: false })
+    }
+    /// What became of it. Its parameters are as they were before.
+    #[track_caller]
+    pub(crate) fn outcome(&self, rounded: &[RoundedWeight], input: InputCodes, method: MethodReport) -> Result<Outcome> {
+        let (mut signal, mut noise, mut before, mut after) = (0.0, 0.0, 0, 0);
+        for RoundedWeight { param, weight, numbers, .. } in rounded {
+            let value = param.detached().cast(DType::F32);
+            (signal, noise) = (signal + squares(&value)?, noise + squares(&(numbers - &value))?);
+            (before, after) = (before + param.meta().bytes(), after + weight.bytes());
+        }
+        let LayerScheme { packing, scales, .. } = self.scheme;
+        Ok(Outcome::Quantized { packing, scales, method, input, signal_to_noise: crate::report::decibels(signal, noise), before, after })
+    }
+}
+#[track_caller]
+fn squares(t: &Tensor) -> Result<f64> {
+    let t = t.cast(DType::F32);
+    Ok(f64::from((&t * &t).sum(..).item::<f32>()?))
+}
+/// Of a layer whose weights belong to another one too.
+pub(crate) fn tied(first: &str) -> Outcome {
+    Outcome::Tied(format!("its weight is that of `{first}`, and has become codes there"))
 }
 #[track_caller]
 fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan, calibrated: &Calibrated) -> Result<QuantizationReport> {
     let (mut all, mut reports) = (Vec::new(), plan.left);
     let mut known: HashMap<usize, String> = HashMap::new();
     for planned in &plan.planned {
-        let tied = planned.weights.iter().find_map(|(_, p)| known.get(&p.id()));
-        if let Some(first) = tied {
-            let why = format!("its weight is that of `{first}`, and has become codes there");
-            reports.push(planned.report(Outcome::Tied(why)));
+        if let Some(first) = planned.weights.iter().find_map(|(_, p)| known.get(&p.id())) {
+            reports.push(planned.report(tied(first)));
             continue;
         }
-        let (rounded, outcome) = no_grad(|| round(op, planned, calibrated))?;
+        let input = planned.input(calibrated);
+        let (rounded, outcome) = no_grad(|| {
+            let rounded = planned.rounded(op)?;
+            let outcome = planned.outcome(&rounded, input.clone(), MethodReport::rounded(None))?;
+            Ok::<_, Error>((rounded, outcome))
+        })?;
         known.extend(rounded.iter().map(|r| (r.param.id(), planned.layer.path().to_string())));
         reports.push(planned.report(outcome));
-        all.extend(rounded);
+        all.extend(rounded.into_iter().map(|r| (r.param, r.weight, input.clone())));
     }
     let before = model.memory_usage();
-    for RoundedWeight { param, weight, input } in all {
+    for (param, weight, input) in all {
         param.pack(&weight, input)?;
     }
     reports.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(QuantizationReport { layers: reports, before, after: model.memory_usage() })
 }
 
-/// Quantizes a model by a configuration. Where that asks for calibrated inputs, the model is run on the batches of `calibration` as it
-/// is, which should be a few hundred rows of the training data; else they are not looked at.
+/// Quantizes a model by a configuration. Where that asks for calibrated inputs, or for another method than rounding
+/// ([`WeightMethod`]), the model is run on the batches of `calibration`, which should be a few hundred rows of the training data;
+/// else they are not looked at.
 ///
 /// ```
 /// # use adamant_nn::{Linear, Module, Relu, Sequential};
@@ -185,18 +228,27 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
 /// that is not finite; no calibration data, or values in it that are not finite. Then nothing has changed.
 #[track_caller]
 pub fn quantize_model(model: &(impl Module + ?Sized), config: &QuantizationConfig, calibration: &[Tensor]) -> Result<QuantizationReport> {
-    quantize_model_with(model, config, || evaluating(model, || calibration.iter().try_for_each(|x| model.forward(x).map(drop))))
+    quantize_running(model, config, &mut |output| evaluating(model, || calibration.iter().try_for_each(|x| output(&model.forward(x)?))))
 }
-/// As [`quantize_model`], of a model of any shape: `run` runs it on the calibration data.
+/// As [`quantize_model`], of a model of any shape: `run` runs it on the calibration data, the same at each call. It is called once for
+/// inputs that are calibrated, and with GPTQ and AWQ once for each set of layers with a common input, and more.
 ///
 /// # Errors
 /// As [`quantize_model`]; those of `run`.
 #[track_caller]
-pub fn quantize_model_with(model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: impl FnOnce() -> Result<()>) -> Result<QuantizationReport> {
+pub fn quantize_model_with(model: &(impl Walk + ?Sized), config: &QuantizationConfig, mut run: impl FnMut() -> Result<()>) -> Result<QuantizationReport> {
+    quantize_running(model, config, &mut |_| run())
+}
+#[track_caller]
+fn quantize_running(model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: &mut Run<'_>) -> Result<QuantizationReport> {
     const OP: &str = "quantize_model";
+    config.weight_method().check(OP)?;
     let plan = plan(OP, model, config)?;
     let calibrated = calibrate(OP, &plan, run)?;
-    apply(OP, model, plan, &calibrated)
+    match config.weight_method() {
+        WeightMethod::Round => apply(OP, model, plan, &calibrated),
+        method => quantize_in_order(OP, model, plan, &calibrated, method, run),
+    }
 }
 /// Quantizes the weights of layers of some kinds to 8 bits; inputs become codes row by row as they come. No data are needed.
 ///

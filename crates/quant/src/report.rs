@@ -1,8 +1,33 @@
 //! What became of each layer of a model.
-use adamant_core::composite::packed::Packing;
+use adamant_core::{DType, composite::packed::Packing};
 use adamant_nn::InputCodes;
 use std::fmt;
 
+/// How the codes of a layer's weights were found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MethodReport {
+    /// `rtn`, `gptq` or `awq`
+    pub name: &'static str,
+    /// the squared error of its outputs on the calibration data, as a part of that of weights rounded to the nearest codes; `None`:
+    /// rounding had none, or these are those
+    pub relative_error: Option<f64>,
+    /// what was done beside, or why this method and not the one asked for
+    pub note: Option<String>,
+}
+impl MethodReport {
+    pub(crate) fn rounded(note: Option<&str>) -> MethodReport {
+        MethodReport { name: "rtn", relative_error: None, note: note.map(str::to_string) }
+    }
+}
+impl fmt::Display for MethodReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if let Some(error) = self.relative_error {
+            write!(f, " (error {error:.3} of rounding's)")?;
+        }
+        self.note.as_ref().map_or(Ok(()), |note| write!(f, " ({note})"))
+    }
+}
 /// What became of a layer.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
@@ -10,6 +35,10 @@ pub enum Outcome {
     Quantized {
         /// how codes stand for numbers
         packing: Packing,
+        /// the dtype of its weights' scales
+        scales: DType,
+        /// how its codes were found
+        method: MethodReport,
         /// what becomes of its input
         input: InputCodes,
         /// of its weights, in decibels: ten times the logarithm of the sum of their squares over that of the errors'
@@ -60,14 +89,16 @@ impl fmt::Display for QuantizationReport {
         for LayerReport { path, layer, outcome } in &self.layers {
             write!(f, "{path:width$}  {layer:9}  ")?;
             match outcome {
-                Outcome::Quantized { packing, input, signal_to_noise, before, after } => {
+                Outcome::Quantized { packing, scales, method, input, signal_to_noise, before, after } => {
                     let group = packing.group.map_or(String::new(), |g| format!(" in groups of {g}"));
                     let input = match input {
                         InputCodes::Float => "floats",
                         InputCodes::PerToken { .. } => "codes by token",
                         InputCodes::Given { .. } => "codes by one scale",
                     };
-                    writeln!(f, "{} bits{group}, inputs {input}, {signal_to_noise:.1} dB, {before} -> {after} bytes", packing.bits)?;
+                    let scales = if *scales == DType::F32 { String::new() } else { format!(", scales {scales}") };
+                    let method = if *method == MethodReport::rounded(None) { String::new() } else { format!(", {method}") };
+                    writeln!(f, "{} bits{group}{scales}{method}, inputs {input}, {signal_to_noise:.1} dB, {before} -> {after} bytes", packing.bits)?;
                 }
                 Outcome::Tied(why) | Outcome::Left(why) => writeln!(f, "{why}")?,
             }

@@ -1,6 +1,6 @@
 //! What is quantized, and how: layers by kind and path, each with a packing of its weight and what becomes of its input.
-use crate::observe::Observation;
-use adamant_core::composite::packed::Packing;
+use crate::{method::WeightMethod, observe::Observation, select::unknown};
+use adamant_core::{DType, Result, composite::packed::Packing};
 use adamant_nn::{InputCodes, glob_matches};
 use std::fmt;
 
@@ -92,17 +92,19 @@ impl InputScheme {
 pub struct LayerScheme {
     /// of its weights
     pub packing: Packing,
+    /// the dtype of the weights' scales: f32, or f16 (4 bits in groups of 32 are 4.5 bits a weight with f16, 5 with f32)
+    pub scales: DType,
     /// of its input
     pub input: InputScheme,
 }
 impl LayerScheme {
     /// 8-bit weights with a scale for each row, and inputs.
     pub fn int8(input: InputScheme) -> LayerScheme {
-        LayerScheme { packing: Packing { bits: 8, group: None, symmetric: true }, input }
+        LayerScheme { input, ..LayerScheme::weights(8) }
     }
     /// Weights of so many bits (8, 4 or 3) and inputs that stay what they are.
     pub fn weights(bits: u32) -> LayerScheme {
-        LayerScheme { packing: Packing { bits, group: None, symmetric: true }, input: InputScheme::Float }
+        LayerScheme { packing: Packing { bits, group: None, symmetric: true }, scales: DType::F32, input: InputScheme::Float }
     }
     /// What the layer can do of it: one that multiplies no codes keeps its input as it is.
     pub(crate) fn of_kind(self, kind: LayerKind) -> LayerScheme {
@@ -130,6 +132,7 @@ pub struct QuantizationConfig {
     scheme: LayerScheme,
     skipped: Vec<String>,
     own: Vec<(String, LayerScheme)>,
+    method: WeightMethod,
 }
 impl QuantizationConfig {
     /// 8-bit weights, and inputs by one scale that calibration finds: where there is none, or a layer's input cannot be seen, by
@@ -145,9 +148,28 @@ impl QuantizationConfig {
     pub fn weights(bits: u32) -> QuantizationConfig {
         QuantizationConfig::with(LayerScheme::weights(bits))
     }
+    /// Their names, as [`QuantizationConfig::named`] takes them.
+    pub const NAMES: [&'static str; 5] = ["int8-static", "int8-dynamic", "w8", "w4", "w3"];
+
+    /// The configuration of a name: `int8-static` ([`QuantizationConfig::int8`]), `int8-dynamic`, or `w8`, `w4`, `w3` for weights
+    /// alone.
+    ///
+    /// # Errors
+    /// Another name; the nearest is named.
+    #[track_caller]
+    pub fn named(name: &str) -> Result<QuantizationConfig> {
+        Ok(match name {
+            "int8-static" => QuantizationConfig::int8(),
+            "int8-dynamic" => QuantizationConfig::int8_dynamic(),
+            "w8" => QuantizationConfig::weights(8),
+            "w4" => QuantizationConfig::weights(4),
+            "w3" => QuantizationConfig::weights(3),
+            _ => return Err(unknown("scheme", name, &QuantizationConfig::NAMES)),
+        })
+    }
     /// Every layer by one scheme.
     pub fn with(scheme: LayerScheme) -> QuantizationConfig {
-        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new() }
+        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new(), method: WeightMethod::Round }
     }
     /// Layers of these kinds only.
     #[must_use]
@@ -178,6 +200,23 @@ impl QuantizationConfig {
     pub fn symmetric(mut self, symmetric: bool) -> QuantizationConfig {
         self.scheme.packing.symmetric = symmetric;
         self
+    }
+    /// Scales of the weights in f32, or in f16: codes are found by the scale that is stored, rounded. A scale that f16 does not
+    /// hold is an error with the layer.
+    #[must_use]
+    pub fn scales(mut self, dtype: DType) -> QuantizationConfig {
+        self.scheme.scales = dtype;
+        self
+    }
+    /// How the codes of weights are found: rounded, unless this says otherwise.
+    #[must_use]
+    pub fn method(mut self, method: WeightMethod) -> QuantizationConfig {
+        self.method = method;
+        self
+    }
+    /// How the codes of weights are found.
+    pub fn weight_method(&self) -> WeightMethod {
+        self.method
     }
     /// How a layer is quantized, if it is.
     pub fn scheme_of(&self, path: &str, kind: LayerKind) -> Option<LayerScheme> {

@@ -67,6 +67,15 @@ impl Walk for AtPath<'_> {
 pub(crate) fn joined(module: &str, name: &str) -> String {
     if module.is_empty() { name.into() } else { format!("{module}.{name}") }
 }
+/// The name of something that there is not, with those that there are.
+#[track_caller]
+pub(crate) fn unknown(what: &'static str, name: &str, known: &[&str]) -> Error {
+    let error = Error::new("quantize", ErrorKind::Argument(format!("there is no {what} `{name}`")));
+    match nearest(name, known.iter().copied()) {
+        Some(near) => error.hint(format!("the nearest one is `{near}`")),
+        None => error.hint(format!("there are {}", known.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))),
+    }
+}
 #[track_caller]
 pub(crate) fn refusal(op: &'static str, text: String) -> Error {
     Error::new(op, ErrorKind::Argument(text))

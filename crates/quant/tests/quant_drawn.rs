@@ -1,7 +1,7 @@
 //! Drawn models by drawn schemes: layers, sizes, bits, groups, signs and inputs that nobody has listed.
 use adamant_backend_cpu as _;
 use adamant_conformance::random::Random;
-use adamant_core::{Result, Tensor, compile, composite::packed::Packing};
+use adamant_core::{DType, Result, Tensor, compile, composite::packed::Packing};
 use adamant_nn::{
     Conv2d, Embedding, Flatten, Gru, Linear, Lstm, Module, Relu, Rnn, Sequential, Tanh, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, init,
     manual_seed,
@@ -46,7 +46,7 @@ fn scheme(random: &mut Random) -> LayerScheme {
         InputScheme::Calibrated(Observation::Entropy),
         InputScheme::Calibrated(Observation::Mse),
     ];
-    LayerScheme { packing, input: inputs[random.below(inputs.len())] }
+    LayerScheme { packing, scales: [DType::F32, DType::F16][random.below(2)], input: inputs[random.below(inputs.len())] }
 }
 fn forward(model: &Sequential, x: &Tensor) -> Result<Vec<u8>> {
     model.forward(x)?.to_bytes()
@@ -95,7 +95,7 @@ fn a_row_has_the_same_bits_alone_and_in_any_batch() -> Result<()> {
         let (net, x) = model(0, &random.part(round))?;
         let packing = Packing { bits: 8, group: None, symmetric: random.below(2) == 0 };
         let input = InputScheme::PerToken { symmetric: random.below(2) == 0 };
-        quantize_model(&net, &QuantizationConfig::with(LayerScheme { packing, input }), &[])?;
+        quantize_model(&net, &QuantizationConfig::with(LayerScheme { packing, scales: DType::F32, input }), &[])?;
         let (all, rows) = (forward(&net, &x)?, x.shape()?[0]);
         let width = all.len() / rows;
         for row in 0..rows {

@@ -21,6 +21,9 @@ fn largest(a: &Tensor, b: &Tensor) -> Result<f32> {
 fn bits(model: &impl Walk) -> Result<Vec<(String, Vec<u8>)>> {
     model.state_dict().into_iter().map(|(name, t)| Ok((name, t.to_bytes()?))).collect()
 }
+fn scheme(packing: Packing, input: InputScheme) -> LayerScheme {
+    LayerScheme { packing, scales: DType::F32, input }
+}
 fn schemes() -> Vec<LayerScheme> {
     let packings = [(8, None), (8, Some(8)), (4, Some(8)), (4, None), (3, Some(8)), (3, None)];
     let inputs = [
@@ -30,7 +33,7 @@ fn schemes() -> Vec<LayerScheme> {
         InputScheme::Calibrated(Observation::MinMax),
     ];
     let all = packings.into_iter().flat_map(|p| inputs.map(move |i| (p, i)));
-    all.flat_map(|((bits, group), input)| [true, false].map(move |symmetric| LayerScheme { packing: Packing { bits, group, symmetric }, input })).collect()
+    all.flat_map(|((bits, group), input)| [true, false].map(move |symmetric| scheme(Packing { bits, group, symmetric }, input))).collect()
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn every_scheme_is_stored_as_codes_and_read_back_to_the_bit_by_a_fresh_model() -
         let floats = model.forward(&x)?.ok()?;
         floats.to_bytes()?;
         let before = model.memory_usage();
-        let report = quantize_model(&model, &QuantizationConfig::with(scheme), &[x.clone()])?;
+        let report = quantize_model(&model, &QuantizationConfig::with(scheme), std::slice::from_ref(&x))?;
         assert_eq!(report.quantized().count(), 3, "{scheme:?}\n{report}");
         let bytes: usize = model.state_dict().iter().map(|(_, t)| t.try_meta().map(|m| m.bytes())).sum::<Result<usize>>()?;
         assert_eq!((report.before, report.after, model.memory_usage()), (before, bytes, bytes), "{scheme:?}");

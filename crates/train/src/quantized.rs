@@ -1,11 +1,11 @@
 //! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
 //! the run's.
 use crate::{Failure, Trained, evaluate, folder, trained::SCALES};
-use adamant_core::{Device, no_grad};
+use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::InputCodes;
-pub use adamant_quant::QuantizationConfig;
 use adamant_quant::{LayerReport, Outcome, QuantizationReport, quantize_model_with, save_quantized};
+pub use adamant_quant::{QuantizationConfig, WeightMethod};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const KEPT: [&str; 5] = ["config.toml", "task.json", "environment.json", "table.
 pub struct QuantizePlan {
     /// which layers, and how
     pub config: QuantizationConfig,
-    /// rows of the training part that inputs are calibrated by, where the configuration asks for it
+    /// rows of the training part that inputs are looked at by, where the configuration asks for it
     pub rows: usize,
 }
 /// Reads a run's model, makes codes of its weights and writes the folder `out`: the model, its description, and what became of each
@@ -35,9 +35,9 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
     }
     let trained = Trained::open(run)?;
     let device = Device::current()?;
-    let mut failed = None;
+    let (mut failed, mut batches) = (None, None);
     let calibrate = || {
-        let ran = no_grad(|| calibrate(&trained, data, plan.rows, device));
+        let ran = no_grad(|| calibrate(&trained, data, plan.rows, device, &mut batches));
         ran.map_err(|failure| {
             // The error that the model carries is told as it is; another one is kept.
             let text = failure.to_string();
@@ -63,20 +63,28 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
     save_quantized(&trained.model, &weights)?;
     Ok(report)
 }
-fn calibrate(trained: &Trained, data: &Path, rows: usize, device: Device) -> Result<(), Failure> {
+/// Runs the model on rows of the training part, which are read at the first call.
+fn calibrate(trained: &Trained, data: &Path, rows: usize, device: Device, read: &mut Option<Vec<Tensor>>) -> Result<(), Failure> {
+    let batches = match read {
+        Some(batches) => batches,
+        None => read.insert(calibration_batches(trained, data, rows, device)?),
+    };
+    batches.iter().try_for_each(|x| Ok(evaluate::answer(&trained.model, x, trained.region.as_ref())?.ok().map(drop)?))
+}
+fn calibration_batches(trained: &Trained, data: &Path, rows: usize, device: Device) -> Result<Vec<Tensor>, Failure> {
     let (_, parts) = trained.data(data)?;
     let mut loader = DataLoader::new(parts.train).batch_size(ROWS).shuffle(0).build()?;
-    let mut left = rows;
+    let (mut left, mut batches) = (rows, Vec::new());
     for batch in loader.epoch() {
         if left == 0 {
             break;
         }
         let (x, _) = batch?;
         let n = x.shape()?.first().copied().unwrap_or(1).min(left);
-        evaluate::answer(&trained.model, &x.narrow(0, 0, n).to(device), trained.region.as_ref())?.ok()?;
+        batches.push(x.narrow(0, 0, n).to(device).ok()?);
         left -= n;
     }
-    Ok(())
+    Ok(batches)
 }
 /// What became of each layer, as JSON.
 pub fn document(report: &QuantizationReport) -> Value {
@@ -86,7 +94,7 @@ pub fn document(report: &QuantizationReport) -> Value {
 fn layer(of: &LayerReport) -> Value {
     let mut told = json!({ "path": of.path, "layer": of.layer });
     match &of.outcome {
-        Outcome::Quantized { packing, input, signal_to_noise, before, after } => {
+        Outcome::Quantized { packing, scales, method, input, signal_to_noise, before, after } => {
             let input = match input {
                 InputCodes::Given { scale, zero_point } => json!({ "scale": folder::number(f64::from(*scale)), "zero_point": zero_point }),
                 other => other.activations().name().into(),
@@ -94,6 +102,14 @@ fn layer(of: &LayerReport) -> Value {
             told["bits"] = packing.bits.into();
             told["group"] = packing.group.into();
             told["symmetric"] = packing.symmetric.into();
+            told["scales"] = scales.to_string().into();
+            told["method"] = method.name.into();
+            if let Some(error) = method.relative_error {
+                told["error_of_roundings"] = folder::number(error);
+            }
+            if let Some(note) = &method.note {
+                told["note"] = note.as_str().into();
+            }
             told["input"] = input;
             told["signal_to_noise_db"] = folder::number(*signal_to_noise);
             told["bytes_before"] = (*before).into();
