@@ -17,11 +17,11 @@ use std::{
 };
 
 /// A layer that is to be quantized.
-struct PlannedLayer {
-    layer: Submodule,
+pub(crate) struct PlannedLayer {
+    pub layer: Submodule,
     /// names within the layer
-    weights: Vec<(String, Param)>,
-    scheme: LayerScheme,
+    pub weights: Vec<(String, Param)>,
+    pub scheme: LayerScheme,
 }
 impl PlannedLayer {
     fn report(&self, outcome: Outcome) -> LayerReport {
@@ -32,12 +32,13 @@ fn report(layer: &Submodule, outcome: Outcome) -> LayerReport {
     LayerReport { path: layer.path().into(), layer: layer.kind, outcome }
 }
 /// What is planned, and what stays with the reason.
-struct QuantizationPlan {
-    planned: Vec<PlannedLayer>,
-    left: Vec<LayerReport>,
+pub(crate) struct QuantizationPlan {
+    pub planned: Vec<PlannedLayer>,
+    /// those that stay what they are
+    pub left: Vec<LayerReport>,
 }
 #[track_caller]
-fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
+pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
     let all: Vec<Submodule> = model.modules();
     for pattern in config.patterns() {
         if !all.iter().any(|layer| glob_matches(pattern, layer.path())) {

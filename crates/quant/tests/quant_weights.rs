@@ -42,7 +42,7 @@ fn every_scheme_is_stored_as_codes_and_read_back_to_the_bit_by_a_fresh_model() -
         let floats = model.forward(&x)?.ok()?;
         floats.to_bytes()?;
         let before = model.memory_usage();
-        let report = quantize_model(&model, &QuantizationConfig::with(scheme), &[x.clone()])?;
+        let report = quantize_model(&model, &QuantizationConfig::with(scheme), std::slice::from_ref(&x))?;
         assert_eq!(report.quantized().count(), 3, "{scheme:?}\n{report}");
         let bytes: usize = model.state_dict().iter().map(|(_, t)| t.try_meta().map(|m| m.bytes())).sum::<Result<usize>>()?;
         assert_eq!((report.before, report.after, model.memory_usage()), (before, bytes, bytes), "{scheme:?}");
