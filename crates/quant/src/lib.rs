@@ -29,7 +29,7 @@ pub mod prune;
 pub mod qat;
 
 pub use file::{is_quantized, load_quantized, save_quantized};
-pub use qat::{Qat, QatOptions, convert, prepare_qat};
+pub use qat::{Qat, QatOptions, convert, prepare_qat, remove_qat};
 pub use quantize::{quantize_dynamic, quantize_model, quantize_model_with};
 pub use report::{LayerReport, Outcome, QuantizationReport};
 pub use scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig};

@@ -61,7 +61,7 @@ mod hooks;
 mod input;
 mod norm;
 mod weight;
-pub use convert::convert;
+pub use convert::{convert, remove_qat};
 use hooks::LayerHooks;
 use input::{FakeQuantizedInput, InputRange};
 use norm::FrozenNorm;
@@ -69,8 +69,13 @@ use weight::{FakeQuantizedWeight, WeightGrid};
 
 const PREPARE: &str = "prepare_qat";
 const CONVERT: &str = "convert";
+const REMOVE: &str = "remove_qat";
 /// What the newest batch counts where the configuration does not say it: PyTorch's `averaging_constant`.
 const RATE: f64 = 0.01;
+/// So many passes, as they are counted.
+fn passes(limit: u64) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
 
 /// What changes in the course of quantization-aware training. Passes are forward passes of a layer in training mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -158,6 +163,17 @@ impl fmt::Display for Qat {
 
 /// Has the layers that a configuration means compute with what their codes will stand for. Values of the weights stay what they
 /// are, under the names `parametrizations.weight.original`. Make the optimizer afterwards.
+///
+/// ```
+/// # use adamant_nn::{Linear, Relu, Sequential, Walk};
+/// # use adamant_quant::{QuantizationConfig, qat::{QatOptions, prepare_qat}};
+/// # use adamant_backend_cpu as _;
+/// let net = Sequential::new().add(Linear::new(8, 16)?).add(Relu::new()).add(Linear::new(16, 2)?);
+/// let options = QatOptions { learned_steps: true, ..Default::default() };
+/// let qat = prepare_qat(&net, &QuantizationConfig::weights(4).skip("2"), options)?;
+/// assert_eq!((qat.steps().len(), qat.steps()[0].meta().shape.to_vec()), (1, vec![16, 1]));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 ///
 /// # Errors
 /// A pattern that matches no layer, with the nearest; a model that was prepared already or holds codes; no layer that can be

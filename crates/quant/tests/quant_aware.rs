@@ -93,6 +93,54 @@ fn an_observer_is_the_formula_and_stands_still_in_evaluation_and_when_it_is_froz
     Ok(())
 }
 #[test]
+fn a_frozen_scale_is_that_of_the_last_weight_that_was_observed() -> Result<()> {
+    let mut random = Random::new(36);
+    for round in 0..12 {
+        let packing = packing(&mut random);
+        manual_seed(random.bits());
+        let layer = Linear::new(16, 5)?;
+        prepare_qat(&layer, &weights(packing, InputScheme::Float), QatOptions { freeze_observers_after: Some(2), ..Default::default() })?;
+        let original = held(&layer, "parametrizations.weight.original");
+        let (x, mut observed) = (normal([3, 16]), original.detached());
+        for pass in 0..4 {
+            layer.forward(&x)?.to_bytes()?;
+            observed = if pass < 2 { original.detached() } else { observed };
+            let scale = held(&layer, "parametrizations.weight.0.scale").detached();
+            assert_eq!(scale.to_bytes()?, PackedWeight::round(&observed, packing)?.scale().to_bytes()?, "{round}, pass {pass}: {packing:?}");
+            original.set(&(original.detached() * 1.3))?;
+        }
+    }
+    Ok(())
+}
+#[test]
+fn the_input_of_a_layer_by_token_is_the_formula() -> Result<()> {
+    for symmetric in [true, false] {
+        manual_seed(12);
+        let layer = Linear::new(16, 2)?;
+        prepare_qat(&layer, &weights(Packing { bits: 8, group: None, symmetric: true }, InputScheme::PerToken { symmetric }), QatOptions::default())?;
+        let met = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let note = met.clone();
+        layer.register_forward_hook(move |_, inputs, _| {
+            note.lock().unwrap().extend(numbers(&inputs[0]));
+            Ok(None)
+        })?;
+        let x = normal([20, 16]) + 0.4;
+        layer.forward(&x)?.to_bytes()?;
+        let want: Vec<f64> = numbers(&x)
+            .chunks(16)
+            .flat_map(|row| {
+                let (least, most) = row.iter().fold((0f64, 0f64), |(l, h), v| (l.min(*v), h.max(*v)));
+                let scale = if symmetric { most.max(-least) / 127.0 } else { (most - least) / 255.0 };
+                let zero_point = if symmetric { 0.0 } else { (-least / scale).round() };
+                let (low, high) = if symmetric { (-128.0, 127.0) } else { (0.0, 255.0) };
+                row.iter().map(|v| (((v / scale).round() + zero_point).clamp(low, high) - zero_point) * scale).collect::<Vec<f64>>()
+            })
+            .collect();
+        close(&met.lock().unwrap(), &want, &format!("symmetric: {symmetric}"));
+    }
+    Ok(())
+}
+#[test]
 fn a_batch_that_is_not_finite_teaches_an_observer_nothing() -> Result<()> {
     let layer = Linear::new(4, 2)?;
     prepare_qat(&layer, &QuantizationConfig::int8(), QatOptions::default())?;
@@ -367,11 +415,19 @@ fn hooks_and_state_belong_to_one_model_and_go_with_its_fake_quantization() -> Re
     prepare_qat(&one, &QuantizationConfig::int8(), options)?;
     one.forward(&x)?.to_bytes()?;
     let (copy, state) = (one.deep_copy()?, bits(&one.state_dict()));
-    (0..4).try_for_each(|_| copy.forward(&(&x * 2.0))?.to_bytes().map(drop))?;
-    assert_eq!(bits(&one.state_dict()), state, "a copy observes for itself");
+    (0..2).try_for_each(|_| copy.forward(&(&x * 2.0))?.to_bytes().map(drop))?;
+    let of_copy = |name: &str| held(&copy, &format!("0.parametrizations.weight.0.{name}")).detached().item::<f32>();
+    let seen = of_copy("input_low")?;
+    (0..2).try_for_each(|_| copy.forward(&(&x * 9.0))?.to_bytes().map(drop))?;
+    assert_eq!((of_copy("input_low")?, bits(&one.state_dict())), (seen, state), "a copy observes for itself, until it has seen enough");
     let low = |net: &Sequential| held(net, "0.parametrizations.weight.0.input_low").detached().item::<f32>();
     assert!(low(&copy)? < low(&one)?, "a copy observes");
-    // Taken away by other means, it takes its hooks along.
+    // Without fake quantization there are no hooks, by what means ever it is taken away.
+    adamant_quant::remove_qat(&copy)?;
+    refused(adamant_quant::remove_qat(&copy), &["no layers that were prepared"]);
+    let fresh = net()?;
+    fresh.load_state_dict(&copy.state_dict())?;
+    assert_eq!(copy.forward(&x)?.to_bytes()?, fresh.forward(&x)?.to_bytes()?);
     for layer in ["0.weight", "2.weight"] {
         adamant_nn::parametrize::remove_parametrizations(&one, layer, false)?;
     }

@@ -1,6 +1,6 @@
 //! The end of quantization-aware training: the numbers that codes stand for become the codes.
 use super::{
-    CONVERT,
+    CONVERT, REMOVE,
     input::FakeQuantizedInput,
     weight::{FakeQuantizedWeight, MET, check_scales},
 };
@@ -11,7 +11,7 @@ use crate::{
 };
 use adamant_core::{DType, Result, Tensor, functional::PackedWeight, grad::no_grad};
 use adamant_nn::{InputCodes, Param, Role, Submodule, Visit, Walk, parametrize::remove_parametrizations};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A parameter that is fake-quantized, at one of its places.
 pub(super) struct MetWeight {
@@ -22,6 +22,15 @@ pub(super) struct MetWeight {
     pub original: Option<Param>,
     /// Does no other parametrization stand on this one?
     pub alone: bool,
+}
+impl MetWeight {
+    /// What is trained, where nothing but fake quantization makes the weight of it.
+    #[track_caller]
+    fn original(&self, op: &'static str) -> Result<&Param> {
+        self.original.as_ref().filter(|_| self.alone).ok_or_else(|| {
+            refusal(op, format!("`{}` is computed by more than fake quantization", self.path)).hint("take away first what was put on it since `prepare_qat`")
+        })
+    }
 }
 /// Every fake-quantized parameter at every place it has.
 pub(super) fn met(model: &(impl Walk + ?Sized)) -> Vec<MetWeight> {
@@ -88,10 +97,8 @@ struct ConvertedWeight {
 }
 #[track_caller]
 fn converted(met: &MetWeight, input: &InputCodes) -> Result<(ConvertedWeight, [f64; 2])> {
-    let MetWeight { path, param, weight, original, alone } = met;
-    let original = original.as_ref().filter(|_| *alone).map(Param::detached).ok_or_else(|| {
-        refusal(CONVERT, format!("`{path}` is computed by more than fake quantization")).hint("take away first what was put on it since `prepare_qat`")
-    })?;
+    let MetWeight { path, param, weight, .. } = met;
+    let original = met.original(CONVERT)?.detached();
     let packed = weight.grid.packed(&original)?;
     let numbers = original.cast(DType::F32);
     let squares = |t: &Tensor| -> Result<f64> { Ok(f64::from((t * t).sum(..).item::<f32>()?)) };
@@ -188,4 +195,33 @@ pub fn convert(model: &(impl Walk + ?Sized)) -> Result<QuantizationReport> {
     }
     reports.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(QuantizationReport { layers: reports, before, after: model.memory_usage() })
+}
+/// Ends [quantization-aware training](super) without codes: fake quantization is taken away, and the weights are the numbers that
+/// were trained, under their first names. What the model computes changes by what rounding did.
+///
+/// ```
+/// # use adamant_nn::{Linear, Walk};
+/// # use adamant_quant::{QuantizationConfig, qat::{QatOptions, prepare_qat, remove_qat}};
+/// # use adamant_backend_cpu as _;
+/// let layer = Linear::new(16, 4)?;
+/// prepare_qat(&layer, &QuantizationConfig::weights(4), QatOptions::default())?;
+/// assert_eq!(layer.named_parameters()[0].0, "parametrizations.weight.original");
+/// remove_qat(&layer)?;
+/// assert_eq!(layer.named_parameters()[0].0, "weight");
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// A model that was not prepared; a weight with other parametrizations. Then nothing has changed.
+#[track_caller]
+pub fn remove_qat(model: &(impl Walk + ?Sized)) -> Result<()> {
+    let met = met(model);
+    check(REMOVE, !met.is_empty(), || "the model has no layers that were prepared".into())?;
+    met.iter().try_for_each(|met| met.original(REMOVE).map(drop))?;
+    let mut known = HashSet::new();
+    for met in met.iter().filter(|met| known.insert(met.param.id())) {
+        met.weight.hooks.iter().for_each(|hooks| hooks.detach());
+        remove_parametrizations(&AtPath(&met.path, &met.param), &met.path, false)?;
+    }
+    Ok(())
 }

@@ -1,6 +1,9 @@
 //! Inputs of layers that are what their codes will stand for, and the range that codes span. All that is known of a range lies in
 //! cells of the model, so that a captured step observes, and a run that goes on sees what the one before saw.
-use super::grid::{CodeGrid, LearnedStep};
+use super::{
+    grid::{CodeGrid, LearnedStep},
+    passes,
+};
 use adamant_core::{DType, Result, Tensor, composite::packed::SMALLEST_ROW, grad::no_grad};
 use adamant_nn::{Copies, InputCodes, Param, Walk};
 
@@ -40,7 +43,7 @@ impl InputRange {
         Ok(InputRange { observed: observed.clone(), limit, low, high, step, rate })
     }
     fn is_frozen(&self) -> Option<Tensor> {
-        Some(self.observed.detached().ge(self.limit? as i64))
+        Some(self.observed.detached().ge(passes(self.limit?)))
     }
     fn has_seen(&self) -> Tensor {
         self.low.detached().le(self.high.detached())

@@ -67,7 +67,7 @@ impl FrozenNorm {
     #[track_caller]
     fn normalized(&self, x: &Tensor, y: &Tensor, (mean, var): &(Tensor, Tensor)) -> Result<Tensor> {
         // The pass is counted already.
-        let frozen = self.count.detached().gt(self.limit as i64);
+        let frozen = self.count.detached().gt(super::passes(self.limit));
         no_grad(|| {
             self.mean.set(&frozen.where_(mean, self.mean.detached()))?;
             self.var.set(&frozen.where_(var, self.var.detached()))

@@ -4,6 +4,7 @@ use super::{
     CONVERT, PREPARE,
     grid::{CodeGrid, LearnedStep},
     hooks::LayerHooks,
+    passes,
 };
 use crate::select::refusal;
 use adamant_core::{
@@ -57,7 +58,7 @@ impl WeightGrid {
         let now = PackedWeight::round(weight, self.packing)?;
         let new = (now.scale().clone(), now.zero_point().map(|z| z.cast(DType::F32)));
         let (Some(limit), Some(scale)) = (self.limit, scale) else { return Ok(new) };
-        let frozen = self.observed.detached().ge(limit as i64);
+        let frozen = self.observed.detached().ge(passes(limit));
         let zero_point = zero_point.zip(new.1).map(|(old, new)| frozen.where_(old, new));
         Ok((frozen.where_(scale, new.0), zero_point))
     }
