@@ -48,7 +48,7 @@ use crate::{
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
     select::{AtPath, check, joined, refusal},
 };
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, composite::packed::Packing, functional::PackedWeight, grad::no_grad};
+use adamant_core::{DType, Result, Tensor, composite::packed::Packing, grad::no_grad};
 use adamant_nn::{
     Param, Site, Walk,
     parametrize::{register_parametrization, remove_parametrizations},
@@ -183,11 +183,7 @@ impl fmt::Display for Qat {
 /// Source: `torch.ao.quantization.prepare_qat`.
 #[track_caller]
 pub fn prepare_qat(model: &(impl Walk + ?Sized), config: &QuantizationConfig, options: QatOptions) -> Result<Qat> {
-    if let Some(met) = convert::met(model).first() {
-        return Err(refusal(PREPARE, format!("`{}` was prepared already", met.path)).hint("`convert` ends the training that it was prepared for"));
-    }
-    let QuantizationPlan { planned, left } = plan(PREPARE, model, config)?;
-    check(PREPARE, !planned.is_empty(), || "the configuration means no layer whose codes are known".into())?;
+    let QuantizationPlan { planned, left } = checked(model, config, options)?;
     let left = left.into_iter().map(|l| match l.outcome {
         Outcome::Left(why) | Outcome::Tied(why) => Some(PreparedLayer { path: l.path, layer: l.layer, outcome: PreparedOutcome::Left(why) }),
         Outcome::Quantized { .. } => None,
@@ -214,6 +210,51 @@ pub fn prepare_qat(model: &(impl Walk + ?Sized), config: &QuantizationConfig, op
     qat.norms = norms.len();
     qat.layers.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(qat)
+}
+/// Looks whether [`prepare_qat`] would prepare a model. It asks for shapes alone, and computes nothing.
+///
+/// ```
+/// # use adamant_nn::Linear;
+/// # use adamant_quant::{QuantizationConfig, qat::{QatOptions, check_qat}};
+/// # use adamant_backend_cpu as _;
+/// let config = QuantizationConfig::weights(4).group(Some(5));
+/// let error = check_qat(&Linear::new(8, 2)?, &config, QatOptions::default()).unwrap_err();
+/// assert!(error.to_string().contains("8 is no multiple of it"));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`prepare_qat`].
+#[track_caller]
+pub fn check_qat(model: &(impl Walk + ?Sized), config: &QuantizationConfig, options: QatOptions) -> Result<()> {
+    checked(model, config, options).map(drop)
+}
+#[track_caller]
+fn checked(model: &(impl Walk + ?Sized), config: &QuantizationConfig, options: QatOptions) -> Result<QuantizationPlan> {
+    if let Some(met) = convert::met(model).first() {
+        return Err(refusal(PREPARE, format!("`{}` was prepared already", met.path)).hint("`convert` ends the training that it was prepared for"));
+    }
+    let plan = plan(PREPARE, model, config)?;
+    check(PREPARE, !plan.planned.is_empty(), || "the configuration means no layer whose codes are known".into())?;
+    plan.planned.iter().try_for_each(|layer| check_layer(layer, in_training(layer), options))?;
+    Ok(plan)
+}
+#[track_caller]
+fn check_layer(layer: &PlannedLayer, scheme: LayerScheme, options: QatOptions) -> Result<()> {
+    let path = layer.layer.path();
+    if let InputScheme::Calibrated(how) = scheme.input {
+        let seen = options.freeze_observers_after != Some(0);
+        check(PREPARE, seen, || format!("the input of `{path}` is to be observed, and `freeze_observers_after` is 0"))?;
+        // What an observer refuses is refused here too.
+        Observer::new(how).map_err(|e| refusal(PREPARE, format!("the layer `{path}`: {}", e.kind())))?;
+    }
+    layer.weights.iter().try_for_each(|(name, param)| {
+        let (path, meta) = (joined(path, name), param.meta());
+        let initialized = check(PREPARE, !param.is_uninitialized(), || format!("`{path}` has no value yet"));
+        initialized.map_err(|e| e.hint("run the model once on an example before"))?;
+        check(PREPARE, meta.dtype.is_float(), || format!("`{path}` holds {}, and codes are found of floats", meta.dtype))?;
+        scheme.packing.check(&meta.shape).map_err(|kind| refusal(PREPARE, format!("the layer `{}`: {kind}", layer.layer.path())))
+    })
 }
 /// The parametrizations of all weights, each once, with the first of its paths.
 type PreparedWeights = Vec<(String, Param, FakeQuantizedWeight)>;
@@ -258,7 +299,6 @@ fn prepare_layer(
     steps: &mut Vec<Param>,
 ) -> Result<()> {
     let (path, limit) = (layer.layer.path(), options.freeze_observers_after);
-    let named = |error: Error| Error::new(PREPARE, ErrorKind::Argument(format!("the layer `{path}`: {}", error.kind())));
     let device = layer.weights.first().map(|(_, p)| p.meta().device);
     let Some(device) = device else { return Ok(()) };
     let observed = Param::buffer(&Tensor::full_on((), 0, DType::I64, device))?;
@@ -266,9 +306,6 @@ fn prepare_layer(
         InputScheme::Float => FakeQuantizedInput::Float,
         InputScheme::PerToken { symmetric } => FakeQuantizedInput::PerToken { symmetric },
         InputScheme::Calibrated(how) => {
-            check(PREPARE, limit != Some(0), || format!("the input of `{path}` is to be observed, and `freeze_observers_after` is 0"))?;
-            // What an observer refuses is refused here too.
-            Observer::new(how).map_err(named)?;
             let rate = match how {
                 Observation::MinMax => None,
                 Observation::MovingAverage { rate } => Some(rate),
@@ -281,11 +318,7 @@ fn prepare_layer(
     let mut hooks = Some((sites, input, norms));
     for (name, param) in &layer.weights {
         let path = joined(path, name);
-        let initialized = check(PREPARE, !param.is_uninitialized(), || format!("`{path}` has no value yet"));
-        initialized.map_err(|e| e.hint("run the model once on an example before"))?;
-        let weight = param.detached();
-        PackedWeight::round(&weight, scheme.packing).map_err(named)?;
-        let grid = WeightGrid::new(&weight, scheme.packing, &observed, limit, options.learned_steps)?;
+        let grid = WeightGrid::new(&param.detached(), scheme.packing, &observed, limit, options.learned_steps)?;
         steps.extend(grid.step().cloned());
         let hooks = match hooks.take() {
             Some((sites, input, norms)) => {

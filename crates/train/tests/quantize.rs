@@ -1,6 +1,7 @@
 //! Runs with `[quantize]`: what they end with, and that one that was killed ends with the same bits.
 #![allow(clippy::unwrap_used)]
 
+use adamant_backend_cpu as _;
 use adamant_core::{Device, Tensor};
 use adamant_nn::Walk;
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Trained, Watch, validate};
@@ -80,7 +81,7 @@ fn a_run_that_ends_without_its_two_models_or_with_codes_of_another() {
         let names = |t: &Trained| t.model.state_dict().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert!(names(&floats).iter().all(|n| !n.contains("parametrizations") && !n.contains("scale")), "{:?}", names(&floats));
         assert!(names(&codes).contains(&"stem.weight_input_scale".to_string()), "{:?}", names(&codes));
-        let x = Tensor::from_vec((0..40).map(|k| (k % 11) as f32).collect(), [10, 4]);
+        let x = Tensor::from_vec((0..40).map(|k| (k % 11) as f32 / 5.0 - 1.0).collect(), [10, 4]);
         let [a, b] = [&floats, &codes].map(|t| t.answer(&x).unwrap());
         let (off, largest) = ((&a - &b).abs().max().item::<f32>().unwrap(), a.abs().max().item::<f32>().unwrap());
         assert!(off > 0.0 && off < 0.5 * largest, "{off} of {largest}");
@@ -90,7 +91,14 @@ fn a_run_that_ends_without_its_two_models_or_with_codes_of_another() {
 fn a_run_that_was_killed_and_ends_with_other_codes() {
     let place = place();
     let more = "ema.decay=0.8";
-    for (k, set) in [vec![], vec!["quantize.learned_steps=true", "accumulate=2"], vec!["quantize.scheme=int8-dynamic", more]].iter().enumerate() {
+    for (k, set) in [
+        vec![],
+        vec!["quantize.learned_steps=true", "accumulate=2", "optimizer.groups=[{ parameters = [\"head.weight\"], lr = 0.01 }]"],
+        vec!["quantize.scheme=int8-dynamic", more],
+    ]
+    .iter()
+    .enumerate()
+    {
         let (document, whole, run) = (document(set), format!("whole-{k}"), format!("run-{k}"));
         train(&document, place.path(), &whole, &mut (), Interrupt::new()).unwrap();
         [3, 7, 10].iter().for_each(|step| stop(&document, place.path(), &run, *step));

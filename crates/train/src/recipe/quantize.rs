@@ -13,8 +13,12 @@
 //! ```
 use super::precision::word;
 use crate::{Failure, config::Section};
+use adamant_core::Error;
 use adamant_nn::Sequential;
-use adamant_quant::{QatOptions, QuantizationConfig, prepare_qat};
+use adamant_quant::{
+    QatOptions, QuantizationConfig,
+    qat::{check_qat, prepare_qat},
+};
 
 /// What is prepared, and how.
 #[derive(Clone, Debug)]
@@ -64,13 +68,22 @@ pub(crate) fn quantize(root: &Section<'_>, accumulate: usize) -> Result<Option<Q
     Ok(Some(QuantizedTraining { config, options }))
 }
 impl QuantizedTraining {
+    /// Looks at the shapes of a model.
+    ///
+    /// # Errors
+    /// As [`QuantizedTraining::prepare`].
+    pub fn check(&self, root: &Section<'_>, model: &Sequential) -> Result<(), Failure> {
+        check_qat(model, &self.config, self.options).map_err(|e| refused(root, &e))
+    }
     /// Prepares a model.
     ///
     /// # Errors
     /// A layer that the section does not suit, with its path.
     pub fn prepare(&self, root: &Section<'_>, model: &Sequential) -> Result<(), Failure> {
-        let Err(error) = prepare_qat(model, &self.config, self.options) else { return Ok(()) };
-        let text = error.kind().to_string() + &error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
-        Err(root.wrong_key("quantize", text))
+        prepare_qat(model, &self.config, self.options).map(drop).map_err(|e| refused(root, &e))
     }
+}
+fn refused(root: &Section<'_>, error: &Error) -> Failure {
+    let text = error.kind().to_string() + &error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
+    root.wrong_key("quantize", text)
 }

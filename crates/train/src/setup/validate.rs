@@ -71,7 +71,7 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.
         check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
         check.keys(|root| match (recipe::quantize(root, 1)?, &model) {
-            (Some(training), Some(model)) => Device::reference().scoped(|| init::shapes_only(|| training.prepare(root, model))),
+            (Some(training), Some(model)) => training.check(root, model),
             _ => Ok(()),
         });
         let parameters = model.as_ref().map_or_else(Vec::new, |m| m.trainable_parameters());
