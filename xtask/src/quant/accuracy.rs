@@ -64,7 +64,7 @@ fn config(scheme: &str) -> QuantizationConfig {
         _ => QuantizationConfig::weights(4).group(Some(32)),
     }
 }
-struct SilentWatch;
+pub(super) struct SilentWatch;
 impl Watch for SilentWatch {}
 
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
@@ -135,7 +135,7 @@ fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Re
     }
     Ok(outcomes)
 }
-fn answers(run: &Path, data: &Path, device: Device) -> Result<Evaluation, Failure> {
+pub(super) fn answers(run: &Path, data: &Path, device: Device) -> Result<Evaluation, Failure> {
     let trained = Trained::open(run)?;
     let (objective, parts) = trained.data(data)?;
     let options = EvaluateOptions { region: trained.region.clone(), ..parts.evaluation() };
