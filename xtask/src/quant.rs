@@ -1,7 +1,8 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
-//! `accuracy`: trained models before and after. `--plant` shows that a part finds faults.
+//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `--plant` shows that a part finds faults.
 mod accuracy;
+mod aware;
 mod integers;
 mod storage;
 
@@ -23,6 +24,8 @@ enum QuantPart {
     Storage(StorageOptions),
     /// Trained models before and after
     Accuracy(AccuracyOptions),
+    /// Models that are trained with 4-bit weights and 8-bit inputs in mind, against floats and against what they were trained as
+    Aware(AccuracyOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -70,6 +73,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Integers(options) => integers::run(options),
         QuantPart::Storage(options) => storage::run(options),
         QuantPart::Accuracy(options) => accuracy::run(options),
+        QuantPart::Aware(options) => aware::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

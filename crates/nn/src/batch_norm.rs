@@ -167,7 +167,7 @@ impl<const N: usize> BatchNorm<N> {
     /// There is no device.
     #[track_caller]
     pub fn with(num_features: usize, options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::with_hooks(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
+        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
         Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features: Some(num_features), options })
     }
     /// Of as many channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
@@ -191,7 +191,7 @@ impl<const N: usize> BatchNorm<N> {
     #[doc(alias = "LazyBatchNorm2d")]
     #[doc(alias = "LazyBatchNorm3d")]
     pub fn lazy(options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::with_hooks(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
+        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
         Ok(BatchNorm { site, channels: Channels::lazy(&options)?, num_features: None, options })
     }
     /// The running mean, if it is kept.

@@ -39,6 +39,7 @@ pub(crate) struct Place {
     runs_hooks: bool,
     /// Does it hold layers, and compute nothing under a path of its own?
     is_container: bool,
+    eps: Option<f64>,
     has_hooks: AtomicBool,
     pub(crate) hooks: RwLock<hooks::SiteHooks>,
 }
@@ -46,19 +47,23 @@ impl Site {
     /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked. To register a hook at it
     /// is an error: use [`Site::with_hooks`] in a layer whose `forward` runs them.
     pub fn new(kind: &'static str) -> Site {
-        Site::of(kind, false, false)
+        Site::of(kind, false, false, None)
     }
     /// As [`Site::new`], of a layer whose `forward` goes through [`Site::begin`] and [`SiteCall::end`], and so runs its hooks.
     pub fn with_hooks(kind: &'static str) -> Site {
-        Site::of(kind, true, false)
+        Site::of(kind, true, false, None)
+    }
+    /// Of a layer with hooks that normalises by the variance of a batch plus `eps`.
+    pub(crate) fn normalizing(kind: &'static str, eps: f64) -> Site {
+        Site::of(kind, true, false, Some(eps))
     }
     /// Of what holds layers and passes tensors on: it has hooks, but no path of its own in errors and profiles.
     pub(crate) fn container(kind: &'static str) -> Site {
-        Site::of(kind, true, true)
+        Site::of(kind, true, true, None)
     }
-    fn of(kind: &'static str, runs_hooks: bool, is_container: bool) -> Site {
+    fn of(kind: &'static str, runs_hooks: bool, is_container: bool, eps: Option<f64>) -> Site {
         let (path, training, has_hooks) = (RwLock::new("".into()), Flag::new(true), AtomicBool::new(false));
-        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, has_hooks, hooks: RwLock::default() }))
+        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, eps, has_hooks, hooks: RwLock::default() }))
     }
     /// Enters the layer: what is applied until the guard drops names its path.
     #[track_caller]
@@ -110,6 +115,17 @@ impl Site {
     pub fn runs_hooks(&self) -> bool {
         self.0.runs_hooks
     }
+    /// What a [`BatchNorm`](crate::BatchNorm) adds to variances, for hooks that normalise as it does; `None` of other layers.
+    ///
+    /// ```
+    /// # use adamant_nn::{BatchNorm1d, Walk};
+    /// # adamant_core::Device::reference().make_current();
+    /// assert_eq!(BatchNorm1d::new(4)?.get_submodule("")?.site()?.eps(), Some(1e-5));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn eps(&self) -> Option<f64> {
+        self.0.eps
+    }
     pub(crate) fn place(&self) -> &Place {
         &self.0
     }
@@ -121,7 +137,7 @@ impl Site {
     }
     /// Another place with the same name and mode, without hooks.
     pub(crate) fn apart(&self) -> Site {
-        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container);
+        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container, self.0.eps);
         *copy.0.path.write() = self.path();
         copy.set_training(self.is_training());
         copy

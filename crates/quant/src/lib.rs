@@ -8,6 +8,7 @@
 //! | weights as integer codes after training | [`quantize_model`], [`quantize_dynamic`], [`QuantizationConfig`] |
 //! | how the codes of weights are found: rounding, GPTQ, AWQ | [`WeightMethod`] |
 //! | the range of values that codes span | [`observe`] |
+//! | training with what codes stand for | [`qat`] |
 //! | files of quantized models | [`save_quantized`], [`load_quantized`] |
 //! | low-rank adapters | [`lora`] |
 //! | weights that are zero and stay so | [`prune`] |
@@ -27,9 +28,11 @@ pub mod distill;
 pub mod lora;
 pub mod observe;
 pub mod prune;
+pub mod qat;
 
 pub use file::{is_quantized, load_quantized, save_quantized};
 pub use method::{AwqOptions, GptqOptions, WeightMethod};
+pub use qat::{Qat, QatOptions, convert, prepare_qat, remove_qat};
 pub use quantize::{quantize_dynamic, quantize_model, quantize_model_with};
 pub use report::{LayerReport, MethodReport, Outcome, QuantizationReport};
 pub use scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig};

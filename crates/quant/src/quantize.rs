@@ -35,10 +35,11 @@ fn report(layer: &Submodule, outcome: Outcome) -> LayerReport {
 /// What is planned, and what stays with the reason.
 pub(crate) struct QuantizationPlan {
     pub planned: Vec<PlannedLayer>,
+    /// those that stay what they are
     pub left: Vec<LayerReport>,
 }
 #[track_caller]
-fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
+pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig) -> Result<QuantizationPlan> {
     let all: Vec<Submodule> = model.modules();
     for pattern in config.patterns() {
         if !all.iter().any(|layer| glob_matches(pattern, layer.path())) {

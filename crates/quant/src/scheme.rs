@@ -189,6 +189,12 @@ impl QuantizationConfig {
         self.own.push((pattern.into(), scheme));
         self
     }
+    /// Weights of so many bits: 8, 4 or 3.
+    #[must_use]
+    pub fn bits(mut self, bits: u32) -> QuantizationConfig {
+        self.scheme.packing.bits = bits;
+        self
+    }
     /// So many columns of a row share a scale; `None`: all.
     #[must_use]
     pub fn group(mut self, group: Option<usize>) -> QuantizationConfig {

@@ -52,7 +52,8 @@ pub(crate) const PROFILES: &str = "profiles.jsonl";
 /// Why the run failed.
 const FAILURE: &str = "failure.json";
 /// What a run leaves when it ends.
-const OF_THE_END: [&str; 8] = [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors", PROFILES];
+const OF_THE_END: [&str; 9] =
+    [FAILURE, "result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors", "quantized/weights.safetensors", PROFILES];
 
 pub(crate) fn broken(path: &Path, e: &std::io::Error) -> Failure {
     match e.get_ref().and_then(|inner| inner.downcast_ref::<StorageError>()) {

@@ -1,13 +1,13 @@
 //! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
 //! the run's.
-use crate::{Failure, Trained, evaluate, folder, trained::SCALES};
+use crate::{Evaluation, Failure, Trained, evaluate, folder, trained::SCALES};
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
-use adamant_nn::InputCodes;
-use adamant_quant::{LayerReport, Outcome, QuantizationReport, quantize_model_with, save_quantized};
+use adamant_nn::{InputCodes, Sequential, Walk};
+use adamant_quant::{LayerReport, Outcome, QuantizationReport, convert, qat::remove_qat, quantize_model_with, save_quantized};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows that calibration runs at once.
 const ROWS: usize = 64;
@@ -50,6 +50,11 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
         return Err(failure);
     }
     let report = done.map_err(|e| Failure::Usage(e.kind().to_string() + &e.hint_text().map(|h| format!(" ({h})")).unwrap_or_default()))?;
+    keep(run, out, &trained.model, &report)?;
+    Ok(report)
+}
+/// Writes the folder of a model of codes, with what of its run's folder it is read by.
+fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|e| folder::broken(out, &e))?;
     for name in KEPT {
         let from = run.join(name);
@@ -58,10 +63,41 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
             folder::write(&out.join(name), &bytes)?;
         }
     }
-    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(&report)).as_bytes())?;
+    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(report)).as_bytes())?;
     // The weights come last: with them the folder is a model.
-    save_quantized(&trained.model, &weights)?;
-    Ok(report)
+    Ok(save_quantized(model, &out.join("weights.safetensors"))?)
+}
+/// What a run whose description has `[quantize]` leaves beside its model of floats.
+#[derive(Clone, Debug)]
+pub struct QuantizedEnd {
+    /// the folder of the model of codes
+    pub folder: PathBuf,
+    /// what became of each layer
+    pub report: QuantizationReport,
+    /// its figures on the test part
+    pub test: Evaluation,
+}
+impl QuantizedEnd {
+    /// Of the model that was trained; `judge` tests a model. It stays what it is.
+    pub(crate) fn of(model: &Sequential, run: &Path, judge: impl FnOnce(&Sequential) -> Result<Evaluation, Failure>) -> Result<QuantizedEnd, Failure> {
+        let (codes, folder) = (model.deep_copy()?, run.join("quantized"));
+        let report = convert(&codes)?;
+        let test = judge(&codes)?;
+        keep(run, &folder, &codes, &report)?;
+        Ok(QuantizedEnd { folder, report, test })
+    }
+    pub(crate) fn to_json(&self) -> Value {
+        let mut told = document(&self.report);
+        told["folder"] = folder::text_of(&self.folder).into();
+        told["test"] = Value::Object(self.test.to_json());
+        told
+    }
+}
+/// The model of floats of one that was trained by `[quantize]`.
+pub(crate) fn of_floats(model: &Sequential) -> Result<Sequential, Failure> {
+    let floats = model.deep_copy()?;
+    remove_qat(&floats)?;
+    Ok(floats)
 }
 /// Runs the model on rows of the training part, which are read at the first call.
 fn calibrate(trained: &Trained, data: &Path, rows: usize, device: Device, read: &mut Option<Vec<Tensor>>) -> Result<(), Failure> {

@@ -4,12 +4,14 @@ mod alerts;
 mod clip;
 mod parameters;
 mod precision;
+mod quantize;
 mod stability;
 
 pub(crate) use alerts::alerts;
 pub(crate) use clip::{clip, clipped_layers};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};
+pub(crate) use quantize::quantize;
 pub(crate) use stability::{WatchedNumbers, stability};
 
 use crate::{

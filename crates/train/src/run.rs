@@ -10,6 +10,7 @@ use crate::{
     evaluate::{self, EvaluateOptions, Evaluation},
     folder::{self, RunFolder, number, text_of},
     objective::Objective,
+    quantized::{self, QuantizedEnd},
     recipe::{self, OnExtend},
     report,
     session::{Habits, Session},
@@ -54,6 +55,8 @@ pub struct Report {
     pub weights: Option<PathBuf>,
     /// what mixed precision did; none in f32
     pub amp: Option<AmpStats>,
+    /// the model of codes, where the description has `[quantize]` and there is a run folder
+    pub quantized: Option<QuantizedEnd>,
 }
 impl Report {
     /// The report as a JSON document.
@@ -75,6 +78,7 @@ impl Report {
             "device": plan.device,
             "precision": self.amp.as_ref().map(told_precision),
             "seconds": self.seconds,
+            "quantized": self.quantized.as_ref().map(QuantizedEnd::to_json),
             "resumed": self.resumed,
             "stopped": self.stopped,
             "run": plan.folder.as_deref().map(text_of),
@@ -218,8 +222,9 @@ impl<'a> Run<'a> {
         let Learned { losses, seconds, resumed, stopped, folder, controls: _open, .. } = learned;
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
-        let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()? };
-        self.finish(&session, &parts, folder, report, watch)
+        let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None };
+        let judge = |model: &Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
+        self.finish(&session, &parts, folder, (report, &judge), watch)
     }
     /// Writes what stands at the end of a run.
     fn finish(
@@ -227,13 +232,15 @@ impl<'a> Run<'a> {
         session: &Session<Sequential, (Tensor, Tensor)>,
         parts: &Parts,
         folder: Option<RunFolder>,
-        mut done: Report,
+        (mut done, judge): (Report, &dyn Fn(&Sequential) -> Result<Evaluation, Failure>),
         watch: &mut dyn Watch,
     ) -> Result<Report, Failure> {
         // One text: the format does not order several, and equal runs give equal files.
         let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
-        let needed = session.model.memory_usage() as u64;
-        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
+        let floats = if self.document.root()?.has("quantize") { Some(quantized::of_floats(&session.model)?) } else { None };
+        let model = floats.as_ref().unwrap_or(&session.model);
+        let needed = model.memory_usage() as u64;
+        let save = |path: &Path| adamant_formats::safetensors::save(path, model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
         if let Some(path) = &done.weights {
             save(path)?;
         }
@@ -258,6 +265,9 @@ impl<'a> Run<'a> {
         }
         let own = folder.path().join("weights.safetensors");
         save(&own)?;
+        if floats.is_some() {
+            done.quantized = Some(QuantizedEnd::of(&session.model, folder.path(), judge)?);
+        }
         done.weights.get_or_insert(own);
         folder.document("result.json", &done.to_json())?;
         folder.take_warnings().iter().for_each(|w| watch.warn(w));

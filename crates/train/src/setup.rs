@@ -145,6 +145,13 @@ impl Setup {
             Some(_) => weights::store_low(&root, &model, &precision, looked_at.as_ref().map(|(_, shapes)| &*shapes.low_weights), &mut init_from)?,
             None => Vec::new(),
         };
+        if let Some(training) = recipe::quantize(&root, accumulate)? {
+            // Codes are found of the first weights.
+            if let Some(from) = init_from.take() {
+                from.apply(&model, Device::current()?)?;
+            }
+            training.prepare(&root, &model)?;
+        }
         let mut optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         recipe::clipped_layers(&root, clip.as_ref(), &optimizer.parameters())?;
         weights::tell(&root, &mut *optimizer, &precision, &low)?;

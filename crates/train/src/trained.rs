@@ -110,6 +110,9 @@ impl Trained {
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
             let fallen = session::fallen(&found.snapshot, &recipe::precision(&root)?);
             let part = |name: &str| found.snapshot.tensors.get(name).cloned().unwrap_or_default();
+            if let Some(training) = recipe::quantize(&root, 1)? {
+                training.prepare(&root, &model)?;
+            }
             (found.folder.join("model.safetensors"), Some(part("model")), fallen, part(session::FP8))
         };
         let loaded = match &state {

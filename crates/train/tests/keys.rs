@@ -50,6 +50,16 @@ best = 1
 background = true
 on_error = "stop"
 
+[quantize]
+scheme = "int8-static"
+bits = 4
+group = 1
+symmetric = true
+skip = ["head"]
+freeze_observers_after = 3
+freeze_norms_after = 4
+learned_steps = false
+
 [precision]
 mode = "f16"
 table = "torch"

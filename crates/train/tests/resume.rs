@@ -283,6 +283,7 @@ fn a_key_that_is_changed_for_a_run_that_goes_on_and_would_have_changed_what_was_
         "loss=focal",
         "freeze=[\"head.bias\"]",
         "class_weights=balanced",
+        "quantize.scheme=w8",
     ];
     let lines = |run: &Path| -> Vec<(String, u64, String)> {
         let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();

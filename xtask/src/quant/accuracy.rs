@@ -98,7 +98,7 @@ const CASES: [Case; 4] = [
         trials: &[Trial::of("int8-dynamic", Limit::Nats(0.01)), Trial::of("w8", Limit::Nats(0.01))],
     },
 ];
-struct SilentWatch;
+pub(super) struct SilentWatch;
 impl Watch for SilentWatch {}
 
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
@@ -175,7 +175,7 @@ fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Re
     }
     Ok(outcomes)
 }
-fn answers(run: &Path, data: &Path, device: Device) -> Result<Evaluation, Failure> {
+pub(super) fn answers(run: &Path, data: &Path, device: Device) -> Result<Evaluation, Failure> {
     let trained = Trained::open(run)?;
     let (objective, parts) = trained.data(data)?;
     let options = EvaluateOptions { region: trained.region.clone(), ..parts.evaluation() };

@@ -54,9 +54,14 @@ pub(crate) fn freeze(root: &Section<'_>, model: &dyn Walk) -> Result<(), Failure
     all.iter().filter(|(n, _)| frozen(n)).for_each(|(_, p)| p.set_frozen(true));
     Ok(())
 }
+/// The name of a parameter before another one was computed from it: `head.weight` of `head.parametrizations.weight.original`.
+fn first_name(path: &str) -> String {
+    let first = path.replace("parametrizations.", "");
+    first.strip_suffix(".original").map_or(first.clone(), str::to_string)
+}
 /// The parameters of each list of patterns, in the order of the lists, and those that are left. The first list that matches counts.
 pub(super) fn grouped(s: &Section<'_>, lists: &[Vec<String>], parameters: Vec<Param>) -> Result<(Vec<Param>, Vec<Vec<Param>>), Failure> {
-    let names: Vec<String> = parameters.iter().map(|p| p.path().to_string()).collect();
+    let names: Vec<String> = parameters.iter().map(|p| first_name(&p.path())).collect();
     for patterns in lists {
         if let Some(what) = stray(patterns, &names).filter(|_| !names.is_empty()) {
             return Err(s.wrong_key("groups", what));

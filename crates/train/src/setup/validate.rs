@@ -70,6 +70,10 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         let model = Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
         // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.
         check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
+        check.keys(|root| match (recipe::quantize(root, 1)?, &model) {
+            (Some(training), Some(model)) => training.check(root, model),
+            _ => Ok(()),
+        });
         let parameters = model.as_ref().map_or_else(Vec::new, |m| m.trainable_parameters());
         check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
         if model.is_some() {
