@@ -154,7 +154,7 @@ pub(crate) fn multiply_blocks(
     Ok(())
 }
 /// As [`multiply_blocks`], of some quads alone, all sums at once: `a` begins with the first of the quads, `column_sums` are theirs,
-/// and rows of `sums` have room for whole blocks.
+/// and rows of `sums` hold whole blocks.
 ///
 /// # Errors
 /// An operand is too short; `OutOfMemory`.
