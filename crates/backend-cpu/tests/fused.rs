@@ -532,6 +532,15 @@ fn layers_of_codes_of_rows_that_are_not_like_others() {
                 if many { Tensor::cat(&[&x, &x, &x], 0) } else { x }
             };
             check(&layer, || [vec![x()], coded_layer(&layer, 9, 4)].concat());
+            let given = QuantizedLinear { activations: Activations::Given, ..layer };
+            for scale in [0.5f32, 1e-30, 1e30] {
+                check(&given, || {
+                    let mut all = [vec![x()], coded_layer(&given, 9, 4)].concat();
+                    let at = all.len() - usize::from(given.bias);
+                    all.splice(at..at, [Tensor::full((), scale, DType::F32), Tensor::full((), 7, DType::I32)]);
+                    all
+                });
+            }
         }
     }
 }

@@ -143,8 +143,8 @@ fn given(x: &[f32], scale: f32, zero: i32, codes: &mut [u8]) -> RowCode {
     let (inverse, from) = (1.0 / scale, zero as f32);
     let mut sum = 0i32;
     for (to, v) in codes.iter_mut().zip(x) {
-        let step = (v * inverse).max(-FAR).min(FAR) + ROUNDING - ROUNDING;
-        let code = (step + from).max(0.0).min(255.0) as u8;
+        let step = (v * inverse).clamp(-FAR, FAR) + ROUNDING - ROUNDING;
+        let code = (step + from).clamp(0.0, 255.0) as u8;
         sum = sum.wrapping_add(i32::from(code));
         *to = code;
     }
