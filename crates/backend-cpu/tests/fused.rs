@@ -8,15 +8,17 @@ use adamant_core::{
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
-        packed::{Activations, Packing, QuantizedLinear},
+        packed::{Activations, CodedInputs, Packing, QuantizedConv, QuantizedLinear},
         search::SearchSorted,
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
         sorted_range::SortedRange,
         taps::{Taps, TapsBackward},
         true_places::TruePlaces,
     },
+    op::{ConvRole, ConvSpec},
     *,
 };
+use std::sync::Arc;
 
 fn numbers(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
     let n: usize = shape.iter().product();
@@ -500,6 +502,52 @@ fn layers_of_drawn_codes() {
                 all.push(Tensor::full((), (seed % 256) as i32, DType::I32));
             }
             all.extend(layer.bias.then(|| numbers(&[n], 8, bias)));
+            all
+        });
+    }
+}
+/// Convolutions of every number of axes, groups, steps and paddings, drawn.
+#[test]
+fn convolutions_of_drawn_codes() {
+    for seed in 0..120u32 {
+        let mut drawn = 0u64;
+        let mut below = |n: usize| {
+            drawn += 1;
+            (rng::element_bits([seed, 78, 0, 0], drawn) as usize >> 4) % n
+        };
+        let axes = 1 + below(3);
+        let groups = [1, 1, 2, 3][below(4)];
+        let (inner, made) = ([1, 2, 3, 8, 17][below(5)], [1, 2, 5, 8, 19, 33][below(6)]);
+        let (mut x, mut weight) = (vec![1 + below(3), groups * inner], vec![groups * made, inner]);
+        let (mut stride, mut padding, mut dilation) = (vec![], vec![], vec![]);
+        for _ in 0..axes {
+            let (kernel, spread) = (1 + below(3), 1 + below(2));
+            x.push(spread * (kernel - 1) + 1 + below([40, 9, 4][axes - 1]));
+            weight.push(kernel);
+            stride.push(1 + below(3));
+            dilation.push(spread);
+            padding.push((below(3), below(3)));
+        }
+        let packing = Packing { bits: [8, 8, 8, 4][below(4)], group: None, symmetric: below(2) == 0 };
+        let known = [Activations::Given, Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Float];
+        let codes = CodedInputs { packing, activations: known[below(4)], bias: below(2) == 0 };
+        let conv = ConvSpec { role: ConvRole::Forward, stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups, open: [].into() };
+        let layer = QuantizedConv { conv: Arc::new(conv), weight: Shape::new(&weight).unwrap(), codes };
+        check(&layer, || {
+            let stored = packing.codes(&layer.weight);
+            let bytes = (numbers(&stored, 5, DType::F64) * 32.0).floor();
+            let stored = if packing.bits == 8 && packing.symmetric { bytes.cast(DType::I8) } else { (bytes + 128.0).cast(DType::U8) };
+            let scales = [weight[0], 1];
+            let mut all = vec![numbers(&x, 4 + seed, DType::F32), stored, positive(&scales, 6, DType::F32) * 0.01];
+            if !packing.symmetric {
+                let most = packing.range().1 as f64;
+                all.push(((numbers(&scales, 7, DType::F64) + 4.0) * (most / 8.0)).round().cast(DType::U8));
+            }
+            if codes.activations == Activations::Given {
+                all.push(Tensor::full((), 0.03f32, DType::F32));
+                all.push(Tensor::full((), (seed % 256) as i32, DType::I32));
+            }
+            all.extend(codes.bias.then(|| numbers(&[weight[0]], 8, DType::F32)));
             all
         });
     }

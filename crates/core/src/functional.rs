@@ -20,7 +20,9 @@ mod sizes;
 pub use crate::composite::loss::Reduction;
 pub use attention::{AttentionOptions, rotary_half, scaled_dot_product_attention};
 pub use classes::{CtcOptions, MultiMarginOptions, NllOptions, ctc_loss, multi_margin_loss, multilabel_margin_loss, nll_loss};
-pub use conv::{ConvOptions, ConvTransposeOptions, Padding, conv_tbc, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d};
+pub use conv::{
+    ConvOptions, ConvTransposeOptions, Padding, conv_tbc, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d, quantized_conv,
+};
 pub use fold::{UnfoldOptions, channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold};
 pub use fractional::{FractionalMaxPoolOptions, fractional_max_pool};
 pub use grid::{Beyond, GridSampleOptions, Sampling, affine_grid, grid_sample};

@@ -2,6 +2,7 @@
 use crate::{
     Module, Param, Site, init,
     linear::{lazy, materialize_default},
+    packed::ReadWeight,
 };
 use adamant_core::{
     Error, ErrorKind, Result, Tensor,
@@ -189,7 +190,7 @@ impl<const N: usize> Module for Conv<N> {
         }
         let o = &self.options;
         let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: self.groups() };
-        let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
+        let bias = self.bias.as_ref().map(Param::get);
         let padded;
         let x = if o.padding_mode == PadMode::default() {
             x
@@ -198,11 +199,13 @@ impl<const N: usize> Module for Conv<N> {
             padded = functional::pad(x, &self.widths()?, o.padding_mode);
             &padded
         };
-        let y = match N {
-            1 => functional::conv1d(x, &weight, bias.as_ref(), &conv),
-            2 => functional::conv2d(x, &weight, bias.as_ref(), &conv),
-            3 => functional::conv3d(x, &weight, bias.as_ref(), &conv),
-            n => return Err(dimensions(n)),
+        let bias = bias.as_ref();
+        let y = match (self.weight.read(), N) {
+            (ReadWeight::Codes(weight, parts), _) => parts.with_input(|input| functional::quantized_conv(x, &weight, bias, &conv, input)),
+            (ReadWeight::Numbers(weight), 1) => functional::conv1d(x, &weight, bias, &conv),
+            (ReadWeight::Numbers(weight), 2) => functional::conv2d(x, &weight, bias, &conv),
+            (ReadWeight::Numbers(weight), 3) => functional::conv3d(x, &weight, bias, &conv),
+            (_, n) => return Err(dimensions(n)),
         }
         .ok()?;
         call.end(y)

@@ -93,7 +93,7 @@ impl PackedParts {
         PackedWeight::new(self.packing, self.shape, &self.codes.get(), &self.scale.get(), zero_point.as_ref())
     }
     /// Calls a function with what becomes of an input.
-    fn with_input<R>(&self, f: impl FnOnce(QuantizedInput<'_>) -> R) -> R {
+    pub fn with_input<R>(&self, f: impl FnOnce(QuantizedInput<'_>) -> R) -> R {
         match (self.activations, &self.given) {
             (_, Some((scale, zero_point))) => f(QuantizedInput::Given { scale: &scale.get(), zero_point: &zero_point.get() }),
             (Activations::PerToken { symmetric }, None) => f(QuantizedInput::PerToken { symmetric }),

@@ -19,7 +19,7 @@ pub enum LayerKind {
     Attention,
     /// [`adamant_nn::Embedding`]: codes are read as numbers
     Embedding,
-    /// convolutions: codes are read as numbers
+    /// [`adamant_nn::Conv1d`], [`adamant_nn::Conv2d`], [`adamant_nn::Conv3d`]
     Conv,
 }
 impl LayerKind {
@@ -42,12 +42,12 @@ impl LayerKind {
     }
     /// Does it multiply integers where its input is codes too?
     pub fn multiplies_codes(self) -> bool {
-        matches!(self, LayerKind::Linear | LayerKind::Lstm | LayerKind::Gru | LayerKind::Rnn | LayerKind::Attention)
+        self != LayerKind::Embedding
     }
     /// Is its input seen by hooks, so that it can be calibrated? The states of recurrent layers and the three inputs of attention
     /// are not.
     pub fn can_be_calibrated(self) -> bool {
-        self == LayerKind::Linear
+        matches!(self, LayerKind::Linear | LayerKind::Conv)
     }
     /// Is a parameter of that name one of its weights?
     pub(crate) fn is_weight(self, name: &str) -> bool {

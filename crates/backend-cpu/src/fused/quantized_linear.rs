@@ -23,13 +23,13 @@ use crate::{
 };
 use adamant_runtime::{
     Composite, DType, ErrorKind, bf16,
-    composite::packed::{Activations, QuantizedLinear},
+    composite::packed::{Activations, CodedInputs, QuantizedLinear},
     f16,
     kernel::FaultWord,
 };
 use grouped::GroupedProduct;
-use rows::{CodedRows, Coding, RowScale};
-use weight::CodedWeight;
+pub(super) use rows::{CodedRows, Coding, RowCode, RowScale};
+pub(super) use weight::CodedWeight;
 use whole::CodedProduct;
 
 pub(super) struct QuantizedLinearKernel;
@@ -93,7 +93,46 @@ fn widened<'a>(operands: &KernelOperands<'_, 'a, '_>, k: usize, own: &'a mut Scr
     }
     Ok(own)
 }
-/// Where the places of a layer's inputs are.
+/// The weight of a layer, and how its input becomes codes, if it does.
+pub(super) struct CodedLayer<'a> {
+    pub(super) weight: CodedWeight<'a>,
+    pub(super) by: Option<RowScale>,
+}
+impl<'a> CodedLayer<'a> {
+    /// Of inputs in the order of their roles. What has another float dtype than f32 is widened into `own`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; inputs that are not there.
+    pub(super) fn new(
+        codes: &CodedInputs,
+        [rows, columns]: [usize; 2],
+        operands: &KernelOperands<'_, 'a, '_>,
+        own: &'a mut [ScratchVec<f32>; 2],
+        threads: &Threads,
+    ) -> Result<CodedLayer<'a>, ErrorKind> {
+        let places: smallvec::SmallVec<[usize; 8]> = (0..operands.inputs()).collect();
+        let of = codes.roles(&places)?;
+        let [own_scale, own_bias] = own;
+        let scale = widened(operands, *of.scale, own_scale, threads)?;
+        let bias = match of.bias {
+            Some(bias) => Some(widened(operands, *bias, own_bias, threads)?),
+            None => None,
+        };
+        let zero_point: Option<&[u8]> = of.zero_point.map(|z| operands.input(*z)).transpose()?;
+        let by = match (codes.activations, of.given) {
+            (Activations::PerToken { symmetric: true }, _) => Some(RowScale::Symmetric),
+            (Activations::PerToken { symmetric: false }, _) => Some(RowScale::Affine),
+            (Activations::Given, Some((scale, zero))) => {
+                let (scale, zero): (&[f32], &[i32]) = (operands.input(*scale)?, operands.input(*zero)?);
+                let one = || internal("an input's scale or zero point without a number");
+                Some(RowScale::Given { scale: *scale.first().ok_or_else(one)?, zero: *zero.first().ok_or_else(one)? })
+            }
+            _ => None,
+        };
+        let weight = CodedWeight { packing: codes.packing, bytes: operands.input(*of.codes)?, scale, zero_point, bias, rows, columns };
+        Ok(CodedLayer { weight, by })
+    }
+}
 fn run<'o>(
     layer: &QuantizedLinear,
     operands: &mut KernelOperands<'_, 'o, '_>,
@@ -101,42 +140,21 @@ fn run<'o>(
     x: &[f32],
     write: impl FnOnce(&mut KernelOperands<'_, 'o, '_>, &dyn Fn(&mut [f32]) -> Result<(), ErrorKind>) -> Result<(), ErrorKind>,
 ) -> Result<(), ErrorKind> {
-    let places: smallvec::SmallVec<[usize; 8]> = (0..operands.inputs()).collect();
-    let of = layer.roles(&places)?;
     let columns = operands.shape(0)?.last().copied().ok_or_else(|| internal("a layer of codes of a number"))?;
-    let rows = operands.shape(*of.scale)?.first().copied().ok_or_else(|| internal("scales of a number"))?;
-    let (mut own_scale, mut own_bias) = (ScratchVec::default(), ScratchVec::default());
-    let scale = widened(operands, *of.scale, &mut own_scale, &runtime.threads)?;
-    let bias = of.bias.map(|bias| widened(operands, *bias, &mut own_bias, &runtime.threads)).transpose()?;
-    let zero_point: Option<&[u8]> = of.zero_point.map(|z| operands.input(*z)).transpose()?;
-    let weight = CodedWeight { packing: layer.packing, bytes: operands.input(*of.codes)?, scale, zero_point, bias, rows, columns };
-    let by = match (layer.activations, of.given) {
-        (Activations::PerToken { symmetric: true }, _) => Some(RowScale::Symmetric),
-        (Activations::PerToken { symmetric: false }, _) => Some(RowScale::Affine),
-        (Activations::Given, Some((scale, zero))) => {
-            let (scale, zero): (&[f32], &[i32]) = (operands.input(*scale)?, operands.input(*zero)?);
-            let one = || internal("an input's scale or zero point without a number");
-            Some(RowScale::Given { scale: *scale.first().ok_or_else(one)?, zero: *zero.first().ok_or_else(one)? })
-        }
-        _ => None,
-    };
+    let rows = operands.shape(2)?.first().copied().ok_or_else(|| internal("scales of a number"))?;
+    let mut own = <[ScratchVec<f32>; 2]>::default();
+    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), [rows, columns], operands, &mut own, &runtime.threads)?;
     write(operands, &|out| {
         if out.is_empty() || columns == 0 {
             return Ok(());
         }
-        let (m, groups) = (x.len() / columns, weight.groups());
-        let fits = weight.bytes.len() == rows * layer.packing.row_bytes(columns)
-            && out.len() == m * rows
-            && scale.len() == rows * groups
-            && columns.is_multiple_of(groups)
-            && zero_point.is_none_or(|z| z.len() == scale.len())
-            && bias.is_none_or(|b| b.len() == rows);
-        if !fits {
+        let m = x.len() / columns;
+        if !weight.fits() || out.len() != m * rows {
             return Err(internal("a layer of codes whose operands do not fit"));
         }
         match by {
             None => numbers::product(runtime, x, &weight, out),
-            Some(by) if groups == 1 && layer.packing.bits == 8 => whole(runtime, x, by, &weight, out),
+            Some(by) if weight.groups() == 1 && layer.packing.bits == 8 => whole(runtime, x, by, &weight, out),
             Some(by) => GroupedProduct::run(runtime, x, by, &weight, out),
         }
     })

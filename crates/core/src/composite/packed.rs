@@ -1,9 +1,13 @@
 //! Layers of integer codes: what they mean in ops. Codes are multiplied as integers and scaled in f32, in one fixed order, so that a
 //! kernel that claims a layer has the bits of this.
-use super::{Compound, RuleArgs, Saves, StackedInput, linear::rows, of_first};
-use crate::{DType, Result, Tensor, composite::Cotangents};
+use super::{Compound, RuleArgs, Saves, StackedInput, linear::rows, of_first, of_samples};
+use crate::{
+    AxisSet, DType, Result, Shape, Tensor, TensorType,
+    composite::Cotangents,
+    op::{ConvRole, ConvSpec},
+};
 pub use adamant_ir::composite::packed::*;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// A row whose largest value is no larger than this counts as zeros: what it is divided by would not be finite.
 pub const SMALLEST_ROW: f64 = 1e-30;
@@ -109,9 +113,9 @@ struct WeightCodes {
     offset: i64,
 }
 impl WeightCodes {
-    fn of(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
+    fn of(packing: &Packing, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
         let zero_point = of.zero_point.map(|z| z.cast(DType::I32));
-        WeightCodes { codes: unpacked(&layer.packing, of.codes, columns), zero_point, offset: layer.packing.offset() as i64 }
+        WeightCodes { codes: unpacked(packing, of.codes, columns), zero_point, offset: packing.offset() as i64 }
     }
 }
 /// `Σ (x - z)(w - Z)` of all columns, i32 `[rows of x, rows of w]`.
@@ -150,18 +154,19 @@ fn exact_sums(x: &CodedInput, w: &WeightCodes) -> Tensor {
     let all = (0..columns).step_by(MOST_COLUMNS).map(of_stretch).reduce(|all, next| all + next);
     all.unwrap_or_else(|| sums(x, w))
 }
-/// The product in f32, without the bias.
-fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns: usize) -> Tensor {
-    let w = WeightCodes::of(layer, of, columns);
-    let scale = of.scale.cast(DType::F32);
-    let x = match (layer.activations, of.given) {
-        (Activations::PerToken { symmetric }, _) => by_token(x, symmetric),
-        (Activations::Given, Some((scale, zero_point))) => by_given(x, scale, zero_point),
-        _ => return x.matmul(numbers(&w.codes, &scale, w.zero_point.as_ref(), w.offset).mt()),
-    };
-    let groups = scale.meta().shape[1];
+/// x `[rows, columns]` as codes; `None`: it stays what it is.
+fn coded(activations: Activations, of: &Roles<'_, Tensor>, x: &Tensor) -> Option<CodedInput> {
+    match (activations, of.given) {
+        (Activations::PerToken { symmetric }, _) => Some(by_token(x, symmetric)),
+        (Activations::Given, Some((scale, zero_point))) => Some(by_given(x, scale, zero_point)),
+        _ => None,
+    }
+}
+/// The product of codes in f32, scaled; `scale` is that of the weight, f32 `[rows of w, groups]`.
+fn scaled_product(x: &CodedInput, w: &WeightCodes, scale: &Tensor) -> Tensor {
+    let (columns, groups) = (x.codes.meta().shape[1], scale.meta().shape[1]);
     if groups == 1 {
-        return exact_sums(&x, &w).cast(DType::F32) * (&x.scale * scale.mt());
+        return exact_sums(x, w).cast(DType::F32) * (&x.scale * scale.mt());
     }
     // One product for each group: `[groups, rows, rows of w]`.
     let grouped = |t: &Tensor| t.reshape([t.meta().shape[0], groups, columns / groups]).permute([1, 0, 2]).cast(DType::I32);
@@ -170,7 +175,16 @@ fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns:
     let xs = centered(grouped(&x.codes), x.zero_point.as_ref().map(|z| if z.rank() == 0 { z.clone() } else { z.reshape([1, z.meta().shape[0], 1]) }));
     let from = w.zero_point.as_ref().map(|z| z.mt().reshape([groups, scale.meta().shape[0], 1]));
     let ws = centered(grouped(&w.codes), from.or_else(|| (w.offset != 0).then(|| Tensor::full_on((), w.offset, DType::I32, scale.meta().device))));
-    (xs.matmul(ws.mt()).cast(DType::F32) * base(&scale)).sum(0) * &x.scale
+    (xs.matmul(ws.mt()).cast(DType::F32) * base(scale)).sum(0) * &x.scale
+}
+/// The product in f32, without the bias.
+fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns: usize) -> Tensor {
+    let w = WeightCodes::of(&layer.packing, of, columns);
+    let scale = of.scale.cast(DType::F32);
+    match coded(layer.activations, of, x) {
+        Some(x) => scaled_product(&x, &w, &scale),
+        None => x.matmul(numbers(&w.codes, &scale, w.zero_point.as_ref(), w.offset).mt()),
+    }
 }
 impl Compound for QuantizedLinear {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -197,7 +211,7 @@ impl Compound for QuantizedLinear {
         let meta = args.metas[0];
         let g = rows(g);
         if args.needs[0] {
-            let w = WeightCodes::of(self, &of, meta.shape[meta.shape.rank() - 1]);
+            let w = WeightCodes::of(&self.packing, &of, meta.shape[meta.shape.rank() - 1]);
             let numbers = numbers(&w.codes, of.scale, w.zero_point.as_ref(), w.offset);
             out[0] = Some(g.cast(DType::F32).matmul(numbers).cast(meta.dtype).reshape(meta.shape));
         }
@@ -209,5 +223,107 @@ impl Compound for QuantizedLinear {
     }
     fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
         of_first(*self, inputs)
+    }
+}
+
+/// The windows that a convolution's kernel meets in x `[batch, channels, ..]`, which is padded already, as rows:
+/// `[groups, batch · places, channels / groups · kernel]`.
+fn windows(conv: &ConvSpec, kernel: &[usize], x: &Tensor) -> Tensor {
+    let spatial = conv.spatial();
+    let mut all = x.clone();
+    for k in 0..spatial {
+        // A window's elements become the last axis; of those between them every so many is kept.
+        let reach = conv.dilation[k] * (kernel[k] - 1) + 1;
+        all = all.unfold(2 + k, reach, conv.stride[k]);
+        let last = all.rank() - 1;
+        if conv.dilation[k] > 1 {
+            all = all.unfold(last, 1, conv.dilation[k]).squeeze(last + 1);
+        }
+    }
+    let shape = all.meta().shape;
+    let (batch, channels, groups) = (shape[0], shape[1], conv.groups);
+    let places: usize = shape[2..2 + spatial].iter().product();
+    let in_window: usize = kernel.iter().product();
+    // [batch, groups, channels / groups, places, kernel] -> [groups, batch, places, channels / groups, kernel]
+    let apart = all.reshape([batch, groups, channels / groups, places, in_window]);
+    apart.permute([1, 0, 3, 2, 4]).reshape([groups, batch * places, channels / groups * in_window])
+}
+/// The numbers of a convolution's weight.
+fn kernel_numbers(layer: &QuantizedConv, of: &Roles<'_, Tensor>) -> Tensor {
+    let (_, columns) = matrix(&layer.weight);
+    let w = WeightCodes::of(&layer.codes.packing, of, columns);
+    numbers(&w.codes, &of.scale.cast(DType::F32), w.zero_point.as_ref(), w.offset).reshape(layer.weight)
+}
+/// The convolution of codes of x, which has a shape, into a shape; without the bias.
+fn convolved(layer: &QuantizedConv, of: &Roles<'_, Tensor>, x: &CodedInput, shape: Shape, made: Shape) -> Tensor {
+    let (rows, columns) = matrix(&layer.weight);
+    let (batch, groups) = (shape[0], layer.conv.groups);
+    let places: usize = made[2..].iter().product();
+    // Codes less that of 0: what is padded is 0.
+    let x_codes = x.codes.cast(DType::I32);
+    let centered = if let Some(z) = &x.zero_point { x_codes - z } else { x_codes };
+    let widths: Vec<isize> = layer.conv.padding.iter().rev().flat_map(|&(before, after)| [before as isize, after as isize]).collect();
+    let padded = centered.reshape(shape).pad_constant(&widths[..], 0);
+    let rows_of_x = windows(&layer.conv, &layer.weight[2..], &padded);
+    let w = WeightCodes::of(&layer.codes.packing, of, columns);
+    let scale = of.scale.cast(DType::F32);
+    // A sample's scale is that of each of its places.
+    let x_scale = if x.scale.rank() == 0 { x.scale.clone() } else { x.scale.reshape([batch, 1]).expand([batch, places]).reshape([batch * places, 1]) };
+    let per_group = rows / groups;
+    let of_group = |g: usize| {
+        let cut = |t: &Tensor| t.narrow(0, g * per_group, per_group);
+        let x = CodedInput { codes: rows_of_x.select(0, g), scale: x_scale.clone(), zero_point: None };
+        let w = WeightCodes { codes: cut(&w.codes), zero_point: w.zero_point.as_ref().map(cut), offset: w.offset };
+        scaled_product(&x, &w, &cut(&scale))
+    };
+    let all: Vec<Tensor> = (0..groups).map(of_group).collect();
+    let all = if let [one] = &all[..] { one.clone() } else { Tensor::cat(&all.iter().collect::<Vec<_>>(), 1) };
+    all.reshape([batch, places, rows]).mt().reshape(made)
+}
+impl Compound for QuantizedConv {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let of = self.codes.roles(inputs).map_err(|kind| crate::Error::new("adamant.quantized_conv", kind))?;
+        let m = of.x.meta();
+        let x = of.x.cast(DType::F32);
+        let samples = x.reshape([m.shape[0], m.shape[1..].iter().product()]);
+        let y = match coded(self.codes.activations, &of, &samples) {
+            Some(x) => {
+                let ty = |shape| TensorType { shape, dtype: DType::F32 };
+                let made = self.conv.infer(&[ty(m.shape), ty(self.weight)]).map_err(|kind| crate::Error::new("adamant.quantized_conv", kind))?;
+                convolved(self, &of, &x, m.shape, made)
+            }
+            None => Tensor::apply(crate::Op::Conv(self.conv.clone()), crate::Arg::None, &[&x, &kernel_numbers(self, &of)]),
+        };
+        let y = match of.bias {
+            Some(bias) => y + bias.cast(DType::F32).reshape(Shape::along(0, self.weight[0], self.conv.spatial() + 1)),
+            None => y,
+        };
+        Ok(vec![y.cast(m.dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::inputs(self.codes.inputs()))
+    }
+    /// As a linear layer's.
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out = smallvec![None; args.metas.len()];
+        let Some(g) = &args.cotangents[0] else { return Ok(out) };
+        let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).cloned()).collect::<Result<_>>()?;
+        let of = self.codes.roles(&inputs).map_err(|kind| crate::Error::new("adamant.quantized_conv", kind))?;
+        let meta = args.metas[0];
+        if args.needs[0] {
+            let back = ConvSpec { role: ConvRole::InputGrad, open: SmallVec::from_slice(&meta.shape[2..]), ..(*self.conv).clone() };
+            let weight = kernel_numbers(self, &of);
+            out[0] = Some(Tensor::apply(crate::specs::conv_op(back), crate::Arg::None, &[&g.cast(DType::F32), &weight]).cast(meta.dtype));
+        }
+        let last = args.metas.len() - 1;
+        if self.codes.bias && args.needs.get(last) == Some(&true) {
+            let mut channels = AxisSet::all(meta.shape.rank());
+            channels.0 &= !0b10;
+            out[last] = Some(args.rounded(last, g.widened().sum(channels)));
+        }
+        Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_samples(self.clone(), inputs)
     }
 }

@@ -14,7 +14,7 @@ use super::{
     logsumexp::LogSumExp,
     loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
     norm::{BatchNormInference, Norm, NormBackward, Over},
-    packed::{Dequantize, QuantizedLinear},
+    packed::{Dequantize, QuantizedConv, QuantizedLinear},
     quantize::FakeQuantize,
     search::SearchSorted,
     softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
@@ -171,8 +171,16 @@ own! {
     "adamant.cholesky_ex" |g| some::<1, 1, _> => packed("adamant.cholesky_ex", g)?;
 }
 /// A biased convolution is no `Copy` type, so it stands apart.
-static CONVS: [Constructor; 2] = [
+static CONVS: [Constructor; 3] = [
     Constructor { name: "adamant.conv", build: |g| Ok(built(BiasedConv(shared_conv(conv_spec(ConvRole::Forward, g)?)), 3..=3)) },
+    Constructor {
+        name: "adamant.quantized_conv",
+        build: |g| {
+            let conv = QuantizedConv::given(shared_conv(conv_spec(ConvRole::Forward, g)?), g)?;
+            let inputs = conv.codes.inputs();
+            Ok(built(conv, inputs..=inputs))
+        },
+    },
     Constructor { name: "adamant.conv_transpose", build: |g| Ok(built(BiasedConv(shared_conv(conv_spec(ConvRole::InputGrad, g)?)), 3..=3)) },
 ];
 fn split(g: &mut Given) -> Result<Split, ErrorKind> {

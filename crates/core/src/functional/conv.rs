@@ -1,9 +1,12 @@
 //! Convolutions (cross-correlations, as the field calls them) in one to three dimensions, and their transposes, over
 //! the three roles of the one primitive.
-use super::Sizes;
+use super::{PackedWeight, QuantizedInput, Sizes};
 use crate::{
     Arg, Error, ErrorKind, Meta, Op, Scalar, Shape, Tensor,
-    composite::conv::BiasedConv,
+    composite::{
+        conv::BiasedConv,
+        packed::{CodedInputs, QuantizedConv},
+    },
     op::{ConvRole, ConvSpec, PadSpec},
     tensor::compose::compose,
 };
@@ -84,7 +87,7 @@ macro_rules! dimensions {
         #[doc = concat!("The convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[out, in / groups, ..kernel]`, and a bias `[out]`.")]
         #[track_caller]
         pub fn $conv(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-            finish(stringify!($conv), x, weight, bias, $n, |x, n| convolve(x, weight, options, n))
+            finish(stringify!($conv), x, weight, bias, $n, |_, n| convolve(&weight.meta().shape, options, n))
         }
         #[doc = concat!("The transposed convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[in, out / groups, ..kernel]`, and a bias `[out]`: the gradient of a convolution with respect to its input.")]
         #[track_caller]
@@ -116,19 +119,11 @@ fn finish(
 ) -> Tensor {
     let inputs: SmallVec<[&Tensor; 3]> = [x, weight].into_iter().chain(bias).collect();
     compose(op, &inputs, || {
-        let (xs, ws) = (x.meta().shape, weight.meta().shape);
+        let ws = weight.meta().shape;
         if ws.rank() != n + 2 {
             return Err(ErrorKind::Shape { shape: ws, expected: format!("a weight of {} axes: two of channels and {n} of the kernel", n + 2) }.into());
         }
-        let single = xs.rank() == n + 1;
-        if !single && xs.rank() != n + 2 {
-            return Err(ErrorKind::Shape {
-                shape: xs,
-                expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2),
-            }
-            .into());
-        }
-        let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
+        let (batched, single) = batched(x, n)?;
         let PlannedConv { spec, zeros } = plan(&batched.meta(), n)?;
         let spec = crate::specs::shared_conv(spec);
         let pad = |y: &Tensor, p: PadSpec| Tensor::apply(Op::Pad(Box::new(p)), Arg::Scalar(Scalar::Float(0.0)), &[y]);
@@ -149,9 +144,54 @@ fn finish(
     })
 }
 
-fn convolve(_: &Meta, weight: &Tensor, options: &ConvOptions, n: usize) -> Result<PlannedConv, ErrorKind> {
+/// A convolution with a weight of codes `[out, in / groups, ..kernel]` over as many spatial axes as that has: x `[batch, in, ..]` (the
+/// batch may be missing), bias `[out]`, result in x's dtype. Where x becomes codes too, they are multiplied as integers, exactly; of
+/// [`QuantizedInput::PerToken`] each sample has its own scale. The gradient of x is that of the weight's numbers.
+///
+/// ```
+/// # use adamant_core::{Device, DType, Tensor, functional::{ConvOptions, PackedWeight, QuantizedInput, quantized_conv}, composite::packed::Packing};
+/// # Device::reference().make_current();
+/// let weight = PackedWeight::round(&Tensor::ones([1, 1, 3, 3], DType::F32), Packing { bits: 8, group: None, symmetric: true })?;
+/// let x = Tensor::ones([1, 1, 4, 4], DType::F32);
+/// let y = quantized_conv(&x, &weight, None, &ConvOptions { padding: 1.into(), ..Default::default() }, QuantizedInput::PerToken { symmetric: true });
+/// assert!((y.get([0, 0, 1, 1])?.item::<f32>()? - 9.0).abs() < 0.1);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Shapes or options that do not go together; an input of f64.
+#[track_caller]
+pub fn quantized_conv(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, options: &ConvOptions, input: QuantizedInput<'_>) -> Tensor {
+    let parts = weight.inputs(x, input, bias);
+    compose("quantized_conv", &parts, || {
+        let ws = weight.shape();
+        if !(3..=5).contains(&ws.rank()) {
+            return Err(ErrorKind::Shape { shape: ws, expected: "a weight of 3 to 5 axes: two of channels and those of the kernel".into() }.into());
+        }
+        let n = ws.rank() - 2;
+        let (batched, single) = batched(x, n)?;
+        let PlannedConv { spec, .. } = convolve(&ws, options, n)?;
+        let codes = CodedInputs { packing: weight.packing(), activations: input.activations(), bias: bias.is_some() };
+        let conv = QuantizedConv { conv: crate::specs::shared_conv(spec), weight: ws, codes };
+        let y = Tensor::composite1(conv, &weight.inputs(&batched, input, bias)).ok()?;
+        Ok(if single { y.reshape(y.meta().shape.without(0)) } else { y })
+    })
+}
+/// x with a batch axis, and whether it had none.
+fn batched(x: &Tensor, n: usize) -> Result<(Tensor, bool), ErrorKind> {
+    let xs = x.meta().shape;
+    let single = xs.rank() == n + 1;
+    if !single && xs.rank() != n + 2 {
+        return Err(ErrorKind::Shape {
+            shape: xs,
+            expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2),
+        });
+    }
+    Ok((if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() }, single))
+}
+fn convolve(weight: &Shape, options: &ConvOptions, n: usize) -> Result<PlannedConv, ErrorKind> {
     let (stride, dilation) = (options.stride.each(n, "stride")?, options.dilation.each(n, "dilation")?);
-    let kernel = &weight.meta().shape[2..];
+    let kernel = &weight[2..];
     let padding = match &options.padding {
         Padding::Valid => SmallVec::from_elem((0, 0), n),
         Padding::Zeros(p) => p.each(n, "padding")?.iter().map(|&p| (p, p)).collect(),

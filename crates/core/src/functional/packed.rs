@@ -136,6 +136,16 @@ impl PackedWeight {
         let (codes, scale, zero_point) = (cut(&self.codes)?, cut(&self.scale)?, self.zero_point.as_ref().map(cut).transpose()?);
         Ok(PackedWeight { shape: self.shape.with(0, len), codes, scale, zero_point, ..*self })
     }
+    /// The inputs of a layer of codes, in their order.
+    pub(super) fn inputs<'t>(&'t self, x: &'t Tensor, input: QuantizedInput<'t>, bias: Option<&'t Tensor>) -> SmallVec<[&'t Tensor; 8]> {
+        let mut inputs: SmallVec<[&Tensor; 8]> = [x, &self.codes, &self.scale].into_iter().collect();
+        inputs.extend(&self.zero_point);
+        if let QuantizedInput::Given { scale, zero_point } = input {
+            inputs.extend([scale, zero_point]);
+        }
+        inputs.extend(bias);
+        inputs
+    }
     /// Rows by integer indices of one axis.
     #[track_caller]
     fn rows(&self, ids: &Tensor) -> PackedWeight {
@@ -169,6 +179,15 @@ pub enum QuantizedInput<'a> {
         zero_point: &'a Tensor,
     },
 }
+impl QuantizedInput<'_> {
+    pub(super) fn activations(self) -> Activations {
+        match self {
+            QuantizedInput::Float => Activations::Float,
+            QuantizedInput::PerToken { symmetric } => Activations::PerToken { symmetric },
+            QuantizedInput::Given { .. } => Activations::Given,
+        }
+    }
+}
 
 /// `x weightᵀ + bias` of a weight of codes: x `[.., in]`, weight `[out, in]`, bias `[out]`, result `[.., out]` in x's dtype. Where x
 /// becomes codes too, they are multiplied as integers, exactly. The gradient of x is that of the weight's numbers.
@@ -187,19 +206,9 @@ pub enum QuantizedInput<'a> {
 /// Shapes that do not go together; an input of f64, since codes are scaled in f32.
 #[track_caller]
 pub fn quantized_linear(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, input: QuantizedInput<'_>) -> Tensor {
-    let activations = match input {
-        QuantizedInput::Float => Activations::Float,
-        QuantizedInput::PerToken { symmetric } => Activations::PerToken { symmetric },
-        QuantizedInput::Given { .. } => Activations::Given,
-    };
-    let mut inputs: SmallVec<[&Tensor; 8]> = [x, &weight.codes, &weight.scale].into_iter().collect();
-    inputs.extend(&weight.zero_point);
-    if let QuantizedInput::Given { scale, zero_point } = input {
-        inputs.extend([scale, zero_point]);
-    }
-    inputs.extend(bias);
+    let inputs = weight.inputs(x, input, bias);
     let wide = x.meta().shape.last().is_some_and(|columns| *columns > MOST_COLUMNS);
-    let layer = QuantizedLinear { packing: weight.packing, activations, wide, bias: bias.is_some() };
+    let layer = QuantizedLinear { packing: weight.packing, activations: input.activations(), wide, bias: bias.is_some() };
     Tensor::composite1(layer, &inputs)
 }
 /// Rows of a table of codes `[rows, features]` by integer indices of any shape: `[..indices, features]` in f32. An index out of

@@ -16,15 +16,7 @@ impl Composite for BiasedConv {
         if self.0.role == ConvRole::Forward { "adamant.conv" } else { "adamant.conv_transpose" }
     }
     fn attrs(&self) -> Attrs {
-        let ints = |it: &[usize]| Attr::Ints(it.iter().map(|&v| v as i64).collect());
-        let padding: SmallVec<[usize; 6]> = self.0.padding.iter().flat_map(|&(lo, hi)| [lo, hi]).collect();
-        smallvec![
-            ("stride", ints(&self.0.stride)),
-            ("padding", ints(&padding)),
-            ("dilation", ints(&self.0.dilation)),
-            ("groups", Attr::Int(self.0.groups as i64)),
-            ("open", ints(&self.0.open)),
-        ]
+        attrs(&self.0)
     }
     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         let out = TensorType { shape: self.0.infer(&inputs[..2])?, ..inputs[0] };
@@ -39,4 +31,16 @@ impl Composite for BiasedConv {
         }
         Ok(smallvec![out])
     }
+}
+/// The attributes of a convolution.
+pub(super) fn attrs(conv: &ConvSpec) -> Attrs {
+    let ints = |it: &[usize]| Attr::Ints(it.iter().map(|&v| v as i64).collect());
+    let padding: SmallVec<[usize; 6]> = conv.padding.iter().flat_map(|&(lo, hi)| [lo, hi]).collect();
+    smallvec![
+        ("stride", ints(&conv.stride)),
+        ("padding", ints(&padding)),
+        ("dilation", ints(&conv.dilation)),
+        ("groups", Attr::Int(conv.groups as i64)),
+        ("open", ints(&conv.open)),
+    ]
 }

@@ -4,8 +4,12 @@
 //!
 //! Must not know how codes are found, or which layer they belong to.
 use super::{Attr, Attrs, Composite, Given, wide::floats};
-use crate::{DType, ErrorKind, Shape, TensorType, Types};
+use crate::{
+    DType, ErrorKind, Shape, TensorType, Types,
+    op::{ConvRole, ConvSpec},
+};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 /// How the codes of a weight stand for its numbers.
 ///
@@ -213,11 +217,36 @@ impl QuantizedLinear {
     /// # Errors
     /// One that is missing or of another kind.
     pub fn given(given: &mut Given) -> Result<QuantizedLinear, ErrorKind> {
-        let name = given.text("activations")?;
-        let activations =
-            Activations::named(&name).ok_or_else(|| ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {name:?}")))?;
-        Ok(QuantizedLinear { packing: Packing::given(given)?, activations, wide: given.bool("wide")?, bias: given.bool("bias")? })
+        let CodedInputs { packing, activations, bias } = CodedInputs::given(given)?;
+        Ok(QuantizedLinear { packing, activations, wide: given.bool("wide")?, bias })
     }
+    /// How many inputs it takes.
+    pub fn inputs(&self) -> usize {
+        self.coded_inputs().inputs()
+    }
+    /// Its inputs by their roles.
+    ///
+    /// # Errors
+    /// Another number of them.
+    pub fn roles<'a, T>(&self, inputs: &'a [T]) -> Result<Roles<'a, T>, ErrorKind> {
+        self.coded_inputs().roles(inputs)
+    }
+    /// What it reads.
+    pub fn coded_inputs(&self) -> CodedInputs {
+        CodedInputs { packing: self.packing, activations: self.activations, bias: self.bias }
+    }
+}
+/// What a layer of codes reads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CodedInputs {
+    /// how codes stand for numbers
+    pub packing: Packing,
+    /// what becomes of x
+    pub activations: Activations,
+    /// is there a bias?
+    pub bias: bool,
+}
+impl CodedInputs {
     /// How many inputs it takes.
     pub fn inputs(&self) -> usize {
         3 + usize::from(!self.packing.symmetric) + 2 * usize::from(self.activations == Activations::Given) + usize::from(self.bias)
@@ -238,6 +267,36 @@ impl QuantizedLinear {
         let bias = if self.bias { Some(next()?) } else { None };
         Ok(Roles { x, codes, scale, zero_point, given, bias })
     }
+    fn attrs(&self) -> Attrs {
+        let own = [("activations", Attr::Text(self.activations.name().into())), ("bias", Attr::Bool(self.bias))];
+        self.packing.attrs().into_iter().chain(own).collect()
+    }
+    fn given(given: &mut Given) -> Result<CodedInputs, ErrorKind> {
+        let name = given.text("activations")?;
+        let activations =
+            Activations::named(&name).ok_or_else(|| ErrorKind::Argument(format!("activations are float, token, token_symmetric or given, not {name:?}")))?;
+        Ok(CodedInputs { packing: Packing::given(given)?, activations, bias: given.bool("bias")? })
+    }
+    /// Are these the inputs of a layer with a weight of that shape, x aside?
+    fn check(&self, of: &Roles<'_, TensorType>, weight: &Shape) -> Result<(), ErrorKind> {
+        self.packing.check_parts(weight, of.codes, of.scale, of.zero_point)?;
+        if let Some((scale, zero_point)) = of.given {
+            same("the scale of x", scale, Shape::new(&[])?, &[DType::F32])?;
+            same("the zero point of x", zero_point, Shape::new(&[])?, &[DType::I32])?;
+        }
+        match of.bias {
+            Some(bias) => same("the bias", bias, Shape::new(&[weight[0]])?, &[of.x.dtype, DType::F32]),
+            None => Ok(()),
+        }
+    }
+}
+/// x of a layer of codes, which computes in f32.
+fn narrow_floats(x: &TensorType) -> Result<TensorType, ErrorKind> {
+    let x = floats(x)?;
+    if x.dtype == DType::F64 {
+        return Err(ErrorKind::Dtype("layers of codes compute in f32: cast the input to f32, f16 or bf16".into()));
+    }
+    Ok(x)
 }
 /// The inputs of a [`QuantizedLinear`].
 #[derive(Clone, Copy, Debug)]
@@ -260,15 +319,11 @@ impl Composite for QuantizedLinear {
         "adamant.quantized_linear"
     }
     fn attrs(&self) -> Attrs {
-        let own = [("activations", Attr::Text(self.activations.name().into())), ("wide", Attr::Bool(self.wide)), ("bias", Attr::Bool(self.bias))];
-        self.packing.attrs().into_iter().chain(own).collect()
+        self.coded_inputs().attrs().into_iter().chain([("wide", Attr::Bool(self.wide))]).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
         let of = self.roles(inputs)?;
-        let x = floats(of.x)?;
-        if x.dtype == DType::F64 {
-            return Err(ErrorKind::Dtype("layers of codes compute in f32: cast the input to f32, f16 or bf16".into()));
-        }
+        let x = narrow_floats(of.x)?;
         let Some(&columns) = x.shape.last() else {
             return Err(ErrorKind::Shape { shape: x.shape, expected: "[.., in]".into() });
         };
@@ -278,14 +333,7 @@ impl Composite for QuantizedLinear {
         if self.wide != (columns > MOST_COLUMNS) {
             return Err(ErrorKind::Argument(format!("rows of {columns} columns are {}wide", if self.wide { "not " } else { "" })));
         }
-        self.packing.check_parts(&weight, of.codes, of.scale, of.zero_point)?;
-        if let Some((scale, zero_point)) = of.given {
-            same("the scale of x", scale, Shape::new(&[])?, &[DType::F32])?;
-            same("the zero point of x", zero_point, Shape::new(&[])?, &[DType::I32])?;
-        }
-        if let Some(bias) = of.bias {
-            same("the bias", bias, Shape::new(&[rows])?, &[x.dtype, DType::F32])?;
-        }
+        self.coded_inputs().check(&of, &weight)?;
         Ok(smallvec![TensorType { shape: x.shape.with(x.shape.rank() - 1, rows), ..x }])
     }
 }
@@ -298,5 +346,48 @@ impl QuantizedLinear {
         }
         let expected = "the input's last axis must be the columns of the codes";
         Err(ErrorKind::ShapeMismatch { left: x.shape, right: codes.shape, axes: Some((x.shape.rank() - 1, codes.shape.rank().saturating_sub(1))), expected })
+    }
+}
+
+/// A convolution of codes. Inputs: x `[batch, in, ..]`; then as those of a [`QuantizedLinear`], the weight being
+/// `[out, in / groups, ..kernel]`. The result is in x's dtype.
+///
+/// Of [`Activations::PerToken`] each sample has codes of its own. Zeros around x are its code of 0. The sum of a window is that of a
+/// row of the linear layer, with the same steps in f32.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QuantizedConv {
+    /// the convolution, forward
+    pub conv: Arc<ConvSpec>,
+    /// the weight's shape
+    pub weight: Shape,
+    /// the weight's codes, what becomes of x, and whether there is a bias
+    pub codes: CodedInputs,
+}
+impl QuantizedConv {
+    /// Made of attributes, beside those of the convolution.
+    ///
+    /// # Errors
+    /// One that is missing or of another kind.
+    pub fn given(conv: Arc<ConvSpec>, given: &mut Given) -> Result<QuantizedConv, ErrorKind> {
+        Ok(QuantizedConv { conv, weight: shape_of(given.ints("weight")?)?, codes: CodedInputs::given(given)? })
+    }
+}
+impl Composite for QuantizedConv {
+    fn name(&self) -> &'static str {
+        "adamant.quantized_conv"
+    }
+    fn attrs(&self) -> Attrs {
+        let weight = Attr::Ints(self.weight.iter().map(|d| *d as i64).collect());
+        super::conv::attrs(&self.conv).into_iter().chain([("weight", weight)]).chain(self.codes.attrs()).collect()
+    }
+    fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
+        let of = self.codes.roles(inputs)?;
+        let x = narrow_floats(of.x)?;
+        if self.conv.role != ConvRole::Forward {
+            return Err(ErrorKind::Argument("a convolution of codes runs forward".into()));
+        }
+        let shape = self.conv.infer(&[x, TensorType { shape: self.weight, ..x }])?;
+        self.codes.check(&of, &self.weight)?;
+        Ok(smallvec![TensorType { shape, ..x }])
     }
 }

@@ -38,7 +38,11 @@ impl ConvSpec {
     pub fn spatial(&self) -> usize {
         self.stride.len()
     }
-    pub(crate) fn infer(&self, inputs: &[TensorType]) -> Result<Shape, ErrorKind> {
+    /// The shape of its result.
+    ///
+    /// # Errors
+    /// Inputs that do not fit.
+    pub fn infer(&self, inputs: &[TensorType]) -> Result<Shape, ErrorKind> {
         arity("conv", 2, inputs)?;
         let (a, b) = (&inputs[0], &inputs[1]);
         let s = self.spatial();

@@ -16,7 +16,7 @@ const TASK: usize = 32 << 10;
 
 /// What the codes of a row are found by.
 #[derive(Clone, Copy)]
-pub(super) enum RowScale {
+pub(in super::super) enum RowScale {
     /// signed, about 0
     Symmetric,
     /// unsigned, from the least to the largest value
@@ -26,32 +26,32 @@ pub(super) enum RowScale {
 }
 /// How rows of x become codes.
 #[derive(Clone, Copy)]
-pub(super) struct Coding {
-    pub(super) by: RowScale,
+pub(in super::super) struct Coding {
+    pub(in super::super) by: RowScale,
     /// symmetric ones as signed bytes, else with 128 added
-    pub(super) signed: bool,
+    pub(in super::super) signed: bool,
 }
 /// What codes of a row stand for.
 #[derive(Clone, Copy, Default)]
-pub(super) struct RowCode {
-    pub(super) scale: f32,
-    pub(super) zero: i32,
+pub(in super::super) struct RowCode {
+    pub(in super::super) scale: f32,
+    pub(in super::super) zero: i32,
     /// `Σ (code - zero)`
-    pub(super) sum: i32,
+    pub(in super::super) sum: i32,
 }
 /// Codes of all rows of x, and a row of ones.
-pub(super) struct CodedRows<'a> {
-    pub(super) coding: Coding,
-    pub(super) bytes: &'a [u8],
-    pub(super) stride: usize,
-    pub(super) rows: SmallVec<[RowCode; 4]>,
+pub(in super::super) struct CodedRows<'a> {
+    pub(in super::super) coding: Coding,
+    pub(in super::super) bytes: &'a [u8],
+    pub(in super::super) stride: usize,
+    pub(in super::super) rows: SmallVec<[RowCode; 4]>,
 }
 impl<'a> CodedRows<'a> {
     /// Into `bytes`, which holds one row more.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(runtime: &Runtime, x: &[f32], columns: usize, coding: Coding, bytes: &'a mut [u8]) -> Result<CodedRows<'a>, ErrorKind> {
+    pub(in super::super) fn new(runtime: &Runtime, x: &[f32], columns: usize, coding: Coding, bytes: &'a mut [u8]) -> Result<CodedRows<'a>, ErrorKind> {
         let (stride, m) = (packed_stride(columns), x.len() / columns);
         let mut rows = few(m)?;
         rows.resize(m, RowCode::default());

@@ -15,18 +15,27 @@ use adamant_runtime::{ErrorKind, composite::packed::Packing};
 
 /// The weight of a layer, its bias, and what else its rows have.
 #[derive(Clone, Copy)]
-pub(super) struct CodedWeight<'a> {
-    pub(super) packing: Packing,
-    pub(super) bytes: &'a [u8],
+pub(in super::super) struct CodedWeight<'a> {
+    pub(in super::super) packing: Packing,
+    pub(in super::super) bytes: &'a [u8],
     /// `[rows, groups]`
-    pub(super) scale: &'a [f32],
+    pub(in super::super) scale: &'a [f32],
     /// likewise, where codes are affine
-    pub(super) zero_point: Option<&'a [u8]>,
-    pub(super) bias: Option<&'a [f32]>,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+    pub(in super::super) zero_point: Option<&'a [u8]>,
+    pub(in super::super) bias: Option<&'a [f32]>,
+    pub(in super::super) rows: usize,
+    pub(in super::super) columns: usize,
 }
 impl<'a> CodedWeight<'a> {
+    /// Are its parts as long as its sizes say?
+    pub(in super::super) fn fits(&self) -> bool {
+        let groups = self.groups();
+        self.bytes.len() == self.rows * self.packing.row_bytes(self.columns)
+            && self.scale.len() == self.rows * groups
+            && self.columns.is_multiple_of(groups)
+            && self.zero_point.is_none_or(|z| z.len() == self.scale.len())
+            && self.bias.is_none_or(|b| b.len() == self.rows)
+    }
     pub(super) fn groups(&self) -> usize {
         self.packing.groups(self.columns)
     }
@@ -39,12 +48,12 @@ impl<'a> CodedWeight<'a> {
         self.packing.bits == 8 && self.packing.symmetric
     }
     /// What bytes are xored with to be signed.
-    pub(super) fn flip(&self) -> u8 {
+    pub(in super::super) fn flip(&self) -> u8 {
         if self.packing.bits == 8 && !self.packing.symmetric { 0x80 } else { 0 }
     }
     /// What signed bytes of a row's group count from.
     #[inline(always)]
-    pub(super) fn base(&self, row: usize, group: usize) -> i32 {
+    pub(in super::super) fn base(&self, row: usize, group: usize) -> i32 {
         let stored = self.zero_point.map_or(self.packing.offset(), |zero| i32::from(zero[row * self.groups() + group]));
         stored - i32::from(self.flip())
     }
