@@ -232,13 +232,9 @@ fn windows(conv: &ConvSpec, kernel: &[usize], x: &Tensor) -> Tensor {
     let spatial = conv.spatial();
     let mut all = x.clone();
     for k in 0..spatial {
-        // A window's elements become the last axis; of those between them every so many is kept.
-        let reach = conv.dilation[k] * (kernel[k] - 1) + 1;
-        all = all.unfold(2 + k, reach, conv.stride[k]);
-        let last = all.rank() - 1;
-        if conv.dilation[k] > 1 {
-            all = all.unfold(last, 1, conv.dilation[k]).squeeze(last + 1);
-        }
+        // A window's elements become the last axis; of those every so many is kept.
+        let reach = conv.dilation[k] * kernel[k].saturating_sub(1) + 1;
+        all = all.unfold(2 + k, reach, conv.stride[k]).slice(2 + spatial + k, 0, reach, conv.dilation[k]);
     }
     let shape = all.meta().shape;
     let (batch, channels, groups) = (shape[0], shape[1], conv.groups);
