@@ -93,7 +93,7 @@ fn widened<'a>(operands: &KernelOperands<'_, 'a, '_>, k: usize, own: &'a mut Scr
     }
     Ok(own)
 }
-/// Where the places of a layer's inputs are.
+/// Reads a layer's inputs by their roles; `write` is given what computes the layer into f32.
 fn run<'o>(
     layer: &QuantizedLinear,
     operands: &mut KernelOperands<'_, 'o, '_>,
