@@ -3,6 +3,7 @@
 //! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
+mod described;
 mod integers;
 mod storage;
 

@@ -2,9 +2,9 @@
 //! metadata, so that a reader needs nothing but the file and the model's type.
 //!
 //! The metadata's `quantization` is JSON: `{"version": 1, "weights": {"fc.weight": {"bits": 8, "group": null, "symmetric": true,
-//! "shape": [10, 64], "input": "token"}}}`. Scales are f32 or f16, as their tensor says. A number of row r and column c is `(code - zero point) · scale` of its group; codes of
-//! fewer than 8 bits lie side by side in the bytes of a row, the first in the lowest bits, and symmetric ones are stored plus
-//! `2^(bits - 1)`.
+//! "shape": [10, 64], "input": "token"}}}`. Scales are f32 or f16, as their tensor says. A number of row r and column c is
+//! `(code - zero point) · scale` of its group; codes of fewer than 8 bits lie side by side in the bytes of a row, the first in the
+//! lowest bits, and symmetric ones are stored plus `2^(bits - 1)`.
 use crate::select::{PlacedParam, placed_params};
 use adamant_core::{
     Device, Error, ErrorKind, Origin, Result, Tensor,

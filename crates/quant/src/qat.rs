@@ -1,6 +1,6 @@
 //! Quantization-aware training: a model is trained with the weights and inputs that its codes will stand for, and then converted.
 //!
-//! [`prepare_qat`] puts fake quantization on the layers that a [`QuantizationConfig`] means; [`convert`] makes codes of them, and
+//! [`prepare_qat`] puts fake quantization on the layers that a [`QuantizationConfig`] means; [`convert()`] makes codes of them, and
 //! what the model computes stays what it was in training (Jacob et al. 2018).
 //!
 //! | | in training | gradient |

@@ -1,11 +1,14 @@
 //! Trained models before and after: each description is trained once, its run quantized by each scheme, and both are judged on the
 //! same test part. A model that is worse than the promise fails. Of three bits it is promised how much of what rounding loses a
 //! method wins back.
-use super::AccuracyOptions;
+use super::{
+    AccuracyOptions,
+    described::{JudgedExample, judge_all},
+};
 use crate::exit::Exit;
 use adamant::{DType, Device};
 use adamant_train::{
-    Document, EvaluateOptions, Evaluation, Failure, Run, Trained, Watch, evaluate,
+    EvaluateOptions, Evaluation, Failure, Trained, evaluate,
     quantized::{QuantizationConfig, QuantizePlan, WeightMethod, quantize},
 };
 use std::{
@@ -14,12 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A description, where its data lie among the real data sets, and what may be lost.
+/// A model, and what may be lost by each configuration.
 struct Case {
-    name: &'static str,
-    text: &'static str,
-    /// below the folder of data sets; `None`: beside the description
-    data: Option<&'static str>,
+    model: JudgedExample,
     trials: &'static [Trial],
 }
 /// A configuration, and what may be lost by it.
@@ -65,21 +65,15 @@ enum Limit {
 }
 const CASES: [Case; 4] = [
     Case {
-        name: "digits",
-        text: include_str!("../../../examples/digits/digits.toml"),
-        data: None,
+        model: JudgedExample { name: "digits", text: include_str!("../../../examples/digits/digits.toml"), data: None },
         trials: &[Trial::of("int8-static", Limit::Rows(2.0)), Trial::of("int8-dynamic", Limit::Rows(2.0)), Trial::of("w8", Limit::Rows(2.0))],
     },
     Case {
-        name: "mnist",
-        text: include_str!("../../../examples/mnist/mnist.toml"),
-        data: Some("mnist-20k"),
+        model: JudgedExample { name: "mnist", text: include_str!("../../../examples/mnist/mnist.toml"), data: Some("mnist-20k") },
         trials: &[Trial::of("int8-static", Limit::Points(0.2)), Trial::of("int8-dynamic", Limit::Points(0.1)), Trial::of("w8", Limit::Points(0.1))],
     },
     Case {
-        name: "chargpt",
-        text: include_str!("../../../examples/chargpt/chargpt.toml"),
-        data: Some("tinyshakespeare"),
+        model: JudgedExample { name: "chargpt", text: include_str!("../../../examples/chargpt/chargpt.toml"), data: Some("tinyshakespeare") },
         trials: &[
             Trial::of("int8-dynamic", Limit::Nats(0.005)),
             Trial::of("w8", Limit::Nats(0.002)),
@@ -92,53 +86,17 @@ const CASES: [Case; 4] = [
         ],
     },
     Case {
-        name: "charlstm",
-        text: include_str!("charlstm.toml"),
-        data: Some("tinyshakespeare"),
+        model: JudgedExample { name: "charlstm", text: include_str!("charlstm.toml"), data: Some("tinyshakespeare") },
         trials: &[Trial::of("int8-dynamic", Limit::Nats(0.01)), Trial::of("w8", Limit::Nats(0.01))],
     },
 ];
-pub(super) struct SilentWatch;
-impl Watch for SilentWatch {}
 
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
-    let device = Device::current().map_err(|e| e.to_string())?;
-    let (mut failed, mut skipped, mut judged) = (0, 0, 0);
-    for case in CASES.iter().filter(|c| c.name.contains(&options.only)) {
-        let data = match (case.data, &options.data) {
-            (None, _) => crate::workspace::root().join("examples").join(case.name),
-            (Some(name), Some(all)) => all.join(name),
-            (Some(_), None) => {
-                println!("skipped {}: --data names no folder of data sets", case.name);
-                skipped += 1;
-                continue;
-            }
-        };
-        for seed in &options.seeds {
-            for outcome in judge(case, &data, *seed, &options.runs, device).map_err(|e| format!("{}: {e}", case.name))? {
-                judged += 1;
-                failed += usize::from(!outcome);
-            }
-        }
-    }
-    println!("{judged} quantized models judged, {failed} worse than promised, {skipped} descriptions skipped");
-    Ok(if failed > 0 {
-        Exit::Failed
-    } else if skipped > 0 || judged == 0 {
-        Exit::Skipped
-    } else {
-        Exit::Passed
-    })
+    judge_all(options, &CASES, |case| &case.model, |case, data, seed, device| judge(case, data, seed, &options.runs, device))
 }
 fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Result<Vec<bool>, Failure> {
-    let run = runs.join(format!("{}-{seed}", case.name));
+    let run = case.model.trained(data, seed, runs)?;
     let weights = run.join("weights.safetensors");
-    if !weights.exists() {
-        let mut document = Document::parse(case.name, case.text)?;
-        document.set(&format!("seed={seed}"))?;
-        println!("{}, seed {seed}: training", case.name);
-        Run::new(&document).data(data).folder(&run).train(&mut SilentWatch)?;
-    }
     let before = answers(&run, data, device)?;
     let size = |path: PathBuf| fs::metadata(path).map_or(0, |m| m.len());
     let mut outcomes = Vec::new();
@@ -146,7 +104,7 @@ fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Re
     let mut added: HashMap<&str, f64> = HashMap::new();
     for trial in case.trials {
         let name = trial.name();
-        let out = runs.join(format!("{}-{seed}-{name}", case.name));
+        let out = runs.join(format!("{}-{seed}-{name}", case.model.name));
         let _ = fs::remove_dir_all(&out);
         let report = quantize(&run, &out, data, &QuantizePlan { config: trial.config()?, rows: 512 })?;
         let after = answers(&out, data, device)?;
@@ -165,7 +123,7 @@ fn judge(case: &Case, data: &Path, seed: u64, runs: &Path, device: Device) -> Re
         println!(
             "{} {} seed {seed} {name}: {lost:+.4} {unit} lost (at most {most:.4}), accuracy {:.2} -> {:.2} %, loss {:.4} -> {:.4}, file {ratio:.2} times smaller, {} layers of codes",
             if passed { "passed" } else { "failed" },
-            case.name,
+            case.model.name,
             100.0 * before.accuracy.unwrap_or(f64::NAN),
             100.0 * after.accuracy.unwrap_or(f64::NAN),
             before.loss,

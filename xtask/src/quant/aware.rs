@@ -2,32 +2,26 @@
 //! 8-bit inputs in mind, and become codes. Judged are what that costs, and whether the model of codes is the one that was trained.
 use super::{
     AccuracyOptions,
-    accuracy::{SilentWatch, answers},
+    accuracy::answers,
+    described::{JudgedExample, SilentWatch, judge_all},
 };
 use crate::exit::Exit;
 use adamant::{Device, Tensor, data::DataLoader};
-use adamant_train::{Document, Failure, Run, Trained};
+use adamant_train::{Failure, Run, Trained};
 use std::{fs, path::Path};
 
-/// A description, where its data lie among the real data sets, and how its weights are trained on.
+/// A model, and how its weights are trained on.
 struct AwareCase {
-    name: &'static str,
-    text: &'static str,
-    /// below the folder of data sets; `None`: beside the description
-    data: Option<&'static str>,
+    model: JudgedExample,
     set: &'static [&'static str],
 }
 const CASES: [AwareCase; 2] = [
     AwareCase {
-        name: "digits",
-        text: include_str!("../../../examples/digits/digits.toml"),
-        data: None,
+        model: JudgedExample { name: "digits", text: include_str!("../../../examples/digits/digits.toml"), data: None },
         set: &["epochs=20", "optimizer.lr=1e-3", "quantize.freeze_observers_after=200"],
     },
     AwareCase {
-        name: "mnist",
-        text: include_str!("../../../examples/mnist/mnist.toml"),
-        data: Some("mnist-20k"),
+        model: JudgedExample { name: "mnist", text: include_str!("../../../examples/mnist/mnist.toml"), data: Some("mnist-20k") },
         set: &["epochs=2", "schedule.max_lr=3e-4", "quantize.freeze_observers_after=200"],
     },
 ];
@@ -39,41 +33,12 @@ const LEAST_ALIKE: f64 = 0.9995;
 const ROWS: usize = 200;
 
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
-    let device = Device::current().map_err(|e| e.to_string())?;
-    let (mut failed, mut skipped, mut judged) = (0, 0, 0);
-    for case in CASES.iter().filter(|c| c.name.contains(&options.only)) {
-        let data = match (case.data, &options.data) {
-            (None, _) => crate::workspace::root().join("examples").join(case.name),
-            (Some(name), Some(all)) => all.join(name),
-            (Some(_), None) => {
-                println!("skipped {}: --data names no folder of data sets", case.name);
-                skipped += 1;
-                continue;
-            }
-        };
-        for seed in &options.seeds {
-            judged += 1;
-            failed += usize::from(!judge(case, &data, *seed, &options.runs, device).map_err(|e| format!("{}: {e}", case.name))?);
-        }
-    }
-    println!("{judged} models judged, {failed} worse than promised, {skipped} descriptions skipped");
-    Ok(if failed > 0 {
-        Exit::Failed
-    } else if skipped > 0 || judged == 0 {
-        Exit::Skipped
-    } else {
-        Exit::Passed
-    })
+    judge_all(options, &CASES, |case| &case.model, |case, data, seed, device| Ok(vec![judge(case, data, seed, &options.runs, device)?]))
 }
 fn judge(case: &AwareCase, data: &Path, seed: u64, runs: &Path, device: Device) -> Result<bool, Failure> {
-    let (floats, aware) = (runs.join(format!("{}-{seed}", case.name)), runs.join(format!("{}-{seed}-aware", case.name)));
+    let (floats, aware) = (case.model.trained(data, seed, runs)?, runs.join(format!("{}-{seed}-aware", case.model.name)));
     let weights = floats.join("weights.safetensors");
-    let mut document = Document::parse(case.name, case.text)?;
-    document.set(&format!("seed={seed}"))?;
-    if !weights.exists() {
-        println!("{}, seed {seed}: training", case.name);
-        Run::new(&document).data(data).folder(&floats).train(&mut SilentWatch)?;
-    }
+    let mut document = case.model.document(seed)?;
     let before = answers(&floats, data, device)?;
     let init = format!("init_from.path='{}'", weights.display());
     for set in ["quantize.scheme=int8-static", "quantize.bits=4", init.as_str()].iter().chain(case.set) {
@@ -103,7 +68,7 @@ fn judge(case: &AwareCase, data: &Path, seed: u64, runs: &Path, device: Device) 
     println!(
         "{} {} seed {seed}: {points:+.2} points lost (at most {MOST_POINTS}), accuracy {:.2} -> {:.2} %; {alike} of {rows} classes as trained, logits {off:.4} off at most",
         if passed { "passed" } else { "failed" },
-        case.name,
+        case.model.name,
         100.0 * before.accuracy.unwrap_or(f64::NAN),
         100.0 * after.accuracy.unwrap_or(f64::NAN),
     );

@@ -1,6 +1,6 @@
 //! Linear layers of codes in one pass over the codes as they are stored. Where x stays numbers, the weight's codes become numbers
 //! strip by strip ([`numbers`]). Where x becomes codes ([`rows`]), these are multiplied as bytes and the sums, which are exact, are
-//! scaled while they are in cache: those of whole rows ([`whole`]), or of each group of columns ([`grouped`]), where codes of fewer
+//! scaled while they are in cache: those of whole rows ([`mod@whole`]), or of each group of columns ([`grouped`]), where codes of fewer
 //! than 8 bits become bytes on the way. The f32 steps are those of the body, in its order: the bits are the body's.
 mod grouped;
 mod numbers;
@@ -133,6 +133,7 @@ impl<'a> CodedLayer<'a> {
         Ok(CodedLayer { weight, by })
     }
 }
+/// Reads a layer's inputs by their roles; `write` is given what computes the layer into f32.
 fn run<'o>(
     layer: &QuantizedLinear,
     operands: &mut KernelOperands<'_, 'o, '_>,

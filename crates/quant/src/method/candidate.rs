@@ -114,12 +114,11 @@ fn check_scales(scale: &Tensor, dtype: DType) -> Result<()> {
         return Ok(());
     }
     let [_, groups] = scale.dims()?;
-    match scale.to_vec::<f32>()?.iter().position(|s| *s == 0.0 || s.is_infinite()) {
+    match scale.to_vec::<f32>()?.iter().enumerate().find(|(_, s)| **s == 0.0 || s.is_infinite()) {
         None => Ok(()),
-        Some(at) => {
+        Some((at, stored)) => {
             let (row, group) = (at / groups.max(1), at % groups.max(1));
-            let text =
-                format!("the scale of row {row}, group {group}, is one that {dtype} does not hold: it would be stored as {}", scale.to_vec::<f32>()?[at]);
+            let text = format!("the scale of row {row}, group {group}, is one that {dtype} does not hold: it would be stored as {stored}");
             Err(Error::new("packed weight", ErrorKind::Argument(text)).hint("take scales of f32 (`LayerScheme::scales`) for this layer"))
         }
     }

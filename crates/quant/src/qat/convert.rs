@@ -5,6 +5,7 @@ use super::{
     weight::{FakeQuantizedWeight, MET, check_scales},
 };
 use crate::{
+    quantize::tied,
     report::{LayerReport, MethodReport, Outcome, QuantizationReport, decibels},
     scheme::LayerKind,
     select::{AtPath, check, refusal},
@@ -166,10 +167,7 @@ pub fn convert(model: &(impl Walk + ?Sized)) -> Result<QuantizationReport> {
                 Outcome::Left("codes of such a layer are not known".into())
             }
             None => continue,
-            Some(first) if known.contains_key(&first.param.id()) => {
-                let owner = known.get(&first.param.id()).cloned().unwrap_or_default();
-                Outcome::Tied(format!("its weight is that of `{owner}`, and has become codes there"))
-            }
+            Some(first) if known.contains_key(&first.param.id()) => tied(known.get(&first.param.id()).map_or("", String::as_str)),
             Some(first) => {
                 let input = input_of(&layer, &weights)?;
                 let (mut sums, mut before, mut after) = ([0.0; 2], 0, 0);
