@@ -349,5 +349,6 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
     ("adamant.dequantize", "codes are no numbers that could be moved a little"),
     ("adamant.quantized_linear", "its input counts as not rounded, which is a convention; core/tests/quantized.rs has it"),
+    ("adamant.quantized_conv", "as adamant.quantized_linear"),
     ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),
 ];

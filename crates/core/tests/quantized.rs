@@ -3,7 +3,7 @@
 use adamant_core::{
     DType, Device, Result, Tensor,
     composite::packed::Packing,
-    functional::{PackedWeight, QuantizedInput, linear, quantized_embedding, quantized_linear},
+    functional::{ConvOptions, PackedWeight, Padding, QuantizedInput, conv1d, conv2d, conv3d, linear, quantized_conv, quantized_embedding, quantized_linear},
 };
 
 /// Drawn numbers, some rows of which are zeros.
@@ -158,6 +158,149 @@ fn the_input_has_the_gradient_of_the_numbers_and_bad_rows_stay_bad() -> Result<(
     let bad = Tensor::from_vec(vec![1.0f32, f32::NAN, 0.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.0, 2.0, 1.0, f32::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [3, 6]);
     let y = quantized_linear(&bad, &weight, None, QuantizedInput::PerToken { symmetric: true }).to_vec::<f32>()?;
     assert!(y[..8].iter().all(|v| v.is_nan()) && y[8..].iter().all(|v| v.is_finite()), "{y:?}");
+    Ok(())
+}
+
+/// A drawn convolution over one to three axes.
+#[derive(Debug)]
+struct ConvCase {
+    batch: usize,
+    /// `[channels, ..sizes]`
+    x: Vec<usize>,
+    /// `[out, in / groups, ..kernel]`
+    weight: Vec<usize>,
+    groups: usize,
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+    dilation: Vec<usize>,
+}
+impl ConvCase {
+    fn drawn(draw: &mut Draw, packing: Packing) -> ConvCase {
+        let n = 1 + draw.below(3);
+        let (groups, inner) = (1 + draw.below(3), 1 + draw.below(3));
+        let mut each = |least: usize, many: usize| (0..n).map(|_| least + draw.below(many)).collect::<Vec<_>>();
+        let (mut kernel, stride, padding, dilation) = (each(1, 3), each(1, 2), each(0, 3), each(1, 2));
+        // Groups of columns must divide a window.
+        let inner = match packing.group {
+            Some(group) if inner * kernel.iter().product::<usize>() % group != 0 => {
+                kernel.fill(1);
+                group
+            }
+            _ => inner,
+        };
+        let reach = |k: usize| dilation[k] * (kernel[k] - 1) + 1;
+        let sizes: Vec<usize> = (0..n).map(|k| reach(k).saturating_sub(2 * padding[k]).max(1) + draw.below(4)).collect();
+        let x = [vec![groups * inner], sizes].concat();
+        let weight = [vec![groups * (1 + draw.below(3)), inner], kernel].concat();
+        ConvCase { batch: 1 + draw.below(3), x, weight, groups, stride, padding, dilation }
+    }
+    fn options(&self) -> ConvOptions {
+        ConvOptions { stride: self.stride.clone().into(), padding: Padding::Zeros(self.padding.clone().into()), dilation: self.dilation.clone().into(), groups: self.groups }
+    }
+    fn made(&self) -> Vec<usize> {
+        let size = |k: usize| (self.x[1 + k] + 2 * self.padding[k] - self.dilation[k] * (self.weight[2 + k] - 1) - 1) / self.stride[k] + 1;
+        (0..self.stride.len()).map(size).collect()
+    }
+    /// The elements of a sample that a place's window of an output channel meets, in the order of the weight's columns; `None`:
+    /// padded.
+    fn window(&self, channel: usize, place: usize) -> Vec<Option<usize>> {
+        let (made, kernel) = (self.made(), &self.weight[2..]);
+        let unravel = |mut flat: usize, sizes: &[usize]| {
+            let mut at = vec![0; sizes.len()];
+            for k in (0..sizes.len()).rev() {
+                (at[k], flat) = (flat % sizes[k], flat / sizes[k]);
+            }
+            at
+        };
+        let (place, taps, inner) = (unravel(place, &made), kernel.iter().product::<usize>(), self.weight[1]);
+        let first = channel / (self.weight[0] / self.groups) * inner;
+        let element = |column: usize| {
+            let tap = unravel(column % taps, kernel);
+            let mut flat = first + column / taps;
+            for k in 0..made.len() {
+                let at = (place[k] * self.stride[k] + tap[k] * self.dilation[k]).checked_sub(self.padding[k]).filter(|at| *at < self.x[1 + k])?;
+                flat = flat * self.x[1 + k] + at;
+            }
+            Some(flat)
+        };
+        (0..inner * taps).map(element).collect()
+    }
+}
+
+#[test]
+fn a_convolution_is_its_integer_sums_scaled_in_the_promised_order() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(29);
+    for packing in packings().into_iter().cycle().take(90) {
+        let case = ConvCase::drawn(&mut draw, packing);
+        let x = draw.tensor(&[vec![case.batch], case.x.clone()].concat());
+        let (rows, columns) = (case.weight[0], case.weight[1..].iter().product::<usize>());
+        let (weight, bias) = (PackedWeight::round(&draw.tensor(&case.weight), packing)?, draw.tensor(&[rows]));
+        let (codes, scale, groups) = (codes_of(&weight, rows, columns)?, weight.scale().to_vec::<f32>()?, packing.groups(columns));
+        let zero = weight.zero_point().map(|z| z.to_vec::<u8>()).transpose()?;
+        let (x_host, bias_host) = (x.to_vec::<f32>()?, bias.to_vec::<f32>()?);
+        let (sample, places) = (x_host.len() / case.batch, case.made().iter().product::<usize>());
+        for symmetric in [true, false] {
+            let y = quantized_conv(&x, &weight, Some(&bias), &case.options(), QuantizedInput::PerToken { symmetric });
+            assert_eq!(y.shape()?.to_vec(), [vec![case.batch, rows], case.made()].concat(), "{packing:?}, {case:?}");
+            let y = y.to_vec::<f32>()?;
+            for at in 0..y.len() {
+                let (of_batch, channel, place) = (at / places / rows, at / places % rows, at % places);
+                let (tokens, step, base) = token(&x_host[of_batch * sample..][..sample], symmetric);
+                let window = case.window(channel, place);
+                let sum = |g: usize| -> i64 {
+                    let z = zero.as_ref().map_or(0, |z| z[channel * groups + g] as i64);
+                    let of_group = g * (columns / groups)..(g + 1) * (columns / groups);
+                    of_group.filter_map(|c| Some((tokens[window[c]?] - base) * (codes[channel * columns + c] - z))).sum()
+                };
+                let want = if groups == 1 {
+                    sum(0) as f32 * (step * scale[channel])
+                } else {
+                    (0..groups).map(|g| sum(g) as f32 * scale[channel * groups + g]).sum::<f32>() * step
+                } + bias_host[channel];
+                let near = if groups == 1 { y[at] == want } else { (y[at] - want).abs() <= 1e-5 * (1.0 + want.abs()) };
+                assert!(near, "{packing:?}, {case:?}, symmetric {symmetric}, at {at}: {} for {want}", y[at]);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_convolution_of_codes_has_the_gradient_and_the_shape_of_one_of_numbers() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(31);
+    for packing in packings() {
+        let case = ConvCase::drawn(&mut draw, packing);
+        let weight = PackedWeight::round(&draw.tensor(&case.weight), packing)?;
+        let (x, bias) = (draw.tensor(&[vec![case.batch], case.x.clone()].concat()).tracked(), draw.tensor(&[case.weight[0]]).tracked());
+        let (numbers, options) = (weight.dequantize(DType::F32), case.options());
+        let conv = |x: &Tensor| match case.stride.len() {
+            1 => conv1d(x, &numbers, Some(&bias), &options),
+            2 => conv2d(x, &numbers, Some(&bias), &options),
+            _ => conv3d(x, &numbers, Some(&bias), &options),
+        };
+        let plain = conv(&x);
+        let pull = draw.tensor(&plain.shape()?);
+        let plain_grads = (&plain * &pull).sum(..).backward()?;
+        let (step, base) = (Tensor::from_vec(vec![0.02f32], [] as [usize; 0]), Tensor::from_vec(vec![100i32], [] as [usize; 0]));
+        for input in [QuantizedInput::Float, QuantizedInput::PerToken { symmetric: false }, QuantizedInput::Given { scale: &step, zero_point: &base }] {
+            let y = quantized_conv(&x, &weight, Some(&bias), &options, input);
+            let grads = (&y * &pull).sum(..).backward()?;
+            for leaf in [&x, &bias] {
+                let of = |g: &adamant_core::Grads| g.get(leaf).map(|g| g.to_vec::<f32>()).transpose();
+                assert_eq!(of(&grads)?, of(&plain_grads)?, "{packing:?}, {case:?}");
+            }
+            // One sample without a batch axis.
+            let one = quantized_conv(&x.detach().select(0, 0), &weight, Some(&bias), &options, input);
+            assert_eq!(one.to_vec::<f32>()?, y.detach().select(0, 0).to_vec::<f32>()?, "{packing:?}, {case:?}");
+        }
+        let codes = x.detach().clamp(-2.0, 3.1);
+        let rounded = ((&codes * (1.0 / 0.02)).round() * 0.02).detach();
+        let given = quantized_conv(&x, &weight, Some(&bias), &options, QuantizedInput::Given { scale: &step, zero_point: &base });
+        let differ = (given - conv(&rounded)).abs().max().item::<f32>()?;
+        assert!(differ < 1e-3, "{packing:?}, {case:?}: {differ}");
+    }
     Ok(())
 }
 

@@ -64,7 +64,7 @@ mod norm;
 mod weight;
 pub use convert::{convert, remove_qat};
 use hooks::LayerHooks;
-use input::{FakeQuantizedInput, InputRange};
+use input::{FakeQuantizedInput, InputRange, Token};
 use norm::FrozenNorm;
 use weight::{FakeQuantizedWeight, WeightGrid};
 
@@ -307,16 +307,20 @@ fn prepare_layer(
     let device = layer.weights.first().map(|(_, p)| p.meta().device);
     let Some(device) = device else { return Ok(()) };
     let observed = Param::buffer(&Tensor::full_on((), 0, DType::I64, device))?;
+    let token = match (LayerKind::of(layer.layer.kind), layer.weights.first()) {
+        (Some(LayerKind::Conv), Some((_, weight))) => Token::Sample { spatial: weight.meta().shape.rank().saturating_sub(2) },
+        _ => Token::Row,
+    };
     let input = match scheme.input {
         InputScheme::Float => FakeQuantizedInput::Float,
-        InputScheme::PerToken { symmetric } => FakeQuantizedInput::PerToken { symmetric },
+        InputScheme::PerToken { symmetric } => FakeQuantizedInput::PerToken { symmetric, token },
         InputScheme::Calibrated(how) => {
             let rate = match how {
                 Observation::MinMax => None,
                 Observation::MovingAverage { rate } => Some(rate),
                 _ => Some(RATE),
             };
-            FakeQuantizedInput::Ranged(InputRange::new(&observed, rate, limit, options.learned_steps)?)
+            FakeQuantizedInput::Ranged { range: InputRange::new(&observed, rate, limit, options.learned_steps)?, token }
         }
     };
     let own = layer.layer.site()?;
@@ -327,7 +331,7 @@ fn prepare_layer(
         steps.extend(grid.step().cloned());
         let hooks = match hooks.take() {
             Some((sites, input, norms)) => {
-                if let FakeQuantizedInput::Ranged(InputRange { step: Some(step), .. }) = &input {
+                if let FakeQuantizedInput::Ranged { range: InputRange { step: Some(step), .. }, .. } = &input {
                     steps.push(step.clone());
                 }
                 Some(Arc::new(LayerHooks::attach(sites, input, &observed, norms)?))

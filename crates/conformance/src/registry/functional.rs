@@ -69,18 +69,19 @@ fn layers() -> Vec<Entry> {
         "functional::fake_quantize_per_channel" 0 WIDE [v(&[2, 3]), fixed(p(&[2])), index(&[2], 3)] |x| f::fake_quantize_per_channel(&x[0], &x[1], &x[2], 0, -8, 7),
         "functional::quantize" 0 WIDE [v(&[2, 3])] |x| f::quantize(&x[0], 0.1, 3, DType::I8),
         "functional::dequantize" 0 INTEGER [v(&[2, 3])] |x| f::dequantize(&x[0], 0.1, 3),
-        "functional::quantized_linear" 1 SINGLE [v(&[2, 6]), v(&[3])] |x| packed(&x[0], [3, 6], |w| f::quantized_linear(&x[0], w, Some(&x[1]), QuantizedInput::Float)); "shape" => packed(&x[0], [3, 5], |w| f::quantized_linear(&x[0], w, None, QuantizedInput::Float)),
-        "functional::quantized_embedding" 0 SINGLE [index(&[2, 2], 5)] |x| packed(&x[0], [5, 4], |w| f::quantized_embedding(&x[0], w)),
+        "functional::quantized_linear" 1 SINGLE [v(&[2, 6]), v(&[3])] |x| packed(&x[0], &[3, 6], |w| f::quantized_linear(&x[0], w, Some(&x[1]), QuantizedInput::Float)); "shape" => packed(&x[0], &[3, 5], |w| f::quantized_linear(&x[0], w, None, QuantizedInput::Float)),
+        "functional::quantized_conv" 1 SINGLE [v(&[1, 2, 4, 3]), v(&[2])] |x| packed(&x[0], &[2, 1, 2, 2], |w| f::quantized_conv(&x[0], w, Some(&x[1]), &ConvOptions { groups: 2, padding: 1.into(), ..Default::default() }, QuantizedInput::Float)); "shape" => packed(&x[0], &[2, 3, 2, 2], |w| f::quantized_conv(&x[0], w, None, &ConvOptions::default(), QuantizedInput::Float)),
+        "functional::quantized_embedding" 0 SINGLE [index(&[2, 2], 5)] |x| packed(&x[0], &[5, 4], |w| f::quantized_embedding(&x[0], w)),
         "functional::clip_grad_norm" 0 WIDE [v(&[2, 3]), v(&[4])] |x| f::clip_grad_norm(&[&x[0], &x[1]], 1.0, 2.0).0,
     }
 }
 /// What a function makes of a matrix of 8-bit codes beside an input.
-fn packed(beside: &Tensor, [rows, columns]: [usize; 2], f: impl FnOnce(&PackedWeight) -> Tensor) -> Tensor {
+fn packed(beside: &Tensor, shape: &[usize], f: impl FnOnce(&PackedWeight) -> Tensor) -> Tensor {
     let device = match beside.device() {
         Ok(device) => device,
         Err(error) => return Tensor::failed(error),
     };
-    let numbers = Tensor::arange_on(0i64, (rows * columns) as i64, 1i64, DType::F32, device).sin().reshape([rows, columns]);
+    let numbers = Tensor::arange_on(0i64, shape.iter().product::<usize>() as i64, 1i64, DType::F32, device).sin().reshape(shape);
     PackedWeight::round(&numbers, Packing { bits: 8, group: None, symmetric: true }).map_or_else(Tensor::failed, |w| f(&w))
 }
 fn losses() -> Vec<Entry> {

@@ -141,6 +141,23 @@ pub(crate) fn device_of_f64(device: Device) -> Device {
     if device.info().dtypes.contains(&DType::F64) { device } else { Device::reference() }
 }
 impl InputMoments {
+    /// Those of a weight `[rows, columns]` of floats with another reader, which has moments of its own or, where hooks do not see
+    /// its inputs, takes rows as they are: relative errors of what both give count alike.
+    #[track_caller]
+    pub fn and(&self, weight: &Tensor, other: Option<&InputMoments>) -> Result<InputMoments> {
+        let device = self.hessian.device()?;
+        let weight = weight.detach().to(device).cast(DType::F64);
+        let own = self.row_errors(&weight).sum(..).item::<f64>()?;
+        let (hessian, whole) = match other {
+            Some(other) => (other.hessian.to(device), other.row_errors(&weight).sum(..).item::<f64>()?),
+            // A Hessian has twice the squares.
+            None => (Tensor::eye_on(weight.shape()?[1], weight.shape()?[1], DType::F64, device) * 2.0, (&weight * &weight).sum(..).item::<f64>()?),
+        };
+        let share = if own > 0.0 && whole > 0.0 { own / whole } else { 1.0 };
+        let hessian = &self.hessian + hessian * share;
+        hessian.materialize()?;
+        Ok(InputMoments { hessian, ..self.clone() })
+    }
     #[track_caller]
     fn with(sum: Option<InputMoments>, x: &Tensor) -> Result<InputMoments> {
         let columns = x.shape()?.last().copied().unwrap_or(1);

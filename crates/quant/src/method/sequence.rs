@@ -11,6 +11,7 @@ use super::{
 use crate::{
     quantize::{Calibrated, PlannedLayer, QuantizationPlan, RoundedWeight, named, tied},
     report::{LayerReport, MethodReport, QuantizationReport},
+    scheme::LayerKind,
     select::joined,
 };
 use adamant_core::{DType, Error, Result, Tensor, grad::no_grad};
@@ -59,7 +60,7 @@ pub(crate) fn quantize_in_order(
     run: &mut Run<'_>,
 ) -> Result<QuantizationReport> {
     let before = model.memory_usage();
-    let mut order = InOrder { op, calibrated, method, changed: ChangedParams::default(), reports: plan.left };
+    let mut order = InOrder { op, calibrated, method, changed: ChangedParams::default(), reports: plan.left, tied: Vec::new() };
     match no_grad(|| order.run(model, plan.planned, run)) {
         Ok(()) => {
             order.reports.sort_by(|a, b| a.path.cmp(&b.path));
@@ -106,6 +107,8 @@ struct InOrder<'a> {
     method: WeightMethod,
     changed: ChangedParams,
     reports: Vec<LayerReport>,
+    /// layers whose weight belongs to another one too
+    tied: Vec<PlannedLayer>,
 }
 impl InOrder<'_> {
     #[track_caller]
@@ -117,6 +120,7 @@ impl InOrder<'_> {
         for layer in planned {
             if let Some(first) = layer.weights.iter().find_map(|(_, p)| owners.get(&p.id())) {
                 self.reports.push(layer.report(tied(first)));
+                self.tied.push(layer);
                 continue;
             }
             owners.extend(layer.weights.iter().map(|(_, p)| (p.id(), layer.layer.path().to_string())));
@@ -180,8 +184,9 @@ impl InOrder<'_> {
     #[track_caller]
     fn quantize(&mut self, layers: &[PlannedLayer], shared: SharedInputs, run: &mut Run<'_>) -> Result<()> {
         let Some(first) = shared.layers.first().map(|k| &layers[*k]) else { return Ok(()) };
-        let moments = gather(self.op, first, &shared.distinct, run)?;
-        let weights = self.open(layers, &shared)?;
+        let mut moments = gather(self.op, first, &shared.distinct, run)?;
+        let mut weights = self.open(layers, &shared)?;
+        weights.iter_mut().try_for_each(|weight| self.join_readers(weight, &mut moments, run))?;
         let (candidates, factors) = match self.method {
             WeightMethod::Gptq(options) => {
                 let factors: Vec<GptqFactor> = moments.iter().map(|m| GptqFactor::new(self.op, first.layer.path(), m, options)).collect::<Result<_>>()?;
@@ -254,6 +259,23 @@ impl InOrder<'_> {
             }
         }
         Ok(all)
+    }
+    /// Gives a weight that other layers read too moments of its own, which have theirs in them.
+    #[track_caller]
+    fn join_readers(&self, weight: &mut OpenWeight, moments: &mut Vec<InputMoments>, run: &mut Run<'_>) -> Result<()> {
+        for other in self.tied.iter().filter(|other| other.weights.iter().any(|(_, p)| p.same(&weight.param))) {
+            // Inputs are told apart where all rows meet one of them.
+            let theirs = match (LayerKind::of(other.layer.kind), is_seen(other)) {
+                (Some(LayerKind::Linear), true) => gather(self.op, other, &[0], run)?.pop(),
+                _ => None,
+            };
+            for (rows, at) in &mut weight.rows {
+                let joined = moments[*at].and(&weight.value.narrow(0, rows.start, rows.rows), theirs.as_ref())?;
+                *at = moments.len();
+                moments.push(joined);
+            }
+        }
+        Ok(())
     }
     /// A weight of the candidates for its rows; where a row of rounded numbers loses less of the outputs, it is that. With the
     /// squared errors of rounded numbers and of these.

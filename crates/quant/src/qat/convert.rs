@@ -115,8 +115,8 @@ fn input_of(layer: &Submodule, weights: &[&MetWeight]) -> Result<InputCodes> {
     let Some(hooks) = weights.iter().find_map(|met| met.weight.hooks.as_ref()) else { return Ok(InputCodes::Float) };
     match &hooks.input {
         FakeQuantizedInput::Float => Ok(InputCodes::Float),
-        FakeQuantizedInput::PerToken { symmetric } => Ok(InputCodes::PerToken { symmetric: *symmetric }),
-        FakeQuantizedInput::Ranged(range) => range.input_codes()?.ok_or_else(|| {
+        FakeQuantizedInput::PerToken { symmetric, .. } => Ok(InputCodes::PerToken { symmetric: *symmetric }),
+        FakeQuantizedInput::Ranged { range, .. } => range.input_codes()?.ok_or_else(|| {
             refusal(CONVERT, format!("the layer `{}`: no values were seen: no forward pass in training has reached it", layer.path()))
                 .hint("train the prepared model before, or run it on some batches in training mode")
         }),

@@ -54,7 +54,7 @@ impl LayerHooks {
         LayerHooks::attach(sites, self.input.apart(copies)?, &self.observed.duplicate(copies)?, norms)
     }
     pub fn walk(&self, walker: &mut Walker<'_>) {
-        if let FakeQuantizedInput::Ranged(range) = &self.input {
+        if let FakeQuantizedInput::Ranged { range, .. } = &self.input {
             walker.child("input_low", &range.low);
             walker.child("input_high", &range.high);
             walker.child("input_step", &range.step);

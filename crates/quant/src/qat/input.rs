@@ -4,18 +4,36 @@ use super::{
     grid::{FakeQuantizer, LearnedStep},
     passes,
 };
-use adamant_core::{DType, Result, Tensor, composite::packed::SMALLEST_ROW, grad::no_grad};
+use adamant_core::{DType, Result, Shape, Tensor, composite::packed::SMALLEST_ROW, grad::no_grad};
 use adamant_nn::{Copies, InputCodes, Param, Walk};
 
 /// The largest unsigned code of 8 bits.
 const LARGEST: f64 = 255.0;
 
+/// What has a scale of its own where each token has one.
+#[derive(Clone, Copy)]
+pub(crate) enum Token {
+    /// along the last axis
+    Row,
+    /// of a convolution over so many axes
+    Sample { spatial: usize },
+}
+impl Token {
+    /// The first axis of one in an input.
+    fn first_axis(self, x: &Shape) -> usize {
+        match self {
+            Token::Row => x.rank().saturating_sub(1),
+            // The batch may be missing.
+            Token::Sample { spatial } => x.rank().saturating_sub(spatial + 1),
+        }
+    }
+}
 /// What becomes of an input.
 #[derive(Clone)]
 pub(crate) enum FakeQuantizedInput {
     Float,
-    PerToken { symmetric: bool },
-    Ranged(InputRange),
+    PerToken { symmetric: bool, token: Token },
+    Ranged { range: InputRange, token: Token },
 }
 /// The range of values that was seen, and the step of the codes that span it.
 #[derive(Clone)]
@@ -82,8 +100,9 @@ impl InputRange {
         }
     }
     #[track_caller]
-    fn fake_quantized(&self, x: &Tensor, training: bool) -> Result<Tensor> {
-        let features = x.shape()?.last().copied().unwrap_or(1);
+    fn fake_quantized(&self, x: &Tensor, token: Token, training: bool) -> Result<Tensor> {
+        let shape = x.shape()?;
+        let features = shape[token.first_axis(&shape)..].iter().product();
         let (scale, zero_point) = no_grad(|| {
             if training {
                 self.observe(&x.detach())?;
@@ -116,26 +135,26 @@ impl InputRange {
         Ok(Some(InputCodes::Given { scale: scale.item()?, zero_point: zero_point.cast(DType::I32).item()? }))
     }
 }
-/// Each row of x (f32) as what its codes stand for by its own values, in the arithmetic of
+/// Each token of x (f32), which is all axes from one on, as what its codes stand for by its own values, in the arithmetic of
 /// [`adamant_core::functional::quantized_linear`].
-fn by_token(x: &Tensor, symmetric: bool) -> Tensor {
-    let last = -1isize;
+fn by_token(x: &Tensor, first_axis: usize, symmetric: bool) -> Tensor {
+    let axes: Vec<usize> = (first_axis..x.rank()).collect();
     let rows = x.detach();
     let inverse = |largest: &Tensor, steps: f64| largest.gt(SMALLEST_ROW).where_(steps / largest, 0.0);
     if symmetric {
-        let largest = rows.abs().amax_keepdim(last);
+        let largest = rows.abs().amax_keepdim(&axes[..]);
         let in_steps = &rows * inverse(&largest, 127.0);
         return FakeQuantizer { scale: largest / 127.0, zero_point: None, low: -128.0, high: 127.0 }.fake_quantized(x, &in_steps, None);
     }
-    let least = rows.amin_keepdim(last).minimum(0.0);
-    let range = rows.amax_keepdim(last).maximum(0.0) - &least;
+    let least = rows.amin_keepdim(&axes[..]).minimum(0.0);
+    let range = rows.amax_keepdim(&axes[..]).maximum(0.0) - &least;
     let inverse = inverse(&range, LARGEST);
     let zero_point = (-least * &inverse).round();
     let in_steps = &rows * &inverse;
     FakeQuantizer { scale: range / LARGEST, zero_point: Some(zero_point), low: 0.0, high: LARGEST }.fake_quantized(x, &in_steps, None)
 }
 impl FakeQuantizedInput {
-    /// An input `[.., features]` as what its codes stand for.
+    /// An input as what its codes stand for.
     #[track_caller]
     pub fn fake_quantized(&self, x: &Tensor, training: bool) -> Result<Tensor> {
         let meta = x.try_meta()?;
@@ -145,20 +164,21 @@ impl FakeQuantizedInput {
         let numbers = x.cast(DType::F32);
         let numbers = match self {
             FakeQuantizedInput::Float => return Ok(x.clone()),
-            FakeQuantizedInput::PerToken { symmetric } => by_token(&numbers, *symmetric),
-            FakeQuantizedInput::Ranged(range) => range.fake_quantized(&numbers, training)?,
+            FakeQuantizedInput::PerToken { symmetric, token } => by_token(&numbers, token.first_axis(&meta.shape), *symmetric),
+            FakeQuantizedInput::Ranged { range, token } => range.fake_quantized(&numbers, *token, training)?,
         };
         numbers.cast(meta.dtype).ok()
     }
     #[track_caller]
     pub fn apart(&self, copies: &mut Copies) -> Result<FakeQuantizedInput> {
-        let FakeQuantizedInput::Ranged(range) = self else { return Ok(self.clone()) };
-        Ok(FakeQuantizedInput::Ranged(InputRange {
+        let FakeQuantizedInput::Ranged { range, token } = self else { return Ok(self.clone()) };
+        let range = InputRange {
             observed: range.observed.duplicate(copies)?,
             low: range.low.duplicate(copies)?,
             high: range.high.duplicate(copies)?,
             step: range.step.duplicate(copies)?,
             ..*range
-        }))
+        };
+        Ok(FakeQuantizedInput::Ranged { range, token: *token })
     }
 }
