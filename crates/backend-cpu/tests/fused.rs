@@ -531,7 +531,8 @@ fn convolutions_of_drawn_codes() {
         let packing = Packing { bits: [8, 8, 8, 4][below(4)], group: None, symmetric: below(2) == 0 };
         let known = [Activations::Given, Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Float];
         let codes = CodedInputs { packing, activations: known[below(4)], bias: below(2) == 0 };
-        let conv = ConvSpec { role: ConvRole::Forward, stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups, open: Default::default() };
+        let conv =
+            ConvSpec { role: ConvRole::Forward, stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups, open: Default::default() };
         let layer = QuantizedConv { conv: Arc::new(conv), weight: Shape::new(&weight).unwrap(), codes };
         check(&layer, || {
             let stored = packing.codes(&layer.weight);

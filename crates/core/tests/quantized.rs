@@ -195,7 +195,12 @@ impl ConvCase {
         ConvCase { batch: 1 + draw.below(3), x, weight, groups, stride, padding, dilation }
     }
     fn options(&self) -> ConvOptions {
-        ConvOptions { stride: self.stride.clone().into(), padding: Padding::Zeros(self.padding.clone().into()), dilation: self.dilation.clone().into(), groups: self.groups }
+        ConvOptions {
+            stride: self.stride.clone().into(),
+            padding: Padding::Zeros(self.padding.clone().into()),
+            dilation: self.dilation.clone().into(),
+            groups: self.groups,
+        }
     }
     fn made(&self) -> Vec<usize> {
         let size = |k: usize| (self.x[1 + k] + 2 * self.padding[k] - self.dilation[k] * (self.weight[2 + k] - 1) - 1) / self.stride[k] + 1;

@@ -6,10 +6,14 @@ mod common;
 
 use adamant_backend_cpu as _;
 use adamant_conformance::random::Random;
-use adamant_core::{DType, Result, Tensor, compile, composite::packed::Packing, functional, functional::PackedWeight};
+use adamant_core::{
+    DType, Result, Tensor, compile,
+    composite::packed::Packing,
+    functional::{self, PackedWeight, PadMode},
+};
 use adamant_nn::{
-    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNormOptions, Conv2d, Embedding, Flatten, Gru, InputCodes, Linear, Lstm, Module, Param, Relu, Sequential,
-    TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, manual_seed,
+    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNormOptions, Conv1d, Conv2d, ConvOptions, Embedding, Flatten, Gru, InputCodes, Linear, Lstm, Module, Param, Relu,
+    Sequential, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, manual_seed,
 };
 use adamant_optim::{AdamW, Optimizer, Sgd, UpdateRule};
 use adamant_quant::{
@@ -172,13 +176,18 @@ fn model(kind: usize, random: &Random) -> Result<(Sequential, Tensor)> {
             let layer = TransformerEncoderLayer::with(width, 2, TransformerOptions { dim_feedforward: hidden, dropout: 0.0, ..Default::default() })?;
             (net.add(layer).add(Linear::new(width, classes)?), normal([6, rows, width]))
         }
+        5 => {
+            let depthwise = ConvOptions { groups: width, stride: 2.into(), padding: 1.into(), padding_mode: PadMode::Reflect, ..Default::default() };
+            let net = net.add(Conv1d::with(width, width, 4, depthwise)?).add(Relu::new()).add(Conv1d::new(width, classes, 1)?);
+            (net, normal([rows, width, 12]))
+        }
         _ => {
             let ids = (0..rows).map(|_| random.below(20) as i64).collect();
             (net.add(Embedding::new(20, width)?).add(Linear::new(width, classes)?), Tensor::from_vec(ids, [rows]))
         }
     })
 }
-const MODELS: usize = 6;
+const MODELS: usize = 7;
 fn scheme(random: &mut Random, kind: usize) -> LayerScheme {
     let inputs = [
         InputScheme::Float,
@@ -189,8 +198,12 @@ fn scheme(random: &mut Random, kind: usize) -> LayerScheme {
         InputScheme::Calibrated(Observation::Entropy),
     ];
     let packing = packing(random);
-    // A convolution's rows are of 9 columns, which no group of these cuts.
-    LayerScheme { packing: Packing { group: packing.group.filter(|_| kind != 1), ..packing }, scales: DType::F32, input: inputs[random.below(inputs.len())] }
+    // A convolution's rows have columns that no group of these cuts.
+    LayerScheme {
+        packing: Packing { group: packing.group.filter(|_| !matches!(kind, 1 | 5)), ..packing },
+        scales: DType::F32,
+        input: inputs[random.below(inputs.len())],
+    }
 }
 fn options(random: &mut Random) -> QatOptions {
     QatOptions {
@@ -221,7 +234,7 @@ fn computed(model: &impl Walk) -> Vec<(String, Tensor)> {
 fn drawn_models_by_drawn_schemes_are_converted_to_what_they_were_trained_as() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let random = Random::new(2027);
-    for round in 0..72u64 {
+    for round in 0..84u64 {
         let (kind, drawn) = (round as usize % MODELS, random.part(round));
         let (scheme, options) = (scheme(&mut drawn.part(99), kind), options(&mut drawn.part(98)));
         let name = format!("{round}: {scheme:?} {options:?}");

@@ -1,10 +1,10 @@
 //! Drawn models by drawn schemes: layers, sizes, bits, groups, signs and inputs that nobody has listed.
 use adamant_backend_cpu as _;
 use adamant_conformance::random::Random;
-use adamant_core::{DType, Result, Tensor, compile, composite::packed::Packing};
+use adamant_core::{DType, Result, Tensor, compile, composite::packed::Packing, functional::PadMode};
 use adamant_nn::{
-    Conv2d, Embedding, Flatten, Gru, Linear, Lstm, Module, Relu, Rnn, Sequential, Tanh, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, init,
-    manual_seed,
+    Conv1d, Conv2d, Conv3d, ConvOptions, Embedding, Flatten, Gru, Linear, Lstm, Module, Relu, Rnn, Sequential, Tanh, TransformerEncoderLayer,
+    TransformerOptions, Unflatten, Walk, init, manual_seed,
 };
 use adamant_quant::{InputScheme, LayerScheme, Outcome, QuantizationConfig, load_quantized, observe::Observation, quantize_model, save_quantized};
 
@@ -29,13 +29,22 @@ fn model(kind: usize, random: &Random) -> Result<(Sequential, Tensor)> {
             let layer = TransformerEncoderLayer::with(width, 2, TransformerOptions { dim_feedforward: hidden, dropout: 0.0, ..Default::default() })?;
             (net.add(layer).add(Linear::new(width, classes)?), numbers(&[6, rows, width])?)
         }
+        6 => {
+            let depthwise = ConvOptions { groups: width, stride: 2.into(), padding: 1.into(), padding_mode: PadMode::Reflect, ..Default::default() };
+            let net = net.add(Conv1d::with(width, width, 4, depthwise)?).add(Tanh::new()).add(Conv1d::new(width, classes, 1)?);
+            (net, numbers(&[rows, width, 12])?)
+        }
+        7 => {
+            let groups = ConvOptions { groups: 2, padding: 1.into(), dilation: 2.into(), ..Default::default() };
+            (net.add(Conv3d::with(4, 6, 2, groups)?).add(Flatten::new()), numbers(&[1 + rows % 3, 4, 3, 4, 5])?)
+        }
         _ => {
             let ids = (0..rows).map(|_| random.below(20) as i64).collect();
             (net.add(Embedding::new(20, width)?).add(Linear::new(width, classes)?), Tensor::from_vec(ids, [rows]))
         }
     })
 }
-const MODELS: usize = 7;
+const MODELS: usize = 9;
 fn scheme(random: &mut Random) -> LayerScheme {
     let packing = Packing { bits: [8, 8, 4, 3][random.below(4)], group: [None, None, Some(8), Some(4)][random.below(4)], symmetric: random.below(2) == 0 };
     let inputs = [
@@ -56,13 +65,13 @@ fn forward(model: &Sequential, x: &Tensor) -> Result<Vec<u8>> {
 fn drawn_models_by_drawn_schemes_are_read_back_copied_and_compiled_to_the_same_bits() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let random = Random::new(2026);
-    for round in 0..70u64 {
+    for round in 0..90u64 {
         let kind = round as usize % MODELS;
         let drawn = random.part(round);
         let scheme = scheme(&mut drawn.part(99));
-        // A convolution's rows are of 9 columns, which no group of these cuts.
+        // A convolution's rows have columns that no group of these cuts.
         let whole = LayerScheme { packing: Packing { group: None, ..scheme.packing }, ..scheme };
-        let config = if kind == 1 { QuantizationConfig::with(whole) } else { QuantizationConfig::with(scheme) };
+        let config = QuantizationConfig::with(if matches!(kind, 1 | 6 | 7) { whole } else { scheme });
         let (net, x) = model(kind, &drawn)?;
         net.eval();
         let compiled = compile(|x: &[Tensor]| Ok(vec![net.forward(&x[0])?]));
@@ -91,8 +100,8 @@ fn drawn_models_by_drawn_schemes_are_read_back_copied_and_compiled_to_the_same_b
 #[test]
 fn a_row_has_the_same_bits_alone_and_in_any_batch() -> Result<()> {
     let mut random = Random::new(5);
-    for round in 0..30u64 {
-        let (net, x) = model(0, &random.part(round))?;
+    for round in 0..60u64 {
+        let (net, x) = model([0, 1, 6, 7][round as usize % 4], &random.part(round))?;
         let packing = Packing { bits: 8, group: None, symmetric: random.below(2) == 0 };
         let input = InputScheme::PerToken { symmetric: random.below(2) == 0 };
         quantize_model(&net, &QuantizationConfig::with(LayerScheme { packing, scales: DType::F32, input }), &[])?;
