@@ -25,6 +25,8 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod vnni;
+#[allow(unsafe_code)]
+pub(crate) mod windows;
 
 use super::apart::{Apart, HandOn, Matrices, WidenedElements};
 use super::context::AlignedBuffer;

@@ -21,6 +21,20 @@ macro_rules! kernels {
             // SAFETY: the caller's promise.
             unsafe { super::micro::tile::<S, ROWS, VECTORS>(quads, a, a_stride, b, block_stride, c, c_stride, corrections, accumulate) }
         }
+        /// # Safety
+        /// As [`windows::windows`](super::windows::windows); the CPU has the features named.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn windows<S: ByteSet, const ROWS: usize, const VECTORS: usize>(
+            steps: &[usize],
+            a: *const u8,
+            a_stride: usize,
+            b: *const i8,
+            c: *mut i32,
+            c_stride: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { super::windows::windows::<S, ROWS, VECTORS>(steps, a, a_stride, b, c, c_stride) }
+        }
         kernels!(@direct lines $($features)?);
         kernels!(@direct streams $($features)?);
     };
@@ -54,7 +68,8 @@ macro_rules! context {
             vectors: context!(@count $vectors),
             lanes: <$set as ByteSet>::COLUMNS,
             width: <$set as ByteSet>::WIDTH,
-            tiles: context!(@tiles $set; $vectors $($rows)*),
+            tiles: context!(@tiles tile $set; $vectors $($rows)*),
+            window_tiles: context!(@tiles windows $set; $vectors $($rows)*),
             line_rows: $line_rows,
             lines: [context!(@direct lines $set, false), context!(@direct lines $set, true)],
             streams: [context!(@direct streams $set, false), context!(@direct streams $set, true)],
@@ -71,8 +86,10 @@ macro_rules! context {
         ]
     };
     (@count [$($v:literal)*]) => { [$($v),*].len() };
-    (@tiles $s:ty; [1] $($rows:literal)*) => { &[$(tile::<$s, $rows, 1>),*] };
-    (@tiles $s:ty; [1 2] $($rows:literal)*) => { &[$(tile::<$s, $rows, 1>, tile::<$s, $rows, 2>),*] };
-    (@tiles $s:ty; [1 2 3 4] $($rows:literal)*) => { &[$(tile::<$s, $rows, 1>, tile::<$s, $rows, 2>, tile::<$s, $rows, 3>, tile::<$s, $rows, 4>),*] };
+    (@tiles $kernel:ident $s:ty; [1] $($rows:literal)*) => { &[$($kernel::<$s, $rows, 1>),*] };
+    (@tiles $kernel:ident $s:ty; [1 2] $($rows:literal)*) => { &[$($kernel::<$s, $rows, 1>, $kernel::<$s, $rows, 2>),*] };
+    (@tiles $kernel:ident $s:ty; [1 2 3 4] $($rows:literal)*) => {
+        &[$($kernel::<$s, $rows, 1>, $kernel::<$s, $rows, 2>, $kernel::<$s, $rows, 3>, $kernel::<$s, $rows, 4>),*]
+    };
 }
 pub(crate) use {context, kernels};

@@ -4,6 +4,8 @@
 //! an i32, which wraps. Sums are exact modulo 2^32, so their order is free and the bits are those of every set.
 //! Must not know matrices, packing policy or threads.
 
+use super::windows::WindowTileFn;
+
 /// Columns of a block of B.
 pub(crate) const BLOCK: usize = 16;
 /// Bytes of a quad.
@@ -77,6 +79,8 @@ pub(crate) struct ByteContext {
     pub(crate) width: usize,
     /// `tiles[(rows - 1) * vectors + v - 1]`.
     pub(super) tiles: &'static [ByteTileFn],
+    /// Likewise.
+    pub(super) window_tiles: &'static [WindowTileFn],
     /// Rows of A that `lines` takes best together.
     pub(super) line_rows: usize,
     /// By the sign of A, then by its rows.

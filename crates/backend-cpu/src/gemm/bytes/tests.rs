@@ -232,3 +232,35 @@ fn blocks_packed_before_give_the_same_sums() {
         }
     }
 }
+
+/// Windows over planes on every set, of steps that have no order, against sums in i64.
+#[test]
+fn windows_read_their_steps_where_they_lie() {
+    let mut bytes = Bytes(77);
+    for isa in sets() {
+        let context = context(isa);
+        for round in 0..60usize {
+            let (quads, rows) = (1 + bytes.next() as usize % 40, 1 + round % context.rows);
+            let places = context.window_places() * (1 + bytes.next() as usize % (64 / context.window_places()));
+            let offsets: Vec<usize> = (0..quads).map(|_| bytes.next() as usize % 100 * QUAD).collect();
+            let steps = windows::WindowSteps::new(offsets.clone());
+            let (a, b) = (bytes.extreme(rows * quads * QUAD), bytes.extreme(steps.reach() + places * QUAD));
+            let mut widened = vec![0; a.len() * context.width];
+            if context.width == 1 {
+                widened.copy_from_slice(&a);
+            } else {
+                pack::widen(&a, true, &mut widened);
+            }
+            let read: Vec<u8> = b.iter().map(|byte| byte ^ context.window_flip()).collect();
+            let mut sums = vec![7i32; rows * (places + 3)];
+            let stride = quads * QUAD * context.width;
+            context.windows(&steps, Strided { data: &widened, stride }, rows, &read, places, &mut sums, places + 3);
+            for (r, place) in (0..rows).flat_map(|r| (0..places).map(move |p| (r, p))) {
+                let x = |at: usize| i64::from(b[at]) - if context.width == 1 { 0 } else { 128 };
+                let of_quad = |q: usize| (0..QUAD).map(|j| value(a[(r * quads + q) * QUAD + j], true) * x(offsets[q] + place * QUAD + j)).sum::<i64>();
+                let want = (0..quads).map(of_quad).sum::<i64>() as i32;
+                assert_eq!(sums[r * (places + 3) + place], want, "{isa:?}, round {round}, row {r}, place {place}");
+            }
+        }
+    }
+}
