@@ -3,7 +3,7 @@
 //!
 //! [`Param::pack`] puts codes in the place of the value. From then on the parameter's value ([`Param::get`]) is what the codes
 //! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding),
-//! [`MultiheadAttention`](crate::MultiheadAttention), the recurrent ones) read those instead. A walk meets the tensors that hold
+//! [`MultiheadAttention`](crate::MultiheadAttention), convolutions, the recurrent ones) read those instead. A walk meets the tensors that hold
 //! the codes as buffers: the codes under the parameter's own name, and `weight_scale` and, of an affine packing,
 //! `weight_zero_point` beside it, so that they are saved, moved and counted as what they are. Tied layers share one parameter,
 //! and so its codes.

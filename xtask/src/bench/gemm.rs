@@ -50,8 +50,11 @@ pub fn workloads() -> Vec<Workload> {
     for batch in [1usize, 32] {
         let sizes = [batch, 1024, 1024];
         all.push(multiplication(format!("linear_f32_1024_b{batch}"), 1, sizes, move |s, dtype| dense(s, dtype, batch)));
-        let quantized = narrow(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, move |s| quantized(s, batch));
-        all.push(quantized.of_dtype("int8"));
+        let bytes = Packing { bits: 8, group: None, symmetric: true };
+        let of_bytes = narrow(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, move |s| quantized(s, 1024, batch, bytes));
+        all.push(of_bytes.of_dtype("int8"));
+        let nibbles = move |s: Scale| quantized(s, 4096, batch, Packing { bits: 4, group: Some(s.of(32, 11)), symmetric: true });
+        all.push(narrow(format!("qlinear_int4_g32_4096_b{batch}"), 1, [batch, 4096, 4096], 1, nibbles).of_dtype("int4"));
     }
     all
 }
@@ -92,9 +95,9 @@ fn integers(scale: Scale) -> Checked<Prepared> {
     };
     Ok(Prepared::output(move || a.cast(DType::I32).matmul(b.cast(DType::I32)), move |result| check(result, n, F32, &exact)))
 }
-/// y = x Wᵀ + b, square, of 8-bit codes: those of W made before, those of x by row as it comes.
-fn quantized(scale: Scale, batch: usize) -> Checked<Prepared> {
-    let (n, batch) = (scale.at_most(1024, 33), scale.at_most(batch, 3));
+/// y = x Wᵀ + b, square, of codes: those of W made before, of x 8 bits by row as it comes.
+fn quantized(scale: Scale, n: usize, batch: usize, packing: Packing) -> Checked<Prepared> {
+    let (n, batch) = (scale.at_most(n, 33), scale.at_most(batch, 3));
     let (xs, ws, bs) = (uniform(batch * n, 1), uniform(n * n, 2), uniform(n, 3));
     let operand = |data: &[f32], shape: &[usize]| -> Result<Tensor, Error> {
         let t = Tensor::from_slice(data, shape);
@@ -102,17 +105,28 @@ fn quantized(scale: Scale, batch: usize) -> Checked<Prepared> {
         t.ok()
     };
     let (x, w, b) = (operand(&xs, &[batch, n])?, operand(&ws, &[n, n])?, operand(&bs, &[n])?);
-    let weight = PackedWeight::round(&w, Packing { bits: 8, group: None, symmetric: true })?;
-    let (codes, steps) = (weight.codes().to_vec::<i8>()?, weight.scale().to_vec::<f32>()?);
-    let missed = |(k, w): (usize, &f32)| (f64::from(codes[k]) * f64::from(steps[k / n]) - f64::from(*w)).abs() / f64::from(steps[k / n]);
+    let weight = PackedWeight::round(&w, packing)?;
+    let (steps, group) = (weight.scale().to_vec::<f32>()?, packing.group.unwrap_or(n));
+    let codes: Vec<i8> = match packing.bits {
+        8 => weight.codes().to_vec()?,
+        // The first of two in the low bits, 8 more than they are; a row ends with its byte.
+        _ => {
+            let bytes = weight.codes().to_vec::<u8>()?;
+            let row = bytes.len() / n;
+            (0..n * n).map(|k| ((bytes[k / n * row + k % n / 2] >> (k % n % 2 * 4)) & 15) as i8 - 8).collect()
+        }
+    };
+    let missed = |(k, w): (usize, &f32)| (f64::from(codes[k]) * f64::from(steps[k / group]) - f64::from(*w)).abs() / f64::from(steps[k / group]);
     let most = ws.iter().enumerate().map(missed).fold(0.0, f64::max);
     ensure(most <= 0.5 + 1e-4, || format!("a code of the weight is {most} steps off"))?;
     let rows: Vec<(Vec<i64>, f32, i64)> = xs.chunks(n).map(|row| token(row, true)).collect();
     let exact = move |flat: usize| {
         let ((x, step, _), j) = (&rows[flat / n], flat % n);
-        let sum: i64 = (0..n).map(|l| x[l] * i64::from(codes[j * n + l])).sum();
-        let (product, bias) = (sum as f64 * f64::from(*step) * f64::from(steps[j]), f64::from(bs[j]));
-        (product + bias, product.abs() + bias.abs())
+        let of_group = |g: usize| {
+            (g * group..(g + 1) * group).map(|l| x[l] * i64::from(codes[j * n + l])).sum::<i64>() as f64 * f64::from(steps[(j * n + g * group) / group])
+        };
+        let parts: Vec<f64> = (0..n / group).map(|g| of_group(g) * f64::from(*step)).collect();
+        (parts.iter().sum::<f64>() + f64::from(bs[j]), parts.iter().map(|part| part.abs()).sum::<f64>() + f64::from(bs[j]).abs())
     };
     let run = move || quantized_linear(&x, &weight, Some(&b), QuantizedInput::PerToken { symmetric: true });
     Ok(Prepared::output(run, move |y| check(y, 1, F32, &exact)))

@@ -5,6 +5,7 @@ use super::{
 };
 use adamant::{DType, Device, Result, Tensor, no_grad};
 use adamant_bench::{Checked, Prepared, Rate, Scale, Workload, ensure, inputs::tensor};
+use adamant_core::composite::packed::Packing;
 use std::{hint::black_box, rc::Rc};
 
 /// The family.
@@ -13,9 +14,16 @@ pub fn workloads() -> Vec<Workload> {
         Workload::new("infer_resnet50_b1", Rate::Flop(8.2e9), |s| infer(s, resnet)).with_precision(|s, precision| infer_in(s, precision, resnet)),
         Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)).with_precision(|s, precision| infer_in(s, precision, minilm)),
         Workload::new("gpt2_prefill64", None, prefill),
-        Workload::new("gpt2_decode64", Rate::Tokens(64.0), decode),
+        Workload::new("gpt2_decode64", Rate::Tokens(64.0), |s| decode(s, None)),
+        Workload::new("infer_resnet50_int8_b1", Rate::Flop(8.2e9), |s| infer_coded(s, coded_resnet, resnet)).of_dtype("int8"),
+        Workload::new("infer_minilm_int8_b32_s128", Rate::Flop(91.8e9), |s| infer_coded(s, coded_minilm, minilm)).of_dtype("int8"),
+        Workload::new("gpt2_decode64_int8", Rate::Tokens(64.0), |s| decode(s, Some(BYTES))).of_dtype("int8"),
+        Workload::new("gpt2_decode64_int4", Rate::Tokens(64.0), |s| decode(s, Some(Packing { bits: 4, group: Some(s.of(32, 4)), symmetric: true })))
+            .of_dtype("int4"),
     ]
 }
+/// Eight bits, a scale for each row.
+const BYTES: Packing = Packing { bits: 8, group: None, symmetric: true };
 type Net = Box<dyn Fn() -> Result<Tensor>>;
 /// A network that gives at small shapes what the plain interpreter gives, and finite numbers in full.
 fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
@@ -61,6 +69,32 @@ fn resnet(s: Scale) -> Result<Net> {
     let x = tensor(&[1, 3, size, size], 1);
     Ok(Box::new(move || net.of(&x, false)))
 }
+/// The same network held as codes, which gives at small shapes nearly what the floats give there on the plain interpreter.
+fn infer_coded(scale: Scale, build: fn(Scale) -> Result<Net>, floats: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
+    let verify = move || {
+        let exact = Device::reference().scoped(|| no_grad(|| floats(Scale::SMALL)?()?.to_vec_as::<f64>()))?;
+        near(DType::BF16, &no_grad(|| build(Scale::SMALL)?()?.to_vec_as::<f64>())?, &exact)
+    };
+    Ok(prepared(Rc::new(build(scale)?), verify))
+}
+/// Static codes: convolutions have the normalisation in them, and the range of this image.
+fn coded_resnet(s: Scale) -> Result<Net> {
+    let mut weights = ModelWeights::default();
+    let net = ResNet::fifty(&mut weights, s)?;
+    let size = s.of(224, 32);
+    let x = tensor(&[1, 3, size, size], 1);
+    weights.calibrate(|| no_grad(|| net.of(&x, false)?.materialize()))?;
+    weights.quantize(BYTES, true)?;
+    Ok(Box::new(move || net.of(&x, false)))
+}
+/// Dynamic codes: those of each token by its own range.
+fn coded_minilm(s: Scale) -> Result<Net> {
+    let mut weights = ModelWeights::default();
+    let net = MiniLm::new(&mut weights, s)?;
+    weights.quantize(BYTES, true)?;
+    let ids = tokens(s.of(32, 2), s.of(128, 7), s.of(30522, 50));
+    Ok(Box::new(move || net.of(&ids)))
+}
 fn minilm(s: Scale) -> Result<Net> {
     let net = MiniLm::new(&mut ModelWeights::default(), s)?;
     let ids = tokens(s.of(32, 2), s.of(128, 7), s.of(30522, 50));
@@ -70,6 +104,7 @@ fn minilm(s: Scale) -> Result<Net> {
 /// GPT-2 small with random weights, and a prompt.
 struct Language {
     net: Gpt,
+    weights: ModelWeights,
     prompt: Tensor,
     length: usize,
     vocabulary: usize,
@@ -78,7 +113,8 @@ fn language(s: Scale) -> Result<Language> {
     let vocabulary = s.of(50257, 97);
     let sizes = GptSizes { vocabulary, context: s.of(1024, 64), layers: s.of(12, 2), heads: s.of(12, 3), width: s.of(768, 12), bias: true };
     let length = s.of(64, 5);
-    Ok(Language { net: Gpt::new(&mut ModelWeights::default(), &sizes)?, prompt: tokens(1, length, vocabulary), length, vocabulary })
+    let mut weights = ModelWeights::default();
+    Ok(Language { net: Gpt::new(&mut weights, &sizes)?, weights, prompt: tokens(1, length, vocabulary), length, vocabulary })
 }
 impl Language {
     /// The prompt into empty caches; the logits of its last position.
@@ -98,24 +134,35 @@ impl Language {
 }
 fn prefill(scale: Scale) -> Checked<Prepared> {
     let l = language(scale)?;
-    Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).materialize()), check_decoding))
+    Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).materialize()), || check_decoding(None)))
 }
-fn decode(scale: Scale) -> Checked<Prepared> {
+/// Weights are numbers, or codes that are multiplied with numbers.
+fn decode(scale: Scale, packing: Option<Packing>) -> Checked<Prepared> {
     let (l, count) = (language(scale)?, scale.of(64, 4));
+    if let Some(packing) = packing {
+        l.weights.quantize(packing, packing.bits == 8)?;
+    }
     let caches = l.net.caches(l.length + count)?;
     let first = no_grad(|| Ok::<_, adamant::Error>(l.prompted(&caches)?.argmax(2)))?;
     first.materialize()?;
-    Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), check_decoding))
+    Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), move || check_decoding(packing)))
 }
 /// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole
 /// text anew for each token gives.
-fn check_decoding() -> Checked<f64> {
-    let small = || {
+fn check_decoding(packing: Option<Packing>) -> Checked<f64> {
+    let language = || {
         let l = language(Scale::SMALL)?;
+        if let Some(packing) = packing {
+            l.weights.quantize(Packing { group: packing.group.map(|_| 4), ..packing }, packing.bits == 8)?;
+        }
+        Ok::<_, adamant::Error>(l)
+    };
+    let small = || {
+        let l = language()?;
         no_grad(|| l.prompted(&l.net.caches(l.length)?)?.to_vec::<f32>())
     };
     let worst = agree(&small()?, &Device::reference().scoped(small)?)?;
-    let l = language(Scale::SMALL)?;
+    let l = language()?;
     let caches = l.net.caches(l.length + 6)?;
     let (cached, anew) = no_grad(|| {
         let first = l.prompted(&caches)?.argmax(2);

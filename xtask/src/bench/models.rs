@@ -2,8 +2,8 @@
 use adamant::{
     Cell, Error, Result, Tensor,
     functional::{
-        AttentionOptions, ConvOptions, MaxPoolOptions, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm, linear, max_pool2d,
-        scaled_dot_product_attention,
+        AttentionOptions, ConvOptions, MaxPoolOptions, PackedWeight, QuantizedInput, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm,
+        linear, max_pool2d, quantized_conv, quantized_embedding, quantized_linear, scaled_dot_product_attention,
     },
     nn::Param,
     no_grad,
@@ -12,8 +12,12 @@ use adamant_bench::{
     Scale,
     inputs::{indices, tensor},
 };
-use adamant_core::scope;
-use std::sync::Arc;
+use adamant_core::{composite::packed::Packing, scope};
+use std::{
+    cell::{self, OnceCell},
+    rc::Rc,
+    sync::Arc,
+};
 
 /// Parameters as they are made, each from its own stream.
 #[derive(Default)]
@@ -22,8 +26,49 @@ pub struct ModelWeights {
     pub parameters: Vec<Param>,
     drawn: u64,
     layers: usize,
+    matrices: Vec<(Param, MatrixCodes)>,
+    /// Do convolutions become codes at their next inputs?
+    calibrating: Rc<cell::Cell<bool>>,
+}
+/// A matrix once it is held as codes.
+#[derive(Clone, Default)]
+struct MatrixCodes(Rc<OnceCell<CodedMatrix>>);
+struct CodedMatrix {
+    weight: PackedWeight,
+    by_token: bool,
+}
+impl CodedMatrix {
+    fn times(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let input = if self.by_token { QuantizedInput::PerToken { symmetric: true } } else { QuantizedInput::Float };
+        quantized_linear(x, &self.weight, bias, input)
+    }
 }
 impl ModelWeights {
+    /// Holds all matrices as codes from now on; inputs too, or not.
+    pub fn quantize(&self, packing: Packing, by_token: bool) -> Result<()> {
+        no_grad(|| {
+            self.matrices.iter().try_for_each(|(matrix, codes)| {
+                let weight = PackedWeight::round(&matrix.detached(), packing)?;
+                weight.codes().materialize()?;
+                weight.scale().materialize()?;
+                // Twice is once.
+                let _ = codes.0.set(CodedMatrix { weight, by_token });
+                Ok(())
+            })
+        })
+    }
+    /// Convolutions become codes, their inputs' range being that of the network's next input.
+    pub fn calibrate(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.calibrating.set(true);
+        let ran = run();
+        self.calibrating.set(false);
+        ran
+    }
+    fn matrix(&mut self, weight: &Param) -> MatrixCodes {
+        let codes = MatrixCodes::default();
+        self.matrices.push((weight.clone(), codes.clone()));
+        codes
+    }
     /// Uniform within ±1/√fan_in, fan_in being all axes but the first.
     fn fan_in(&mut self, shape: &[usize]) -> Result<Param> {
         let fan: usize = shape[1..].iter().product();
@@ -45,9 +90,11 @@ impl ModelWeights {
     }
     /// An `[out, in]` matrix and maybe an `[out]` bias.
     pub fn dense(&mut self, i: usize, o: usize, bias: bool) -> Result<DenseLayer> {
+        let weight = self.fan_in(&[o, i])?;
         Ok(DenseLayer {
             name: self.layer("dense"),
-            weight: self.fan_in(&[o, i])?,
+            codes: self.matrix(&weight),
+            weight,
             bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None },
         })
     }
@@ -72,6 +119,8 @@ impl ModelWeights {
             bias: self.keep(&Tensor::zeros([o]))?,
             mean: Param::buffer(&Tensor::zeros([o]))?,
             var: Param::buffer(&Tensor::ones([o]))?,
+            calibrating: self.calibrating.clone(),
+            coded: OnceCell::new(),
         })
     }
 }
@@ -80,13 +129,18 @@ impl ModelWeights {
 pub struct DenseLayer {
     name: Arc<str>,
     weight: Param,
+    codes: MatrixCodes,
     bias: Option<Param>,
 }
 impl DenseLayer {
     /// `[.., in]` to `[.., out]`.
     pub fn of(&self, x: &Tensor) -> Tensor {
         let _layer = scope::enter_path(&self.name);
-        linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref())
+        let bias = self.bias.as_ref().map(Param::get);
+        match self.codes.0.get() {
+            Some(codes) => codes.times(x, bias.as_ref()),
+            None => linear(x, &self.weight.get(), bias.as_ref()),
+        }
     }
 }
 /// A convolution of images.
@@ -121,9 +175,37 @@ struct Normed {
     bias: Param,
     mean: Param,
     var: Param,
+    calibrating: Rc<cell::Cell<bool>>,
+    coded: OnceCell<CodedConvolution>,
+}
+/// A convolution of codes that has the normalisation in its weight and bias.
+struct CodedConvolution {
+    weight: PackedWeight,
+    bias: Tensor,
+    /// of x
+    scale: Tensor,
+    zero_point: Tensor,
 }
 impl Normed {
+    /// For inputs in the range of x.
+    fn in_codes(&self, x: &Tensor) -> Result<CodedConvolution> {
+        let factor = self.weight.detached() / (self.var.detached() + 1e-5).sqrt();
+        let bias = self.bias.detached() - self.mean.detached() * &factor;
+        let weight = self.conv.weight.detached() * factor.reshape([factor.shape()?[0], 1, 1, 1]);
+        let weight = PackedWeight::round(&weight, Packing { bits: 8, group: None, symmetric: true })?;
+        let (least, most) = (x.amin(..).item::<f32>()?.min(0.0), x.amax(..).item::<f32>()?.max(0.0));
+        let scale = ((most - least) / 255.0).max(f32::EPSILON);
+        let zero_point = (-least / scale).round() as i32;
+        [weight.codes(), weight.scale(), &bias].into_iter().try_for_each(Tensor::materialize)?;
+        Ok(CodedConvolution { weight, bias, scale: Tensor::from_vec(vec![scale], ()), zero_point: Tensor::from_vec(vec![zero_point], ()) })
+    }
     fn of(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        if self.calibrating.get() && self.coded.get().is_none() {
+            let _ = self.coded.set(self.in_codes(x)?);
+        }
+        if let Some(CodedConvolution { weight, bias, scale, zero_point }) = self.coded.get() {
+            return Ok(quantized_conv(x, weight, Some(bias), &self.conv.options, QuantizedInput::Given { scale, zero_point }));
+        }
         let x = self.conv.of(x);
         let (weight, bias) = (self.weight.get(), self.bias.get());
         if !training {
@@ -258,6 +340,7 @@ impl PreNormBlock {
 /// A decoder-only transformer with learned positions and a tied output matrix.
 pub struct Gpt {
     tokens: Param,
+    token_codes: MatrixCodes,
     positions: Param,
     blocks: Vec<PreNormBlock>,
     norm: ModelLayerNorm,
@@ -292,7 +375,8 @@ impl Gpt {
             })
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
-        Ok(Gpt { tokens: w.table(s.vocabulary, d, 0.05)?, positions: w.table(s.context, d, 0.05)?, blocks, norm: w.norm(d, s.bias, 1e-5)? })
+        let tokens = w.table(s.vocabulary, d, 0.05)?;
+        Ok(Gpt { token_codes: w.matrix(&tokens), tokens, positions: w.table(s.context, d, 0.05)?, blocks, norm: w.norm(d, s.bias, 1e-5)? })
     }
     /// Empty caches for so many positions.
     pub fn caches(&self, capacity: usize) -> Result<Vec<BlockCache>> {
@@ -308,15 +392,17 @@ impl Gpt {
     pub fn of(&self, ids: &Tensor, caches: Option<(&[BlockCache], usize)>) -> Result<Tensor> {
         let [_, t] = ids.dims()?;
         let start = caches.map_or(0, |c| c.1);
-        let table = self.tokens.get();
-        let mut x = embedding(ids, &table, None) + self.positions.get().narrow(0, start, t);
+        let (table, codes) = (self.tokens.get(), self.token_codes.0.get());
+        let features = codes.map_or_else(|| embedding(ids, &table, None), |codes| quantized_embedding(ids, &codes.weight));
+        let mut x = features + self.positions.get().narrow(0, start, t);
         for (k, block) in self.blocks.iter().enumerate() {
             x = block.of(&x, caches.map(|(c, position)| (&c[k], position)))?;
         }
         if caches.is_some() {
             x = x.narrow(1, t - 1, 1);
         }
-        linear(&self.norm.of(&x), &table, None).ok()
+        let x = self.norm.of(&x);
+        codes.map_or_else(|| linear(&x, &table, None), |codes| codes.times(&x, None)).ok()
     }
 }
 
