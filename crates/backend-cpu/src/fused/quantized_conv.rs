@@ -20,7 +20,7 @@ use crate::{
     },
     isa::ByteIsa,
     operand::internal,
-    scratch::ScratchVec,
+    scratch::{ScratchVec, filled},
     simd::{Simd, SimdKernel, dispatch},
     threads::Threads,
 };
@@ -36,6 +36,8 @@ use planes::{CodedSamples, QuadPlanes};
 pub(super) struct QuantizedConvKernel;
 /// Places whose results are made at a time.
 const PLACES: usize = 64;
+/// Elements of x that become codes together.
+const CODED: usize = 8192;
 /// The most rows of a tile.
 const ROWS: usize = 6;
 
@@ -99,27 +101,36 @@ impl CodedConv<'_> {
         let some = self.threads.count();
         x.chunks(some * sample).zip(out.chunks_mut(some * per_sample)).try_for_each(|(x, out)| {
             PackScratch::with(|scratch| {
-                let by_channel = matches!(self.by, RowScale::Given { .. });
-                let columns = if by_channel { sizes.area() } else { sample };
+                // What has one scale is shared out by channels.
+                let block = match self.by {
+                    RowScale::Given { .. } => {
+                        let most = (CODED / sizes.area()).clamp(1, sizes.channels);
+                        (1..=most).rev().find(|block| sizes.channels.is_multiple_of(*block)).unwrap_or(1)
+                    }
+                    _ => sizes.channels,
+                };
+                let columns = block * sizes.area();
                 let codes = scratch.rows.take((x.len() / columns + 1) * packed_stride(columns))?;
                 let rows = CodedRows::new(self.runtime, x, columns, Coding { by: self.by, signed: false }, codes)?;
-                let samples = CodedSamples { rows, by_channel };
+                let samples = CodedSamples { rows, block };
                 // A tile reads as many places as it has, of which the last may lie behind the planes.
                 let (group, count) = (self.layout.group_bytes(), x.len() / sample);
                 let planes = scratch.widened.take(count * sizes.groups * group + (self.layout.steps.reach() + 2 * PLACES * QUAD))?;
-                self.lay_out(&samples, &mut planes[..count * sizes.groups * group]);
+                self.lay_out(&samples, &mut planes[..count * sizes.groups * group])?;
                 self.multiply(&samples, planes, out)
             })
         })
     }
-    fn lay_out(&self, samples: &CodedSamples<'_>, planes: &mut [u8]) {
+    fn lay_out(&self, samples: &CodedSamples<'_>, planes: &mut [u8]) -> Result<(), ErrorKind> {
         let (layout, quads, groups) = (self.layout, self.layout.quads(), self.layout.sizes.groups);
         let per_quad = layout.group_bytes() / quads;
         let flip = self.context.window_flip();
-        self.threads.for_chunks_mut(planes, per_quad, |index, planes| {
+        self.threads.try_for_chunks_mut(planes, per_quad, |index, planes| {
             let (sample, group, quad) = (index / quads / groups, index / quads % groups, index % quads);
-            dispatch(self.runtime.isa, QuadPlanes { layout, samples, sample, group, quad, flip, planes });
-        });
+            let mut scratch = filled(0u8, QUAD * layout.plane_places())?;
+            dispatch(self.runtime.isa, QuadPlanes { layout, samples, sample, group, quad, flip, scratch: &mut scratch, planes });
+            Ok(())
+        })
     }
     fn multiply(&self, samples: &CodedSamples<'_>, planes: &[u8], out: &mut [f32]) -> Result<(), ErrorKind> {
         let sizes = &self.layout.sizes;

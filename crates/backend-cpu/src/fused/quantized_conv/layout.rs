@@ -153,6 +153,11 @@ impl PlaneLayout {
     pub fn plane_places(&self) -> usize {
         self.plane.iter().product()
     }
+    /// Is the plane of a channel what the channel is?
+    pub fn lies_ready(&self) -> bool {
+        let sizes = &self.sizes;
+        !self.folded && sizes.stride == [1; 3] && sizes.padding == [0; 3] && self.plane == sizes.x
+    }
     /// Bytes of the planes of a group.
     pub fn group_bytes(&self) -> usize {
         self.quads() * self.phases() * self.plane_places() * QUAD

@@ -140,13 +140,17 @@ impl SimdKernel for RowOfCodes<'_> {
 fn given(x: &[f32], scale: f32, zero: i32, codes: &mut [u8]) -> RowCode {
     // Values beyond have the first or the last code, and so have these.
     const FAR: f32 = 1_048_576.0;
-    let (inverse, from) = (1.0 / scale, zero as f32);
+    let (inverse, stored) = (1.0 / scale, zero);
+    let zero = zero.clamp(-(1 << 21), 1 << 21);
     let mut sum = 0i32;
     for (to, v) in codes.iter_mut().zip(x) {
-        let step = (v * inverse).clamp(-FAR, FAR) + ROUNDING - ROUNDING;
-        let code = (step + from).clamp(0.0, 255.0) as u8;
-        sum = sum.wrapping_add(i32::from(code));
-        *to = code;
+        // In this order a NaN becomes the first of the two.
+        let step = v * inverse;
+        let step = if step > -FAR { step } else { -FAR };
+        let step = if step < FAR { step } else { FAR };
+        let code = (rounded(step) + zero).clamp(0, 255);
+        sum = sum.wrapping_add(code);
+        *to = code as u8;
     }
-    RowCode { scale, zero, sum: sum.wrapping_sub(zero.wrapping_mul(x.len() as i32)) }
+    RowCode { scale, zero: stored, sum: sum.wrapping_sub(stored.wrapping_mul(x.len() as i32)) }
 }
