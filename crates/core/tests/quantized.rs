@@ -155,6 +155,12 @@ fn the_input_has_the_gradient_of_the_numbers_and_bad_rows_stay_bad() -> Result<(
             assert_eq!(of(&grads)?, of(&plain)?);
         }
     }
+    let given = |zero: i32| {
+        let (scale, zero_point) = (Tensor::full((), 0.02, DType::F32), Tensor::full((), zero, DType::I32));
+        quantized_linear(&x, &weight, Some(&bias), QuantizedInput::Given { scale: &scale, zero_point: &zero_point }).to_vec::<f32>()
+    };
+    assert_eq!(given(300)?, given(255)?);
+    assert_eq!(given(-5)?, given(0)?);
     let bad = Tensor::from_vec(vec![1.0f32, f32::NAN, 0.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.0, 2.0, 1.0, f32::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [3, 6]);
     let y = quantized_linear(&bad, &weight, None, QuantizedInput::PerToken { symmetric: true }).to_vec::<f32>()?;
     assert!(y[..8].iter().all(|v| v.is_nan()) && y[8..].iter().all(|v| v.is_finite()), "{y:?}");

@@ -125,7 +125,7 @@ impl<'a> CodedLayer<'a> {
             (Activations::Given, Some((scale, zero))) => {
                 let (scale, zero): (&[f32], &[i32]) = (operands.input(*scale)?, operands.input(*zero)?);
                 let one = || internal("an input's scale or zero point without a number");
-                Some(RowScale::Given { scale: *scale.first().ok_or_else(one)?, zero: *zero.first().ok_or_else(one)? })
+                Some(RowScale::Given { scale: *scale.first().ok_or_else(one)?, zero: (*zero.first().ok_or_else(one)?).clamp(0, 255) })
             }
             _ => None,
         };

@@ -101,8 +101,9 @@ fn by_token(x: &Tensor, symmetric: bool) -> CodedInput {
 }
 /// x `[rows, columns]` of f32 as unsigned codes by a given scale and zero point.
 fn by_given(x: &Tensor, scale: &Tensor, zero_point: &Tensor) -> CodedInput {
+    let zero_point = zero_point.maximum(0).minimum(255);
     let codes = (x * (1.0 / scale)).round() + zero_point.cast(DType::F32);
-    CodedInput { codes: codes.maximum(0.0).minimum(255.0).cast(DType::U8), scale: scale.clone(), zero_point: Some(zero_point.clone()) }
+    CodedInput { codes: codes.maximum(0.0).minimum(255.0).cast(DType::U8), scale: scale.clone(), zero_point: Some(zero_point) }
 }
 /// The codes of a layer's weight, and what they count from.
 struct WeightCodes {

@@ -175,7 +175,7 @@ pub enum QuantizedInput<'a> {
     Given {
         /// the step of a code
         scale: &'a Tensor,
-        /// the code of 0
+        /// the code of 0; one that is no code counts as the nearest that is
         zero_point: &'a Tensor,
     },
 }

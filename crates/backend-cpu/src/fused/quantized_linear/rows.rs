@@ -140,8 +140,7 @@ impl SimdKernel for RowOfCodes<'_> {
 fn given(x: &[f32], scale: f32, zero: i32, codes: &mut [u8]) -> RowCode {
     // Values beyond have the first or the last code, and so have these.
     const FAR: f32 = 1_048_576.0;
-    let (inverse, stored) = (1.0 / scale, zero);
-    let zero = zero.clamp(-(1 << 21), 1 << 21);
+    let inverse = 1.0 / scale;
     let mut sum = 0i32;
     for (to, v) in codes.iter_mut().zip(x) {
         // In this order a NaN becomes the first of the two.
@@ -152,5 +151,5 @@ fn given(x: &[f32], scale: f32, zero: i32, codes: &mut [u8]) -> RowCode {
         sum = sum.wrapping_add(code);
         *to = code as u8;
     }
-    RowCode { scale, zero: stored, sum: sum.wrapping_sub(stored.wrapping_mul(x.len() as i32)) }
+    RowCode { scale, zero, sum: sum.wrapping_sub(zero.wrapping_mul(x.len() as i32)) }
 }
