@@ -1,11 +1,14 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
-//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `--plant` shows that a part finds faults.
+//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `prune`: models without channels
+//! and without weights. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
 mod integers;
+mod prune;
 mod storage;
+mod tuned;
 
 use crate::exit::Exit;
 pub use integers::token;
@@ -27,6 +30,8 @@ enum QuantPart {
     Accuracy(AccuracyOptions),
     /// Models that are trained with 4-bit weights and 8-bit inputs in mind, against floats and against what they were trained as
     Aware(AccuracyOptions),
+    /// Models without channels, against the same with these at zero; trained ones, their speed and accuracy; zeros that stay
+    Prune(PruneOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -68,6 +73,29 @@ pub struct AccuracyOptions {
     seeds: Vec<u64>,
 }
 
+/// Which networks and models are pruned.
+#[derive(clap::Args)]
+pub struct PruneOptions {
+    /// How many random networks
+    #[arg(long, default_value_t = 500)]
+    n: usize,
+    /// The seed of the first
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only trained models whose name contains this: mnist, residual, unstructured, 2:4
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Folder of the real data sets
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder that trained models are kept in; they are trained where it lacks them
+    #[arg(long, default_value = "target/quant")]
+    runs: PathBuf,
+    /// Plant faults into pruned networks, show that each is found, and fail as they do
+    #[arg(long)]
+    plant: bool,
+}
+
 /// Runs a part and reports.
 pub fn run(options: &Options) -> Exit {
     let done = match &options.part {
@@ -75,6 +103,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Storage(options) => storage::run(options),
         QuantPart::Accuracy(options) => accuracy::run(options),
         QuantPart::Aware(options) => aware::run(options),
+        QuantPart::Prune(options) => prune::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

@@ -260,8 +260,8 @@ impl MultiheadAttention {
         let visible = |mask: &Tensor| -> Tensor {
             // Appended keys are seen by every query.
             let mut widths = vec![0isize; 2 * mask.rank()];
-            if let Some(last) = widths.last_mut() {
-                *last = extra as isize;
+            if let Some(behind) = widths.get_mut(1) {
+                *behind = extra as isize;
             }
             if extra == 0 { mask.clone() } else { mask.pad_constant(widths, 0.0) }
         };
