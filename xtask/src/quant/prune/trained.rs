@@ -17,7 +17,7 @@ use adamant::{
         PruneAmount, PruneImportance, Pruner, PruningCurve, PruningSchedule, PruningScheduler, StructuredPruner, load_sparse, save_sparse,
     },
 };
-use adamant_train::{Document, EvaluateOptions, Failure, Objective, Trained, dataset::Parts, evaluate};
+use adamant_train::{Document, Failure, Objective, Trained, dataset::Parts, evaluate};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -43,8 +43,8 @@ struct PrunedTrial<'a> {
 }
 impl PrunedTrial<'_> {
     fn accuracy(&self) -> Result<f64, Failure> {
-        let options = EvaluateOptions { ..self.parts.evaluation() };
-        Ok(100.0 * evaluate(&self.model, &self.objective, &self.parts.test, self.device, &options)?.accuracy.unwrap_or(f64::NAN))
+        let seen = evaluate(&self.model, &self.objective, &self.parts.test, self.device, &self.parts.evaluation())?;
+        Ok(100.0 * seen.accuracy.unwrap_or(f64::NAN))
     }
     fn rows(&self, count: usize) -> Result<Tensor, Failure> {
         let mut loader = DataLoader::new(self.parts.train.clone()).batch_size(count).build()?;
@@ -136,7 +136,7 @@ fn half_of_residual(data: &Path, options: &PruneOptions, device: Device) -> Resu
         for epoch in 0..4 {
             tuning.epoch(&trial.model, &mut optimizer, epoch, usize::MAX, &mut || Ok(()))?;
         }
-        fs::create_dir_all(&options.runs).map_err(|e| Failure::Storage(format!("{}: {e}", options.runs.display())))?;
+        fs::create_dir_all(&options.runs).map_err(|e| Failure::Input(format!("{}: {e}", options.runs.display())))?;
         safetensors::save(&kept, trial.model.state_dict(), &Default::default())?;
     }
     half(&trial)
@@ -198,10 +198,10 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
     };
     let (mut scheduler, mut optimizer) = begin(&trial.model)?;
     tuning.epoch(&trial.model, &mut optimizer, 0, usize::MAX, &mut || scheduler.step().map(drop))?;
-    let folder = tempfile::tempdir().map_err(|e| Failure::Storage(e.to_string()))?;
+    let folder = tempfile::tempdir().map_err(|e| Failure::Input(e.to_string()))?;
     let file = folder.path().join("resumed.sparse");
     save_sparse(&file, &trial.model.state_dict())?;
-    let (slots, position, rng) = (optimizer.state_dict(), scheduler.state_dict(), nn::rng_state());
+    let (slots, position, rng) = (optimizer.state_dict(), scheduler.state_dict(), nn::rng_state(device)?);
     // A few steps of the first, which the second must repeat bit by bit.
     let bits = |model: &Sequential| -> Result<Vec<Vec<u8>>, Failure> { Ok(model.state_dict().iter().map(|(_, t)| t.to_bytes()).collect::<adamant::Result<_>>()?) };
     tuning.epoch(&trial.model, &mut optimizer, 1, 3, &mut || scheduler.step().map(drop))?;
@@ -212,7 +212,7 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
         second.model.load_state_dict(&load_sparse(&file)?)?;
         optimizer.load_state_dict(&slots)?;
         scheduler.load_state_dict(&position)?;
-        nn::set_rng_state(&rng)?;
+        nn::set_rng_state(device, rng)?;
         Ok((scheduler, optimizer))
     };
     let (mut scheduler, mut optimizer) = resume(&second)?;
@@ -256,7 +256,7 @@ fn two_of_four(data: &Path, options: &PruneOptions, device: Device) -> Result<bo
     pruned.remove()?;
     let after = trial.accuracy()?;
     let (mut blocks, mut broken) = (0usize, 0usize);
-    for (name, t) in trial.model.state_dict().into_iter().filter(|(name, _)| targets.contains(name)) {
+    for (_, t) in trial.model.state_dict().into_iter().filter(|(name, _)| targets.contains(name)) {
         let shape = t.shape()?;
         let values = t.cast(DType::F32).to_vec::<f32>()?;
         let inner: usize = shape[2..].iter().product();
@@ -269,7 +269,6 @@ fn two_of_four(data: &Path, options: &PruneOptions, device: Device) -> Result<bo
                 }
             }
         }
-        let _ = name;
     }
     let passed = broken == 0 && blocks > 0 && before - after <= MOST_POINTS + 1e-9;
     println!(
