@@ -1,10 +1,11 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
 //! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `prune`: models without channels
-//! and without weights. `--plant` shows that a part finds faults.
+//! and without weights. `distill`: a student with a teacher and without. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
+mod distill;
 mod integers;
 mod prune;
 mod storage;
@@ -32,6 +33,8 @@ enum QuantPart {
     Aware(AccuracyOptions),
     /// Models without channels, against the same with these at zero; trained ones, their speed and accuracy; zeros that stay
     Prune(PruneOptions),
+    /// A student with a teacher's outputs, against one with labels alone
+    Distill(DistillOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -96,6 +99,23 @@ pub struct PruneOptions {
     plant: bool,
 }
 
+/// Where the teacher and its data are.
+#[derive(clap::Args)]
+pub struct DistillOptions {
+    /// Folder of the real data sets
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder that trained models are kept in; the teacher is trained where it lacks it
+    #[arg(long, default_value = "target/quant")]
+    runs: PathBuf,
+    /// Seeds that students are trained with
+    #[arg(long, default_value = "1,2,3", value_delimiter = ',')]
+    seeds: Vec<u64>,
+    /// Tell what the teacher says of another image, and fail as nothing is won
+    #[arg(long)]
+    plant: bool,
+}
+
 /// Runs a part and reports.
 pub fn run(options: &Options) -> Exit {
     let done = match &options.part {
@@ -104,6 +124,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Accuracy(options) => accuracy::run(options),
         QuantPart::Aware(options) => aware::run(options),
         QuantPart::Prune(options) => prune::run(options),
+        QuantPart::Distill(options) => distill::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

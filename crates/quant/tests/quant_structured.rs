@@ -239,7 +239,12 @@ fn what_is_needed_whole_stays_with_its_reason() {
         attention: Attends { inner: MultiheadAttention::new(8, 2).unwrap() },
         head: Linear::new(8, 2).unwrap(),
     };
-    let report = check("whole", &model, &drawn([2, 5, 4]), &[("hidden.weight", &[8, 4]), ("norm.weight", &[8]), ("attention.inner.in_proj_weight", &[12, 8]), ("attention.inner.out_proj.weight", &[4, 4])]);
+    let report = check(
+        "whole",
+        &model,
+        &drawn([2, 5, 4]),
+        &[("hidden.weight", &[8, 4]), ("norm.weight", &[8]), ("attention.inner.in_proj_weight", &[12, 8]), ("attention.inner.out_proj.weight", &[4, 4])],
+    );
     assert!(reason(&report, "hidden.weight", 0).contains("in `norm` needs all of them"), "{:?}", report.kept);
     let conv1d = |inputs, outputs| Conv1d::new(inputs, outputs, 1).unwrap();
     let model = Sequence { one: conv1d(3, 8), group: GroupNorm::new(2, 8).unwrap(), two: conv1d(8, 6), three: conv1d(6, 2) };

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use adamant as core;
 use adamant::{nn, quant::prune};
 use compare::{CLOSE, ComparedNet, PrunedFault};
+pub use drawn::Draws;
 use std::{collections::BTreeMap, time::Instant};
 
 /// Couplings of which nothing can leave: a norm over all channels needs them all.

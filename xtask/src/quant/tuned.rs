@@ -26,7 +26,14 @@ impl Tuning<'_> {
         self.parts.train.len().div_ceil(self.batch)
     }
     /// One epoch, or its first `most` steps. `after` is called behind each.
-    pub fn epoch(&self, model: &Sequential, optimizer: &mut dyn Optimizer, epoch: u64, most: usize, after: &mut dyn FnMut() -> Result<()>) -> std::result::Result<(), Failure> {
+    pub fn epoch(
+        &self,
+        model: &Sequential,
+        optimizer: &mut dyn Optimizer,
+        epoch: u64,
+        most: usize,
+        after: &mut dyn FnMut() -> Result<()>,
+    ) -> std::result::Result<(), Failure> {
         model.train();
         let total = (self.steps() as u64 * self.epochs) as f64;
         let mut loader = DataLoader::new(self.parts.train.clone()).batch_size(self.batch).shuffle(self.seed).build()?;

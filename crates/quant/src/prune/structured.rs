@@ -36,7 +36,7 @@
 //! Source: the dependency graph of Fang et al. 2023 (DepGraph), here from primitives instead of layers.
 use crate::select::{check, refusal};
 use adamant_core::{DType, Grads, Result, Tensor};
-use adamant_nn::{Module, Param, Role};
+use adamant_nn::{Module, Param, Role, Walk};
 use attempt::{Attempts, Leaving};
 use dependency::{ChannelFamily, Dependencies, ParamAxis, dependencies};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ mod attempt;
 mod dependency;
 mod labels;
 
-const STRUCTURED: &str = "structured_pruning";
+pub(super) const STRUCTURED: &str = "structured_pruning";
 
 /// What a channel is worth: a sum over what makes it, where several layers do (a residual sum).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,6 +108,13 @@ pub struct StructuredReport {
     /// and after
     pub elements_after: usize,
 }
+impl StructuredReport {
+    /// The shapes of the parameters that shrank, of the model as it is now: what [`super::shrink_to`] gives a fresh one.
+    pub fn shapes(&self, model: &(impl Walk + ?Sized)) -> BTreeMap<String, Vec<usize>> {
+        let shrank = |path: &String| self.removed.keys().any(|(of, _)| of == path);
+        model.leaves().into_iter().filter(|(path, _)| shrank(path)).map(|(path, param)| (path, param.meta().shape.to_vec())).collect()
+    }
+}
 impl StructuredPruner {
     /// That takes this share of each family's channels, by their filters' sum of `|w|`. One channel of each always stays.
     ///
@@ -143,12 +150,8 @@ impl StructuredPruner {
     #[track_caller]
     fn scored(&self, model: &impl Module, example: &Tensor, grads: Option<&Grads>) -> Result<ChannelImportance> {
         let found = dependencies(model, example)?;
-        let norms: BTreeSet<String> = model
-            .named_modules()
-            .into_iter()
-            .filter(|(_, m)| m.kind.contains("Norm"))
-            .map(|(path, _)| crate::select::joined(&path, "weight"))
-            .collect();
+        let norms: BTreeSet<String> =
+            model.named_modules().into_iter().filter(|(_, m)| m.kind.contains("Norm")).map(|(path, _)| crate::select::joined(&path, "weight")).collect();
         let mut sums: BTreeMap<ParamAxis, Vec<f64>> = BTreeMap::new();
         for family in &found.families {
             for axis in &family.axes {

@@ -101,8 +101,7 @@ fn mask(net: &DrawnNet, report: &StructuredReport) -> Result<()> {
 fn counts(net: &DrawnNet, before: &Shapes, report: &StructuredReport, share: f64) -> std::result::Result<(), String> {
     let after = shapes(net);
     for (path, old) in before {
-        let wanted: Vec<usize> =
-            old.iter().enumerate().map(|(axis, size)| size - report.removed.get(&(path.clone(), axis)).map_or(0, Vec::len)).collect();
+        let wanted: Vec<usize> = old.iter().enumerate().map(|(axis, size)| size - report.removed.get(&(path.clone(), axis)).map_or(0, Vec::len)).collect();
         if after[path] != wanted {
             return Err(format!("`{path}` is {:?}, announced {wanted:?}", after[path]));
         }
@@ -129,7 +128,11 @@ fn differences(case: &DrawnCase, masked: &DrawnNet, report: &StructuredReport) -
     let (mut outputs, mut gradients) = (0f64, 0f64);
     for training in [false, true] {
         let answers = [&case.net, masked].map(|net| -> Result<(Tensor, Grads)> {
-            if training { net.train() } else { net.eval() }
+            if training {
+                net.train()
+            } else {
+                net.eval()
+            }
             let y = net.forward(&case.x)?;
             let weights = Tensor::from_vec((0..y.shape()?.elements()).map(|k| 1.0 - 0.37 * (k % 5) as f32).collect(), y.shape()?);
             let grads = (&y * weights).sum(..).backward()?;

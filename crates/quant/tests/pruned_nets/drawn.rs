@@ -127,9 +127,8 @@ impl Walk for OwnAttention {
 impl Module for OwnAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [batch, time, _] = x.dims()?;
-        let heads = |k: usize| -> Result<Tensor> {
-            self.parts[k].forward(x)?.reshape([batch as isize, time as isize, -1, self.width as isize]).transpose(1, 2).ok()
-        };
+        let heads =
+            |k: usize| -> Result<Tensor> { self.parts[k].forward(x)?.reshape([batch as isize, time as isize, -1, self.width as isize]).transpose(1, 2).ok() };
         let scores = heads(0)?.matmul(heads(1)?.mt()) * (self.width as f64).powf(-0.5);
         let y = scores.softmax(-1).matmul(heads(2)?).transpose(1, 2).reshape([batch as isize, time as isize, -1]);
         self.parts[3].forward(&y)

@@ -13,9 +13,7 @@ use adamant::{
     formats::safetensors,
     nn::{self, BatchNorm2d, Conv2d, ConvOptions, Linear, Module, Sequential, Walk, manual_seed},
     optim::{AdamW, Optimizer, UpdateRule},
-    quant::prune::{
-        PruneAmount, PruneImportance, Pruner, PruningCurve, PruningSchedule, PruningScheduler, StructuredPruner, load_sparse, save_sparse,
-    },
+    quant::prune::{PruneAmount, PruneImportance, Pruner, PruningCurve, PruningSchedule, PruningScheduler, StructuredPruner, load_sparse, save_sparse},
 };
 use adamant_train::{Document, Failure, Objective, Trained, dataset::Parts, evaluate};
 use std::{
@@ -203,7 +201,8 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
     save_sparse(&file, &trial.model.state_dict())?;
     let (slots, position, rng) = (optimizer.state_dict(), scheduler.state_dict(), nn::rng_state(device)?);
     // A few steps of the first, which the second must repeat bit by bit.
-    let bits = |model: &Sequential| -> Result<Vec<Vec<u8>>, Failure> { Ok(model.state_dict().iter().map(|(_, t)| t.to_bytes()).collect::<adamant::Result<_>>()?) };
+    let bits =
+        |model: &Sequential| -> Result<Vec<Vec<u8>>, Failure> { Ok(model.state_dict().iter().map(|(_, t)| t.to_bytes()).collect::<adamant::Result<_>>()?) };
     tuning.epoch(&trial.model, &mut optimizer, 1, 3, &mut || scheduler.step().map(drop))?;
     let first = bits(&trial.model)?;
     let second = PrunedTrial { model: Trained::open(&run)?.model, ..mnist(data, options, device)?.0 };
@@ -245,8 +244,13 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
 fn two_of_four(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
     let (trial, _) = mnist(data, options, device)?;
     let before = trial.accuracy()?;
-    let targets: Vec<String> =
-        trial.model.named_parameters().into_iter().filter(|(_, p)| p.meta().shape.rank() >= 2 && p.meta().shape[1].is_multiple_of(4)).map(|(path, _)| path).collect();
+    let targets: Vec<String> = trial
+        .model
+        .named_parameters()
+        .into_iter()
+        .filter(|(_, p)| p.meta().shape.rank() >= 2 && p.meta().shape[1].is_multiple_of(4))
+        .map(|(path, _)| path)
+        .collect();
     let pruned = Pruner::new(PruneImportance::Magnitude).targets(targets.clone()).prune(&trial.model, PruneAmount::Keep { n: 2, m: 4 })?;
     let tuning = trial.tuning(5e-4);
     let mut optimizer = AdamW::new(5e-4).weight_decay(5e-2).over(trial.model.parameters()).ok()?;

@@ -96,7 +96,8 @@ impl ChannelSets {
                 (_, [other], [one]) => out[*other] = merged(&labels[*one], of, *one, from),
                 (_, _, [one]) => {
                     let split = if of.len() == 1 { split(&labels[*one], into, to) } else { None };
-                    let blocks = |sets: &mut Self| if of.first() == Some(one) { sets.blocks(&labels[*one], to[into[0]]).map(|label| (into[0], label)) } else { None };
+                    let blocks =
+                        |sets: &mut Self| if of.first() == Some(one) { sets.blocks(&labels[*one], to[into[0]]).map(|label| (into[0], label)) } else { None };
                     match split.or_else(|| blocks(self)) {
                         Some((axis, label)) => out[axis] = label,
                         None => self.axis_stays(&labels[*one], reason),
