@@ -67,9 +67,7 @@ fn pruned(case: &DrawnCase, share: f64, draws: &mut Draws) -> Result<(Shapes, St
     use StructuredImportance::{L1, L2, NormScale, Taylor};
     let importance = draws.one(&[L1, L1, L2, Taylor, NormScale]);
     let grads = case.net.forward(&case.x)?.square().sum(..).backward()?;
-    // Layers that nothing reads have no gradient.
-    let is_whole = case.net.parameters().iter().all(|p| grads.of(&p.cell()).is_some());
-    let pruner = StructuredPruner::new(share)?.importance(if importance == Taylor && !is_whole { L1 } else { importance });
+    let pruner = StructuredPruner::new(share)?.importance(importance);
     let found = pruner.compute_importance_by(&case.net, &case.x, &grads)?;
     let before = shapes(&case.net);
     Ok((before, pruner.prune(&case.net, &found)?))

@@ -191,24 +191,26 @@ impl Drawing {
         let options = ConvTransposeOptions { conv, bias: self.draws.below(2) > 0 };
         Ok(self.apply(coupling, ConvTranspose::<N>::with(of.channels, out, 3, options)?, of, Some(out)))
     }
-    /// Something with channels along axis 1 from what there is.
+    /// Something with channels along axis 1 from what there is. It reads the last value, so that nothing is computed for nobody.
     fn along_one<const N: usize>(&mut self, values: &[DrawnValue]) -> Drawn {
         let of = values[self.draws.below(values.len())];
         let last = values[values.len() - 1];
         let out = self.even();
         Ok(match self.draws.below(18) {
             0 | 1 => self.conv::<N>(last, out, 1, "convolution")?,
-            2 if of.channels.is_multiple_of(2) => self.conv::<N>(of, out, 2, "grouped convolution")?,
+            2 if last.channels.is_multiple_of(2) => self.conv::<N>(last, out, 2, "grouped convolution")?,
             3 => {
-                let out = of.channels * (1 + self.draws.below(2));
-                self.conv::<N>(of, out, of.channels, "depthwise convolution")?
+                let out = last.channels * (1 + self.draws.below(2));
+                self.conv::<N>(last, out, last.channels, "depthwise convolution")?
             }
             4 => self.transposed::<N>(last, out, 1, "transposed convolution")?,
-            5 if of.channels.is_multiple_of(2) => self.transposed::<N>(of, out, 2, "grouped transposed convolution")?,
-            6 => self.transposed::<N>(of, of.channels, of.channels, "depthwise transposed convolution")?,
+            5 if last.channels.is_multiple_of(2) => self.transposed::<N>(last, out, 2, "grouped transposed convolution")?,
+            6 => self.transposed::<N>(last, last.channels, last.channels, "depthwise transposed convolution")?,
             7 | 8 => self.apply("batch norm", BatchNorm::<N>::new(last.channels)?, last, None),
             9 => {
-                let options = BatchNormOptions { affine: self.draws.below(2) > 0, ..BatchNormOptions::instance() };
+                // One with nothing of its own is for the channels that it was made for.
+                let affine = self.draws.below(2) > 0;
+                let options = BatchNormOptions { affine, track_running_stats: !affine, ..BatchNormOptions::instance() };
                 self.apply("instance norm", InstanceNorm::<N>::with(last.channels, options)?, last, None)
             }
             10 if last.channels.is_multiple_of(2) => {
