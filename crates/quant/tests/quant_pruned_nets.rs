@@ -16,10 +16,11 @@ use compare::{CLOSE, PrunedFault, compare as compared};
 
 #[test]
 fn a_coupling_that_is_overlooked_changes_outputs_or_gradients() {
-    let (mut couplings, mut most, mut removed): (BTreeMap<&str, (usize, usize)>, _, _) = (BTreeMap::new(), 0f64, 0);
+    let (mut couplings, mut most, mut removed, mut wide): (BTreeMap<&str, (usize, usize)>, _, _, _) = (BTreeMap::new(), 0f64, 0, 0);
     for seed in 0..60 {
         let net = compared(seed, PrunedFault::None).unwrap();
         removed += usize::from(net.removed > 0);
+        wide += usize::from(net.is_wide);
         most = most.max(net.outputs).max(net.gradients);
         for (name, shrunk) in net.couplings {
             let (met, fewer) = couplings.entry(name).or_default();
@@ -27,8 +28,8 @@ fn a_coupling_that_is_overlooked_changes_outputs_or_gradients() {
             *fewer += usize::from(shrunk);
         }
     }
-    println!("{most:e} apart at most; {couplings:?}");
-    assert!(most <= CLOSE && removed > 50, "{removed} of 60 became smaller");
+    println!("{most:e} apart at most, {wide} in f64; {couplings:?}");
+    assert!(most <= CLOSE && wide <= 2 && removed > 50, "{removed} of 60 became smaller");
     for (name, (met, fewer)) in &couplings {
         // A norm over all channels needs them all, and what the network returns stays.
         assert!(*fewer > 0 || ["layer norm", "rms norm"].contains(name), "{name}: of {met} none became fewer");

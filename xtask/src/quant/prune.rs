@@ -50,12 +50,13 @@ fn planted(options: &PruneOptions) -> Exit {
 }
 fn nets(options: &PruneOptions) -> Result<bool, String> {
     let started = Instant::now();
-    let (mut outputs, mut gradients, mut removed, mut smaller, mut failed) = (0f64, 0f64, 0usize, 0, 0);
+    let (mut outputs, mut gradients, mut removed, mut smaller, mut wide, mut failed) = (0f64, 0f64, 0usize, 0, 0, 0);
     let mut couplings: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for seed in options.seed..options.seed + options.n as u64 {
         match compare::compare(seed, PrunedFault::None) {
             Ok(net) => {
-                let ComparedNet { outputs: o, gradients: g, removed: r, couplings: of, .. } = net;
+                let ComparedNet { outputs: o, gradients: g, removed: r, couplings: of, is_wide, .. } = net;
+                wide += usize::from(is_wide);
                 (outputs, gradients, removed, smaller) = (outputs.max(o), gradients.max(g), removed + r, smaller + usize::from(r > 0));
                 for (name, is_fewer) in of {
                     let (met, fewer) = couplings.entry(name).or_default();
@@ -74,7 +75,7 @@ fn nets(options: &PruneOptions) -> Result<bool, String> {
     let idle: Vec<&&str> = couplings.iter().filter(|(name, (met, fewer))| *met >= 5 && *fewer == 0 && !WHOLE.contains(name)).map(|(name, _)| name).collect();
     let passed = failed == 0 && idle.is_empty();
     println!(
-        "{} {} nets, {smaller} of them smaller by {removed} elements together: outputs {outputs:.1e} and gradients {gradients:.1e} apart at most (at most {CLOSE:e}), counts as announced, {failed} failed{}, {:.1} s",
+        "{} {} nets, {smaller} of them smaller by {removed} elements together: outputs {outputs:.1e} and gradients {gradients:.1e} apart at most (at most {CLOSE:e}; {wide} of them in f64, to 1e-9, where f32 rounds more), counts as announced, {failed} failed{}, {:.1} s",
         if passed { "passed" } else { "failed" },
         options.n,
         if idle.is_empty() { String::new() } else { format!(", never fewer channels of {idle:?}") },

@@ -147,6 +147,15 @@ pub struct DrawnCase {
     pub x: Tensor,
     pub couplings: Vec<(&'static str, usize)>,
 }
+impl DrawnCase {
+    /// In f64.
+    pub fn widen(&mut self) -> Result<()> {
+        if self.x.dtype()?.is_float() {
+            self.x = self.x.cast(core::DType::F64);
+        }
+        self.net.cast(core::DType::F64)
+    }
+}
 struct Drawing {
     draws: Draws,
     layers: Sequential,
