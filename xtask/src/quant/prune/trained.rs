@@ -184,14 +184,14 @@ fn zeros(model: &Sequential, paths: &[String]) -> Result<(usize, usize), Failure
     }
     Ok((zeros, all))
 }
-/// 90 % of the weights go little by little. Between the epochs everything is written, read into models of its own, and goes on.
+/// 90 % of all weights go little by little, the least of all layers together: those of a small first layer are worth more. Between the epochs everything is written, read into models of its own, and goes on.
 fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
     let (trial, run) = mnist(data, options, device)?;
     let (before, tuning) = (trial.accuracy()?, trial.tuning(1e-3));
     let steps = tuning.steps() as u64;
     let schedule = PruningSchedule::new(PruningCurve::Cubic, 0.9).between(0, steps + steps / 3).every(10);
     let begin = |model: &Sequential| -> Result<_, Failure> {
-        let scheduler = PruningScheduler::new(Pruner::new(PruneImportance::Magnitude).prune(model, 0.0)?, schedule.clone())?;
+        let scheduler = PruningScheduler::new(Pruner::new(PruneImportance::Magnitude).global().prune(model, 0.0)?, schedule.clone())?;
         Ok((scheduler, AdamW::new(1e-3).weight_decay(5e-2).over(model.parameters()).ok()?))
     };
     let (mut scheduler, mut optimizer) = begin(&trial.model)?;
