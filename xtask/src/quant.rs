@@ -1,13 +1,16 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
-//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `lora`: adapters over codes. `--plant`
-//! shows that a part finds faults.
+//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `lora`: adapters over codes. `prune`:
+//! models without channels and without weights. `distill`: a student with a teacher and without. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
+mod distill;
 mod integers;
 mod lora;
+mod prune;
 mod storage;
+mod tuned;
 
 use crate::exit::Exit;
 pub use integers::token;
@@ -31,6 +34,10 @@ enum QuantPart {
     Aware(AccuracyOptions),
     /// Adapters over bases of floats and of codes: what they learn, their gradients, the memory they need
     Lora(AccuracyOptions),
+    /// Models without channels, against the same with these at zero; trained ones, their speed and accuracy; zeros that stay
+    Prune(PruneOptions),
+    /// A student with a teacher's outputs, against one with labels alone
+    Distill(DistillOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -72,6 +79,46 @@ pub struct AccuracyOptions {
     seeds: Vec<u64>,
 }
 
+/// Which networks and models are pruned.
+#[derive(clap::Args)]
+pub struct PruneOptions {
+    /// How many random networks
+    #[arg(long, default_value_t = 500)]
+    n: usize,
+    /// The seed of the first
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only trained models whose name contains this: mnist, residual, unstructured, 2:4
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Folder of the real data sets
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder that trained models are kept in; they are trained where it lacks them
+    #[arg(long, default_value = "target/quant")]
+    runs: PathBuf,
+    /// Plant faults into pruned networks, show that each is found, and fail as they do
+    #[arg(long)]
+    plant: bool,
+}
+
+/// Where the teacher and its data are.
+#[derive(clap::Args)]
+pub struct DistillOptions {
+    /// Folder of the real data sets
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder that trained models are kept in; the teacher is trained where it lacks it
+    #[arg(long, default_value = "target/quant")]
+    runs: PathBuf,
+    /// Seeds that students are trained with
+    #[arg(long, default_value = "1,2,3", value_delimiter = ',')]
+    seeds: Vec<u64>,
+    /// Tell what the teacher says of another image, and fail as nothing is won
+    #[arg(long)]
+    plant: bool,
+}
+
 /// Runs a part and reports.
 pub fn run(options: &Options) -> Exit {
     let done = match &options.part {
@@ -80,6 +127,8 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Accuracy(options) => accuracy::run(options),
         QuantPart::Aware(options) => aware::run(options),
         QuantPart::Lora(options) => lora::run(options),
+        QuantPart::Prune(options) => prune::run(options),
+        QuantPart::Distill(options) => distill::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

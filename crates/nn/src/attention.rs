@@ -54,8 +54,8 @@ pub struct MultiheadAttention {
     bias_k: Option<Param>,
     bias_v: Option<Param>,
     out_proj: Linear,
-    embed_dim: usize,
-    num_heads: usize,
+    /// features of one head; how many heads there are, the weights say: pruning takes some out
+    head_dim: usize,
     #[module(skip)]
     options: MultiheadAttentionOptions,
 }
@@ -110,8 +110,7 @@ impl MultiheadAttention {
             bias_k,
             bias_v,
             out_proj,
-            embed_dim,
-            num_heads,
+            head_dim: embed_dim / num_heads,
             options,
         })
     }
@@ -140,17 +139,17 @@ impl MultiheadAttention {
         let _called = scope::call(self.site.kind());
         let (query, key, value) = (call.input(0, query), call.input(1, key), call.input(2, value));
         let batched = query.shape()?.rank() == 3;
-        let (heads, width) = (self.num_heads, self.embed_dim / self.num_heads);
         let [q, mut k, mut v] = self.projections(query, key, value)?;
-        let [batch, queries, _] = q.dims()?;
-        let append = |t: &Tensor, extra: &Tensor| Tensor::cat(&[t, &extra.expand([batch, 1, self.embed_dim])], 1);
+        let [batch, queries, features] = q.dims()?;
+        let (heads, width) = (features / self.head_dim, self.head_dim);
+        let append = |t: &Tensor, extra: &Tensor| Tensor::cat(&[t, &extra.expand([batch, 1, features])], 1);
         let mut extra = 0;
         if let (Some(bias_k), Some(bias_v)) = (&self.bias_k, &self.bias_v) {
             (k, v) = (append(&k, &bias_k.get()), append(&v, &bias_v.get()));
             extra += 1;
         }
         if self.options.add_zero_attn {
-            let zeros = Tensor::full_on([1, 1, self.embed_dim], 0.0, q.dtype()?, q.device()?);
+            let zeros = Tensor::full_on([1, 1, features], 0.0, q.dtype()?, q.device()?);
             (k, v) = (append(&k, &zeros), append(&v, &zeros));
             extra += 1;
         }
@@ -159,7 +158,7 @@ impl MultiheadAttention {
         let (q, k, v) = (split(&q, queries), split(&k, keys), split(&v, keys));
         // A causal mask alone is no tensor: what it hides is not computed.
         let causal = masks.is_causal && masks.attn_mask.is_none() && masks.key_padding_mask.is_none() && extra == 0 && !need_weights;
-        let mask = if causal { None } else { self.mask(masks, &q, batch, queries, keys, extra)? };
+        let mask = if causal { None } else { self.mask(masks, &q, keys, extra)? };
         let dropout = if self.site.is_training() && self.options.dropout > 0.0 { Some((self.options.dropout, init::generator(q.device()?)?)) } else { None };
         let (y, weights) = if need_weights {
             let scores = (q * (1.0 / (width as f64).sqrt())).matmul(k.mt());
@@ -178,7 +177,7 @@ impl MultiheadAttention {
                 AttentionOptions { mask: mask.as_ref(), is_causal: causal, dropout: dropout.as_ref().map(|(p, rng)| (*p, rng)), ..Default::default() };
             (functional::scaled_dot_product_attention(&q, &k, &v, &options), None)
         };
-        let y = self.out_proj.forward(&y.transpose(1, 2).reshape([batch, queries, self.embed_dim]))?;
+        let y = self.out_proj.forward(&y.transpose(1, 2).reshape([batch, queries, features]))?;
         let y = match (batched, self.options.batch_first) {
             (false, _) => y.squeeze(0),
             (true, true) => y,
@@ -228,23 +227,28 @@ impl MultiheadAttention {
             _ => Err(Error::new("MultiheadAttention", ErrorKind::Internal("no three projections".into()))),
         }
     }
+    /// Features of all heads together.
+    fn features(&self) -> usize {
+        let all = self.in_proj_weight.as_ref().map(|weight| weight.meta().shape[0] / 3);
+        all.or_else(|| self.q_proj_weight.as_ref().map(|weight| weight.meta().shape[0])).unwrap_or(0)
+    }
     /// `count` projections of a tensor from number `first` on: queries (0), keys (1), values (2), side by side.
     #[track_caller]
     fn project(&self, x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
-        let (from, rows) = (first * self.embed_dim, count * self.embed_dim);
         let own = [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight][first];
         let weight = match (own, &self.in_proj_weight) {
             (Some(own), _) => own.read(),
             (None, Some(all)) if count == 3 => all.read(),
-            (None, Some(all)) => all.read().narrow(from, rows),
+            (None, Some(all)) => all.read().narrow(first * self.features(), count * self.features()),
             (None, None) => return Err(Error::new("MultiheadAttention", ErrorKind::Internal("no projection".into()))),
         };
-        let bias = self.in_proj_bias.as_ref().map(|b| if count == 3 { b.get() } else { b.get().narrow(0, from, rows) });
+        let bias = self.in_proj_bias.as_ref().map(|b| if count == 3 { b.get() } else { b.get().narrow(0, first * self.features(), count * self.features()) });
         weight.linear(x, bias.as_ref()).ok()
     }
     /// All masks together as numbers to add to scores of `[batch, heads, queries, keys]`.
     #[track_caller]
-    fn mask(&self, masks: &Masks<'_>, q: &Tensor, batch: usize, queries: usize, keys: usize, extra: usize) -> Result<Option<Tensor>> {
+    fn mask(&self, masks: &Masks<'_>, q: &Tensor, keys: usize, extra: usize) -> Result<Option<Tensor>> {
+        let [batch, heads, queries, _] = q.dims()?;
         let (dtype, device) = (q.dtype()?, q.device()?);
         let as_numbers = |mask: &Tensor| -> Result<Tensor> {
             if mask.dtype()? == DType::Bool {
@@ -256,8 +260,8 @@ impl MultiheadAttention {
         let visible = |mask: &Tensor| -> Tensor {
             // Appended keys are seen by every query.
             let mut widths = vec![0isize; 2 * mask.rank()];
-            if let Some(last) = widths.last_mut() {
-                *last = extra as isize;
+            if let Some(behind) = widths.get_mut(1) {
+                *behind = extra as isize;
             }
             if extra == 0 { mask.clone() } else { mask.pad_constant(widths, 0.0) }
         };
@@ -274,7 +278,7 @@ impl MultiheadAttention {
         }
         if let Some(mask) = masks.attn_mask {
             let mask = visible(&as_numbers(mask)?);
-            join(if mask.rank() == 3 { mask.reshape([batch, self.num_heads, queries, keys]) } else { mask });
+            join(if mask.rank() == 3 { mask.reshape([batch, heads, queries, keys]) } else { mask });
         }
         if let Some(mask) = masks.key_padding_mask {
             let mask = if mask.rank() == 1 { mask.unsqueeze(0) } else { mask.clone() };

@@ -175,11 +175,14 @@ impl Module for GroupNorm {
         let call = self.site.begin(&[x])?;
         let x = call.input(0, x);
         let shape = x.shape()?;
-        if shape.rank() < 2 || shape[1] != self.num_channels {
-            return Err(Error::new("group_norm", ErrorKind::Shape { shape, expected: format!("{} channels along axis 1", self.num_channels) }));
+        // Of a group all channels stay or none: pruning leaves fewer groups.
+        let channels = self.weight.as_ref().map_or(self.num_channels, Param::elements);
+        if shape.rank() < 2 || shape[1] != channels {
+            return Err(Error::new("group_norm", ErrorKind::Shape { shape, expected: format!("{channels} channels along axis 1") }));
         }
+        let groups = if channels == self.num_channels { self.num_groups } else { channels * self.num_groups / self.num_channels };
         let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
-        let y = functional::group_norm(x, self.num_groups, weight.as_ref(), bias.as_ref(), self.eps).ok()?;
+        let y = functional::group_norm(x, groups, weight.as_ref(), bias.as_ref(), self.eps).ok()?;
         call.end(y)
     }
 }

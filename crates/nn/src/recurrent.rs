@@ -112,7 +112,6 @@ impl Walk for DirectionWeights {
 struct Network {
     site: Site,
     step: TimeStep,
-    hidden_size: usize,
     options: RecurrentOptions,
     /// layer by layer, forward direction first
     weights: Vec<DirectionWeights>,
@@ -124,7 +123,7 @@ impl Walk for Network {
     }
     fn duplicate(&self, copies: &mut Copies) -> Result<Network> {
         let (site, weights) = (self.site.duplicate(copies)?, self.weights.duplicate(copies)?);
-        Ok(Network { site, weights, step: self.step, hidden_size: self.hidden_size, options: self.options })
+        Ok(Network { site, weights, step: self.step, options: self.options })
     }
 }
 impl Network {
@@ -162,13 +161,19 @@ impl Network {
                 weights.push(DirectionWeights { suffix, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr });
             }
         }
-        Ok(Network { site: Site::with_hooks(kind), step, hidden_size, options, weights })
+        Ok(Network { site: Site::with_hooks(kind), step, options, weights })
     }
     fn directions(&self) -> usize {
         1 + self.options.bidirectional as usize
     }
     fn input_size(&self) -> usize {
         self.weights.first().map_or(0, |w| w.weight_ih.meta().shape[1])
+    }
+    /// Features of h, and of the LSTM's c. The weights say it: pruning makes them fewer.
+    fn state_sizes(&self) -> (usize, usize) {
+        let Some(first) = self.weights.first() else { return (0, 0) };
+        let cell = first.weight_hh.meta().shape[0] / self.step.gates();
+        (first.weight_hr.as_ref().map_or(cell, |projection| projection.meta().shape[0]), cell)
     }
     /// Output, last h and (LSTM) last c of every layer and direction.
     #[track_caller]
@@ -254,7 +259,7 @@ impl Network {
     /// The states that were given, `[layers and directions, batch, features]`, or zeros.
     #[track_caller]
     fn states(&self, x: &Tensor, batch: usize, batched: bool, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
-        let out = if self.options.proj_size > 0 { self.options.proj_size } else { self.hidden_size };
+        let (out, cell) = self.state_sizes();
         let count = self.weights.len();
         let state = |given: Option<&Tensor>, size: usize| -> Result<Tensor> {
             let Some(s) = given else { return Tensor::full_on([count, batch, size], 0.0, x.dtype()?, x.device()?).ok() };
@@ -268,7 +273,7 @@ impl Network {
             }
             Ok(s)
         };
-        Ok((state(h0, out)?, if self.step == TimeStep::Lstm { Some(state(c0, self.hidden_size)?) } else { None }))
+        Ok((state(h0, out)?, if self.step == TimeStep::Lstm { Some(state(c0, cell)?) } else { None }))
     }
     /// All layers, with time first or packed.
     #[track_caller]

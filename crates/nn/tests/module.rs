@@ -319,3 +319,23 @@ fn a_dict_of_parameters_or_of_one_kind_of_layers_that_is_no_part_of_a_model() {
         Ok(())
     });
 }
+#[test]
+fn a_causal_mask_that_hides_what_is_appended() -> Result<()> {
+    Device::reference().scoped(|| {
+        manual_seed(3);
+        for (add_bias_kv, add_zero_attn) in [(true, false), (false, true), (true, true)] {
+            let options = MultiheadAttentionOptions { batch_first: true, add_bias_kv, add_zero_attn, ..Default::default() };
+            let layer = MultiheadAttention::with(8, 2, options)?;
+            let x = init::normal([2, 5, 8], 0.0, 1.0)?;
+            let causal = layer.forward(&x, &x, &x, &Masks { is_causal: true, ..Default::default() })?;
+            for t in 0..5 {
+                // The last query of a prefix sees what a causal one sees.
+                let prefix = x.narrow(1, 0, t + 1);
+                let last = layer.forward(&prefix, &prefix, &prefix, &Masks::default())?.select(1, t);
+                let off = (causal.select(1, t) - last).abs().amax(..).item::<f32>()?;
+                assert!(off < 1e-5, "bias {add_bias_kv}, zeros {add_zero_attn}, query {t}: {off}");
+            }
+        }
+        Ok(())
+    })
+}

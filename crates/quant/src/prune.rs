@@ -21,6 +21,8 @@
 //!
 //! **Structured.** A [`StructuredPruner`] takes whole channels out, and the parameters are smaller ones.
 //!
+//! **Before.** [`prune_signals`] tells what in a trained model looks as if it could go.
+//!
 //! ```
 //! # use adamant_core::Tensor;
 //! # use adamant_nn::{Linear, Module, Relu, Sequential};
@@ -45,10 +47,14 @@ use std::collections::HashSet;
 mod choose;
 mod report;
 mod schedule;
+mod shapes;
+mod signals;
 mod sparse;
 mod structured;
 pub use report::{LayerSparsity, SparsityReport, sparsity_report};
 pub use schedule::{PruningCurve, PruningSchedule, PruningScheduler};
+pub use shapes::shrink_to;
+pub use signals::{LayerSignals, PruneSignals, SignalLimits, prune_signals};
 pub use sparse::{load_sparse, save_sparse};
 pub use structured::{ChannelImportance, KeptAxis, PrunedChannels, StructuredImportance, StructuredPruner, StructuredReport};
 

@@ -52,10 +52,10 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let device = Device::current()?;
     let setup = Setup::of(document, folder)?;
     let (steps, batch) = (setup.steps(), setup.batch);
-    let Setup { seed, model, objective, optimizer, course, clip, stability, accumulate, capture, ema, precision, parts, .. } = setup;
+    let Setup { seed, model, objective, optimizer, course, clip, stability, accumulate, capture, ema, precision, parts, taught, .. } = setup;
     let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
-    let mut session =
-        session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision: precision.clone() }, device)?;
+    let habits = Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision: precision.clone() };
+    let mut session = session(model, objective.clone(), taught, habits, device)?;
     let mut loader = parts.loader(seed, batch)?;
     let mut seconds = f64::INFINITY;
     let mut loss = f64::NAN;

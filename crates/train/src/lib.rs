@@ -31,6 +31,7 @@ mod incident;
 mod model;
 pub mod monitor;
 mod objective;
+pub mod pruned;
 pub mod quantized;
 pub use adamant_plot as plot;
 mod recipe;

@@ -1,6 +1,9 @@
 //! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
 //! the run's.
-use crate::{Evaluation, Failure, Trained, evaluate, folder, trained::SCALES};
+use crate::{
+    Evaluation, Failure, Trained, evaluate, folder,
+    trained::{PRUNING, SCALES},
+};
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
@@ -12,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Rows that calibration runs at once.
 const ROWS: usize = 64;
 /// What of a run folder a trained model is read from, beside its weights.
-const KEPT: [&str; 5] = ["config.toml", "task.json", "environment.json", "table.json", SCALES];
+const KEPT: [&str; 6] = ["config.toml", "task.json", "environment.json", "table.json", PRUNING, SCALES];
 
 /// How the weights of a run become codes.
 #[derive(Clone, Debug)]
@@ -55,6 +58,13 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
 }
 /// Writes the folder of a model of codes, with what of its run's folder it is read by.
 fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport) -> Result<(), Failure> {
+    keep_description(run, out)?;
+    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(report)).as_bytes())?;
+    // The weights come last: with them the folder is a model.
+    Ok(save_quantized(model, &out.join("weights.safetensors"))?)
+}
+/// Writes what of a run's folder a model is read by, but for its weights.
+pub(crate) fn keep_description(run: &Path, out: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|e| folder::broken(out, &e))?;
     for name in KEPT {
         let from = run.join(name);
@@ -63,9 +73,7 @@ fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport)
             folder::write(&out.join(name), &bytes)?;
         }
     }
-    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(report)).as_bytes())?;
-    // The weights come last: with them the folder is a model.
-    Ok(save_quantized(model, &out.join("weights.safetensors"))?)
+    Ok(())
 }
 /// What a run whose description has `[quantize]` leaves beside its model of floats.
 #[derive(Clone, Debug)]
@@ -103,11 +111,12 @@ pub(crate) fn of_floats(model: &Sequential) -> Result<Sequential, Failure> {
 fn calibrate(trained: &Trained, data: &Path, rows: usize, device: Device, read: &mut Option<Vec<Tensor>>) -> Result<(), Failure> {
     let batches = match read {
         Some(batches) => batches,
-        None => read.insert(calibration_batches(trained, data, rows, device)?),
+        None => read.insert(batches_of(trained, data, rows, device)?),
     };
     batches.iter().try_for_each(|x| Ok(evaluate::answer(&trained.model, x, trained.region.as_ref())?.ok().map(drop)?))
 }
-fn calibration_batches(trained: &Trained, data: &Path, rows: usize, device: Device) -> Result<Vec<Tensor>, Failure> {
+/// So many rows of the training part, in an order of their own.
+pub(crate) fn batches_of(trained: &Trained, data: &Path, rows: usize, device: Device) -> Result<Vec<Tensor>, Failure> {
     let (_, parts) = trained.data(data)?;
     let mut loader = DataLoader::new(parts.train).batch_size(ROWS).shuffle(0).build()?;
     let (mut left, mut batches) = (rows, Vec::new());

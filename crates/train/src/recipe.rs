@@ -2,6 +2,7 @@
 //! stopping, a running mean of the weights, frozen parameters and those that come from a file.
 mod alerts;
 mod clip;
+mod distill;
 mod parameters;
 mod precision;
 mod quantize;
@@ -9,6 +10,7 @@ mod stability;
 
 pub(crate) use alerts::alerts;
 pub(crate) use clip::{clip, clipped_layers};
+pub(crate) use distill::{Teaching, distill};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};
 pub(crate) use quantize::quantize;

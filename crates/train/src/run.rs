@@ -11,7 +11,7 @@ use crate::{
     folder::{self, RunFolder, number, text_of},
     objective::Objective,
     quantized::{self, QuantizedEnd},
-    recipe::{self, OnExtend},
+    recipe::{self, OnExtend, Teaching},
     report,
     session::{Habits, Session},
     setup::{Length, Setup},
@@ -169,8 +169,9 @@ impl<'a> Run<'a> {
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
-        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, .. } = setup;
-        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision }, device)?;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, taught, .. } = setup;
+        let habits = Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision };
+        let mut session = session(model, objective.clone(), taught, habits, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());
@@ -278,11 +279,21 @@ impl<'a> Run<'a> {
         Ok(done)
     }
 }
-/// A session that learns pairs of inputs and targets.
-pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, device: Device) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
+/// A session that learns pairs of inputs and targets, and what a teacher says of the inputs.
+pub(crate) fn session(
+    model: Sequential,
+    objective: Objective,
+    taught: Option<Teaching>,
+    habits: Habits,
+    device: Device,
+) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
     let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
         let outputs = time_block!("forward", StepPhase::Forward.run(|| model.forward(x)))?;
-        time_block!("loss", StepPhase::Loss.run(|| objective.loss(&outputs, y)))
+        let loss = || match &taught {
+            Some(teaching) => teaching.loss(&objective, &outputs, x, y),
+            None => objective.loss(&outputs, y),
+        };
+        time_block!("loss", StepPhase::Loss.run(loss))
     };
     Session::new(model, Arc::new(loss), habits, device)
 }

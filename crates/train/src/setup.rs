@@ -14,7 +14,7 @@ use crate::{
     evaluate::Show,
     model::{self, Shapes},
     objective::Objective,
-    recipe::{self, InitFrom},
+    recipe::{self, InitFrom, Teaching},
     session::Course,
     trainer::EarlyStopping,
 };
@@ -106,6 +106,8 @@ pub struct Setup {
     pub precision: Precision,
     /// where initial values come from
     pub(crate) init_from: Option<InitFrom>,
+    /// what a student learns from
+    pub(crate) taught: Option<Teaching>,
     /// checkpoints
     pub checkpoint: CheckpointPlan,
     /// what is told of the run while it lasts
@@ -136,6 +138,9 @@ impl Setup {
         let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, watched, weights, alerts } = numbers;
         let root = document.root()?;
         RootNumbers::of(&root)?;
+        // Before the seed: a model that is read draws numbers too.
+        let description = parts.train.describe();
+        let taught = recipe::distill(&root)?.map(|from| from.open(&root, &objective, description.inputs, description.targets.as_ref())).transpose()?;
         manual_seed(seed);
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
@@ -181,6 +186,7 @@ impl Setup {
             ema,
             precision,
             init_from,
+            taught,
             checkpoint,
             alerts,
             weights,

@@ -10,8 +10,10 @@ use adamant_core::{Device, Tensor, no_grad, rng::philox};
 use adamant_data::{Columns, Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
 use adamant_nn::{Sequential, Walk};
+use adamant_quant::prune;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,6 +21,8 @@ use std::{
 const TASK: &str = "task.json";
 /// The magnitudes that fp8 remembers, beside the final weights.
 pub(crate) const SCALES: &str = "fp8.safetensors";
+/// What has left a pruned model, beside its weights.
+pub(crate) const PRUNING: &str = "pruning.json";
 /// Bytes of it: each character of a vocabulary stands in it.
 const MOST_TASK: u64 = 64 << 20;
 
@@ -96,6 +100,10 @@ impl Trained {
         let document = Document::read(&run.join("config.toml"))?;
         let root = document.root()?;
         let model = model::model(root.need("model", root.section("model")?)?)?;
+        if let Some(shapes) = shapes(run)? {
+            let path = run.join(PRUNING);
+            prune::shrink_to(&model, &shapes).map_err(|e| Failure::Input(format!("{}: {}", path.display(), e.kind())))?;
+        }
         let last = run.join("weights.safetensors");
         let read = |path: &Path| -> Result<Vec<(String, Tensor)>, Failure> {
             let file = SafeTensors::open(path)?;
@@ -103,7 +111,11 @@ impl Trained {
         };
         let (weights, state, fallen, scales) = if last.exists() {
             let scales = Some(run.join(SCALES)).filter(|path| path.exists()).map(|path| read(&path)).transpose()?.unwrap_or_default();
-            let state = if adamant_quant::is_quantized(&last)? { None } else { Some(read(&last)?) };
+            let state = match adamant_quant::is_quantized(&last)? {
+                true => None,
+                false if run.join(PRUNING).exists() => Some(prune::load_sparse(&last)?),
+                false => Some(read(&last)?),
+            };
             (last, state, fallen_at_the_end(run), scales)
         } else {
             let found = checkpoint::latest(&Disk, &run.join("checkpoints"))?
@@ -161,6 +173,21 @@ impl Trained {
     }
 }
 
+/// The shapes of the parameters that became smaller, if the folder is of a pruned model.
+pub(crate) fn shapes(run: &Path) -> Result<Option<BTreeMap<String, Vec<usize>>>, Failure> {
+    #[derive(Deserialize)]
+    struct Pruning {
+        shapes: BTreeMap<String, Vec<usize>>,
+    }
+    let path = run.join(PRUNING);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let wrong = |text: String| Failure::Input(format!("{}: {}", path.display(), adamant_formats::shown_reason(text)));
+    let text = adamant_formats::regular::read_text(&path, MOST_TASK).map_err(|e| wrong(e.to_string()))?;
+    let read: Pruning = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(Some(read.shapes))
+}
 /// The layers that fell back to f32 in a run that has ended, as its result tells; a run folder without one has none.
 fn fallen_at_the_end(run: &Path) -> Vec<String> {
     let result = adamant_formats::regular::read_text(&run.join("result.json"), MOST_TASK).ok();

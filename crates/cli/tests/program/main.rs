@@ -22,6 +22,7 @@ mod hostile;
 #[cfg(unix)]
 mod misuse;
 mod precision;
+mod prune;
 mod quantize;
 #[cfg(unix)]
 mod signals;

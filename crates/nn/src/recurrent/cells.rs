@@ -12,7 +12,6 @@ struct One {
     bias_hh: Option<Param>,
     #[module(skip)]
     step: TimeStep,
-    hidden_size: usize,
 }
 impl One {
     #[track_caller]
@@ -26,7 +25,7 @@ impl One {
             bias_ih = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
             bias_hh = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
         }
-        Ok(One { site: Site::with_hooks(kind), weight_ih, weight_hh, bias_ih, bias_hh, step, hidden_size })
+        Ok(One { site: Site::with_hooks(kind), weight_ih, weight_hh, bias_ih, bias_hh, step })
     }
     #[track_caller]
     fn run(&self, x: &Tensor, h: Option<&Tensor>, c: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
@@ -37,7 +36,7 @@ impl One {
         let Some(last) = shape.last_mut() else {
             return Err(Error::new("recurrent", ErrorKind::Shape { shape: x.shape()?, expected: "[batch, features] or [features]".into() }));
         };
-        *last = self.hidden_size;
+        *last = self.weight_hh.meta().shape[0] / self.step.gates();
         let zeros = Tensor::full_on(shape, 0.0, x.dtype()?, x.device()?);
         let (h, c) = (h.unwrap_or(&zeros), c.unwrap_or(&zeros));
         let input = self.weight_ih.linear(x, self.bias_ih.as_ref().map(Param::get).as_ref());

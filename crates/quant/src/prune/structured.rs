@@ -3,11 +3,20 @@
 //! A channel can leave only with all that belongs to it: the filter that makes it, its bias, its share of norms, what a residual sum
 //! adds it to, and the inputs of the layers that read it. [`StructuredPruner::compute_importance`] captures the model's forward pass on an
 //! example ([`Graph::capture`](adamant_core::graph::Graph::capture)), follows each axis of each parameter through the primitives, and so finds families of channels: of each
-//! family any channel may go. What cannot go (what the model returns, what a norm over channels or a split into heads needs whole)
+//! family any channel may go. What cannot go (what the model returns, what a norm over channels needs whole)
 //! stays, and [`StructuredReport::kept`] has the reason. [`StructuredPruner::prune`] takes the least important channels out.
 //!
-//! The pruned model computes what the model computes with these channels' parameters at zero. Grouped convolutions keep their groups
-//! and lose the same channels in each; depthwise ones lose groups. Running statistics shrink too. Make the optimizer afterwards.
+//! The pruned model computes what the model computes with these channels' parameters at zero, and both are run to see it. What goes is
+//!
+//! | of | goes |
+//! |---|---|
+//! | linear layers, convolutions, transposed ones, embeddings | outputs, with what is added, joined or multiplied with them, and the inputs of what reads them |
+//! | grouped convolutions | the same channels of each group |
+//! | depthwise convolutions, group norms, attention | whole groups, whole heads |
+//! | RNN, GRU, LSTM | a unit with all its gates, of each layer and direction the same number |
+//! | layer and RMS norms | nothing of what they are over |
+//!
+//! Running statistics shrink too. Make the optimizer afterwards.
 //!
 //! ```
 //! # use adamant_core::Tensor;
@@ -25,16 +34,18 @@
 //! ```
 //!
 //! Source: the dependency graph of Fang et al. 2023 (DepGraph), here from primitives instead of layers.
-use crate::select::{check, evaluating, refusal};
-use adamant_core::{DType, Grads, Result, Tensor, grad::no_grad};
-use adamant_nn::{Module, Param, Role};
-use dependency::{Dependencies, ParamAxis, dependencies};
+use crate::select::{check, refusal};
+use adamant_core::{DType, Grads, Result, Tensor};
+use adamant_nn::{Module, Param, Role, Walk};
+use attempt::{Attempts, Leaving};
+use dependency::{ChannelFamily, Dependencies, ParamAxis, dependencies};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod attempt;
 mod dependency;
 mod labels;
 
-const STRUCTURED: &str = "structured_pruning";
+pub(super) const STRUCTURED: &str = "structured_pruning";
 
 /// What a channel is worth: a sum over what makes it, where several layers do (a residual sum).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,7 +58,7 @@ pub enum StructuredImportance {
     /// `|Σ w · g|` over its filters, what the loss changes by without it to first order (Molchanov et al. 2019). Needs gradients:
     /// [`StructuredPruner::compute_importance_by`].
     Taylor,
-    /// the scale `|γ|` of its batch norms (Liu et al. 2017). Channels without one stay.
+    /// the scale `|γ|` of its norms (Liu et al. 2017). Channels without one stay.
     NormScale,
 }
 /// How many channels leave, and by what they are worth.
@@ -97,6 +108,13 @@ pub struct StructuredReport {
     /// and after
     pub elements_after: usize,
 }
+impl StructuredReport {
+    /// The shapes of the parameters that shrank, of the model as it is now: what [`super::shrink_to`] gives a fresh one.
+    pub fn shapes(&self, model: &(impl Walk + ?Sized)) -> BTreeMap<String, Vec<usize>> {
+        let shrank = |path: &String| self.removed.keys().any(|(of, _)| of == path);
+        model.leaves().into_iter().filter(|(path, _)| shrank(path)).map(|(path, param)| (path, param.meta().shape.to_vec())).collect()
+    }
+}
 impl StructuredPruner {
     /// That takes this share of each family's channels, by their filters' sum of `|w|`. One channel of each always stays.
     ///
@@ -132,12 +150,8 @@ impl StructuredPruner {
     #[track_caller]
     fn scored(&self, model: &impl Module, example: &Tensor, grads: Option<&Grads>) -> Result<ChannelImportance> {
         let found = dependencies(model, example)?;
-        let norms: BTreeSet<String> = model
-            .named_modules()
-            .into_iter()
-            .filter(|(_, m)| m.kind.starts_with("BatchNorm"))
-            .map(|(path, _)| crate::select::joined(&path, "weight"))
-            .collect();
+        let norms: BTreeSet<String> =
+            model.named_modules().into_iter().filter(|(_, m)| m.kind.contains("Norm")).map(|(path, _)| crate::select::joined(&path, "weight")).collect();
         let mut sums: BTreeMap<ParamAxis, Vec<f64>> = BTreeMap::new();
         for family in &found.families {
             for axis in &family.axes {
@@ -185,62 +199,92 @@ impl StructuredPruner {
         terms.iter().enumerate().for_each(|(at, term)| sums[at / inner.max(1) % size] += term);
         Ok(sums)
     }
-    /// Takes the channels of least importance out of a model. The model runs once on the example at the end, evaluating.
+    /// Takes the channels of least importance out of a model. The model runs on the example, evaluating, without them and with their
+    /// parameters at zero; a family without which it does not run, or computes something else, stays, and the report has the reason.
     ///
     /// # Errors
-    /// A model that has changed since its importance was computed, or whose forward pass does not run with fewer channels (a size that
-    /// is written into it). Then it is as it was.
+    /// A model that has changed since its importance was computed, or does not run on the example. Then it is as it was.
     #[track_caller]
     pub fn prune(&self, model: &impl Module, importance: &ChannelImportance) -> Result<StructuredReport> {
         let found = &importance.found;
-        let mut report = StructuredReport { pruned: Vec::new(), kept: Vec::new(), removed: BTreeMap::new(), elements_before: 0, elements_after: 0 };
-        let mut leaving: BTreeMap<ParamAxis, BTreeSet<usize>> = BTreeMap::new();
         let named = |axis: &ParamAxis| (found.params[axis.0].0.clone(), axis.1);
         let kept = |axis: &ParamAxis, reason: &str| KeptAxis { path: named(axis).0, axis: axis.1, reason: reason.to_string() };
+        let mut report = StructuredReport { pruned: Vec::new(), kept: Vec::new(), removed: BTreeMap::new(), elements_before: 0, elements_after: 0 };
+        let mut chosen = Vec::new();
         for (family, scores) in found.families.iter().zip(&importance.scores) {
-            let Some(scores) = scores else {
-                report.kept.extend(family.axes.iter().map(|axis| kept(axis, "nothing of it has this importance")));
+            match scores {
+                Some(scores) => chosen.push((family, self.least(scores))),
+                None => report.kept.extend(family.axes.iter().map(|axis| kept(axis, "nothing of it has this importance"))),
+            }
+        }
+        report.elements_before = found.params.iter().map(|(_, param)| param.elements()).sum();
+        let attempts = Attempts { model, params: &found.params, example: &importance.example };
+        let staying = taken_out(&attempts, &chosen)?;
+        for (number, (family, removed)) in chosen.into_iter().enumerate() {
+            if let Some(reason) = staying.get(&number) {
+                report.kept.extend(family.axes.iter().map(|axis| kept(axis, reason)));
                 continue;
-            };
-            let count = ((self.share * scores.len() as f64) as usize).min(scores.len() - 1);
-            let mut order: Vec<usize> = (0..scores.len()).collect();
-            order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(a.cmp(b)));
-            let mut removed = order[..count].to_vec();
-            removed.sort_unstable();
+            }
+            for (axis, k) in removed.iter().flat_map(|channel| &family.channels[*channel]) {
+                report.removed.entry(named(axis)).or_default().push(*k);
+            }
+            report.pruned.push(PrunedChannels { parameters: family.axes.iter().map(named).collect(), channels: family.channels.len(), removed });
+        }
+        report.removed.values_mut().for_each(|gone| gone.sort_unstable());
+        let is_shown = |axis: &ParamAxis| axis.1 < 2 && found.params[axis.0].1.meta().shape.rank() >= 2;
+        report.kept.extend(found.staying.iter().filter(|(axis, _)| is_shown(axis)).map(|(axis, reason)| kept(axis, reason)));
+        report.elements_after = found.params.iter().map(|(_, param)| param.elements()).sum();
+        Ok(report)
+    }
+    /// The channels of least worth, all but one at most.
+    fn least(&self, scores: &[f64]) -> Vec<usize> {
+        let count = ((self.share * scores.len() as f64) as usize).min(scores.len().saturating_sub(1));
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(a.cmp(b)));
+        order.truncate(count);
+        order.sort_unstable();
+        order
+    }
+}
+/// Takes channels of families out: all together; if that does not do, all that can go alone; and if that does not do either, one
+/// family after the other. Gives those that stay, with the reason.
+#[track_caller]
+fn taken_out<M: Module>(attempts: &Attempts<'_, M>, chosen: &[(&ChannelFamily, Vec<usize>)]) -> Result<BTreeMap<usize, String>> {
+    let leaving = |numbers: &[usize]| -> Leaving {
+        let mut leaving = Leaving::new();
+        for (family, removed) in numbers.iter().filter_map(|number| chosen.get(*number)) {
             for (axis, k) in removed.iter().flat_map(|channel| &family.channels[*channel]) {
                 leaving.entry(*axis).or_default().insert(*k);
             }
-            report.pruned.push(PrunedChannels { parameters: family.axes.iter().map(named).collect(), channels: scores.len(), removed });
         }
-        let is_shown = |axis: &ParamAxis| axis.1 < 2 && found.params[axis.0].1.meta().shape.rank() >= 2;
-        report.kept.extend(found.staying.iter().filter(|(axis, _)| is_shown(axis)).map(|(axis, reason)| kept(axis, reason)));
-        let before = evaluating(model, || no_grad(|| model.forward(&importance.example)))?.shape()?;
-        let (mut smaller, mut old) = (Vec::new(), Vec::new());
-        for (number, (path, param)) in found.params.iter().enumerate() {
-            report.elements_before += param.elements();
-            let mut value = param.detached();
-            for ((_, axis), gone) in leaving.range((number, 0)..(number + 1, 0)) {
-                let size = value.shape()?[*axis];
-                check(STRUCTURED, gone.last().is_none_or(|last| *last < size), || format!("`{path}` has changed since its importance was computed"))?;
-                let stays: Vec<i64> = (0..size).filter(|k| !gone.contains(k)).map(|k| k as i64).collect();
-                let count = stays.len();
-                value = value.index_select(*axis, &Tensor::from_vec_on(stays, [count], value.device()?));
-                report.removed.insert((path.clone(), *axis), gone.iter().copied().collect());
-            }
-            report.elements_after += value.shape()?.elements();
-            value.materialize()?;
-            old.push((param, param.detached()));
-            smaller.push((param, value));
+        leaving
+    };
+    let all: Vec<usize> = (0..chosen.len()).collect();
+    if attempts.take_out(&leaving(&all))?.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    // What goes alone is put back until it is known what goes together.
+    let (mut staying, mut alone) = (BTreeMap::new(), Vec::new());
+    for number in all {
+        match attempts.try_out(&leaving(&[number]))? {
+            Some(reason) => drop(staying.insert(number, reason)),
+            None => alone.push(number),
         }
-        let resized = smaller.iter().try_for_each(|(param, value)| param.resize(value));
-        let after = resized.and_then(|()| evaluating(model, || no_grad(|| model.forward(&importance.example))).and_then(|y| y.materialize().map(|()| y)));
-        let wrong = match after.and_then(|y| y.shape()) {
-            Ok(shape) if shape == before => return Ok(report),
-            Ok(shape) => refusal(STRUCTURED, format!("with fewer channels the model returns {shape} instead of {before}")),
-            Err(e) => e,
-        };
-        old.iter().try_for_each(|(param, value)| param.resize(value))?;
-        Err(wrong.hint("a size that is written into `forward` cannot follow: take it from the tensor's own shape"))
+    }
+    if attempts.take_out(&leaving(&alone))?.is_none() {
+        return Ok(staying);
+    }
+    let mut together = Vec::new();
+    for number in alone {
+        together.push(number);
+        if let Some(reason) = attempts.try_out(&leaving(&together))? {
+            together.pop();
+            staying.insert(number, reason);
+        }
+    }
+    match attempts.take_out(&leaving(&together))? {
+        None => Ok(staying),
+        Some(reason) => Err(refusal(STRUCTURED, format!("the model computes something else each time: {reason}"))),
     }
 }
 #[track_caller]

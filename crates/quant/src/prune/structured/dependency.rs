@@ -133,6 +133,7 @@ impl<'a> GraphWalk<'a> {
                 }
                 labels
             }
+            Op::Gather { axis } => self.gathered(node, *axis as usize, &reason),
             Op::View(view) => self.view(node, view, &self.sizes(out), &reason),
             _ => {
                 self.all_stay(&node.inputs, &reason);
@@ -183,14 +184,17 @@ impl<'a> GraphWalk<'a> {
         match (data, weight) {
             (AxisLabel::Channels(left), AxisLabel::Channels(right)) => self.channels.unite_all(left, right),
             (AxisLabel::Channels(_), _) => self.channels.axis_stays(data, reason),
-            (_, _) => self.channels.axis_stays(weight, "the model's input has them"),
+            // A state of zeros is as wide as what reads it.
+            (AxisLabel::Uniform, _) => {}
+            (AxisLabel::Free, _) => self.channels.axis_stays(weight, "the model's input has them"),
         }
     }
     fn product(&mut self, node: &Node, reason: &str) -> Vec<AxisLabel> {
         let (left, right) = (self.of(node.inputs[0]), self.of(node.inputs[1]));
         let rank = left.len();
         let [of_left, of_right] = [0, 1].map(|k| self.of_data[node.inputs[k] as usize]);
-        match (of_left, of_right) {
+        let is_state = !of_left && !of_right && matches!(left[rank - 1], AxisLabel::Uniform);
+        match (of_left || is_state, of_right) {
             (true, false) => self.summed(&left[rank - 1], &right[rank - 2], reason),
             (false, true) => self.summed(&right[rank - 2], &left[rank - 1], reason),
             _ => {
@@ -267,10 +271,12 @@ impl<'a> GraphWalk<'a> {
             if at != axis || !any {
                 let known: Vec<&Rc<[u32]>> = parts.iter().filter_map(|part| if let AxisLabel::Channels(c) = part { Some(c) } else { None }).collect();
                 known.iter().skip(1).for_each(|channels| self.channels.unite_all(known[0], channels));
-                if at != axis && any && known.len() < parts.len() {
+                if at != axis && any && parts.iter().any(|part| matches!(part, AxisLabel::Free)) {
                     self.channels.stay(known[0], reason);
                 }
-                out.push(known.first().map_or(AxisLabel::Free, |channels| AxisLabel::Channels((*channels).clone())));
+                let is_uniform = at != axis && parts.iter().all(|part| matches!(part, AxisLabel::Uniform));
+                let other = if is_uniform { AxisLabel::Uniform } else { AxisLabel::Free };
+                out.push(known.first().map_or(other, |channels| AxisLabel::Channels((*channels).clone())));
                 continue;
             }
             let mut all = Vec::new();
@@ -310,10 +316,19 @@ impl<'a> GraphWalk<'a> {
                 out
             }
             View::Slice { axis, len, .. } if from[*axis as usize] == *len && matches!(node.arg, Arg::None | Arg::Start(0)) => labels,
-            View::Slice { axis, .. } => {
-                let mut out = labels;
-                self.channels.axis_stays(&out[*axis as usize], reason);
-                out[*axis as usize] = AxisLabel::Free;
+            View::Slice { axis, len, step } => {
+                let (mut out, axis) = (labels, *axis as usize);
+                let start = if let Arg::Start(start) = node.arg { start } else { 0 };
+                out[axis] = match &out[axis] {
+                    AxisLabel::Channels(all) if *step == 1 && *len > 0 && from[axis].is_multiple_of(*len) && start.is_multiple_of(*len) => {
+                        self.equal_parts(&all.clone(), *len, start)
+                    }
+                    AxisLabel::Uniform => AxisLabel::Uniform,
+                    label => {
+                        self.channels.axis_stays(label, reason);
+                        AxisLabel::Free
+                    }
+                };
                 out
             }
             _ => {
@@ -321,6 +336,27 @@ impl<'a> GraphWalk<'a> {
                 vec![AxisLabel::Free; to.len()]
             }
         }
+    }
+    /// One of equal parts, as of gates, and of queries, keys and values: each part loses the same ones, so that they stay equal.
+    fn equal_parts(&mut self, all: &Rc<[u32]>, len: usize, start: usize) -> AxisLabel {
+        (len..all.len()).for_each(|k| self.channels.unite(all[k % len], all[k]));
+        AxisLabel::Channels(all.iter().copied().skip(start).take(len).collect())
+    }
+    /// Rows of a table by numbers that are the same along all other axes.
+    fn gathered(&mut self, node: &Node, axis: usize, reason: &str) -> Vec<AxisLabel> {
+        let (table, index) = (self.of(node.inputs[0]), self.of(node.inputs[1]));
+        let mut out = Vec::with_capacity(table.len());
+        for (at, (label, by)) in table.into_iter().zip(index).enumerate() {
+            out.push(match (label, by) {
+                (AxisLabel::Channels(channels), AxisLabel::Uniform) if at != axis => AxisLabel::Channels(channels),
+                (label, by) => {
+                    self.channels.axis_stays(&label, reason);
+                    self.channels.axis_stays(&by, reason);
+                    AxisLabel::Free
+                }
+            });
+        }
+        out
     }
     fn families(mut self, params: Vec<(String, Param)>) -> Dependencies {
         let mut channels: BTreeMap<u32, Vec<(ParamAxis, usize)>> = BTreeMap::new();

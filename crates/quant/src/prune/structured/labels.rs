@@ -94,14 +94,32 @@ impl ChannelSets {
                 (_, _, []) => {}
                 ([one], [other], _) => out[*other] = labels[*one].clone(),
                 (_, [other], [one]) => out[*other] = merged(&labels[*one], of, *one, from),
-                ([one], _, _) => match split(&labels[*one], into, to) {
-                    Some((axis, label)) => out[axis] = label,
-                    None => self.axis_stays(&labels[*one], reason),
-                },
+                (_, _, [one]) => {
+                    let split = if of.len() == 1 { split(&labels[*one], into, to) } else { None };
+                    let blocks =
+                        |sets: &mut Self| if of.first() == Some(one) { sets.blocks(&labels[*one], to[into[0]]).map(|label| (into[0], label)) } else { None };
+                    match split.or_else(|| blocks(self)) {
+                        Some((axis, label)) => out[axis] = label,
+                        None => self.axis_stays(&labels[*one], reason),
+                    }
+                }
                 _ => labelled.iter().for_each(|k| self.axis_stays(&labels[*k], reason)),
             }
         }
         out
+    }
+    /// The first of several axes that become others: of `count` blocks each goes whole (a head, a group), and of a block in as many
+    /// equal parts each part is of the block.
+    fn blocks(&mut self, label: &AxisLabel, count: usize) -> Option<AxisLabel> {
+        let AxisLabel::Channels(channels) = label else { return None };
+        let (size, count) = (channels.len(), count.max(1));
+        if size.is_multiple_of(count) {
+            let width = size / count;
+            channels.chunks(width.max(1)).for_each(|block| block.iter().skip(1).for_each(|channel| self.unite(block[0], *channel)));
+            return Some(AxisLabel::Channels(channels.iter().copied().step_by(width.max(1)).collect()));
+        }
+        let parts = count / size.max(1);
+        (size * parts == count).then(|| AxisLabel::Channels((0..count).map(|at| channels[at / parts]).collect()))
     }
 }
 /// Several axes as one, the channels being those of one of them.
