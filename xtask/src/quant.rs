@@ -1,10 +1,13 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
-//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `--plant` shows that a part finds faults.
+//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind.
+//! `observers`: ranges of values beside those of PyTorch, NumPy and ONNX Runtime. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
 mod integers;
+mod observed;
+mod observers;
 mod storage;
 
 use crate::exit::Exit;
@@ -27,6 +30,8 @@ enum QuantPart {
     Accuracy(AccuracyOptions),
     /// Models that are trained with 4-bit weights and 8-bit inputs in mind, against floats and against what they were trained as
     Aware(AccuracyOptions),
+    /// Ranges of values beside those of PyTorch, NumPy and ONNX Runtime
+    Observers(observers::ObserverOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -75,6 +80,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Storage(options) => storage::run(options),
         QuantPart::Accuracy(options) => accuracy::run(options),
         QuantPart::Aware(options) => aware::run(options),
+        QuantPart::Observers(options) => observers::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");
