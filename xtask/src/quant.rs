@@ -1,10 +1,12 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
 //! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind.
-//! `observers`: ranges of values beside those of PyTorch, NumPy and ONNX Runtime. `--plant` shows that a part finds faults.
+//! `observers`: ranges of values beside those of PyTorch, NumPy and ONNX Runtime. `fuzz`: mutated files
+//! through every loader. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
+mod fuzz;
 mod integers;
 mod observed;
 mod observers;
@@ -32,6 +34,8 @@ enum QuantPart {
     Aware(AccuracyOptions),
     /// Ranges of values beside those of PyTorch, NumPy and ONNX Runtime
     Observers(observers::ObserverOptions),
+    /// Mutated files of codes, of sparse weights and of adapters through every loader
+    Fuzz(fuzz::FuzzOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -81,6 +85,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Accuracy(options) => accuracy::run(options),
         QuantPart::Aware(options) => aware::run(options),
         QuantPart::Observers(options) => observers::run(options),
+        QuantPart::Fuzz(options) => fuzz::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");
