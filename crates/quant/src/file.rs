@@ -23,10 +23,16 @@ use std::{
 const KEY: &str = "quantization";
 const VERSION: u32 = 1;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct SavedScheme {
     version: u32,
     weights: BTreeMap<String, SavedWeight>,
+}
+/// [`SavedScheme`] before its weights were looked at, so that an error names the one that it is about.
+#[derive(Deserialize)]
+struct ReadScheme {
+    version: u32,
+    weights: BTreeMap<String, serde_json::Value>,
 }
 #[derive(Serialize, Deserialize)]
 struct SavedWeight {
@@ -96,10 +102,7 @@ pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
         let Some(placed) = params.iter().find(|p| p.path == *name) else {
             let error = refused(path, format!("it has codes of `{name}`, which the model lacks"));
             let near = nearest(name, params.iter().map(|p| p.path.as_str()));
-            return Err(match near {
-                Some(near) => error.hint(format!("the nearest parameter is `{near}`")),
-                None => error,
-            });
+            return Err(error.hint(near.map_or(DAMAGED.to_string(), |near| format!("the nearest parameter is `{near}`"))));
         };
         let (weight, input) = saved.read(name, &tensors).map_err(|text| refused(path, text).hint(DAMAGED))?;
         if let Some((_, known, known_input)) = made.iter().find(|(known, ..)| known.same(&placed.param)) {
@@ -148,11 +151,17 @@ fn scheme(path: &Path, file: &SafeTensors) -> Result<SavedScheme> {
     let Some(text) = texts.get(KEY) else {
         return Err(refused(path, "it has no schemes of quantized weights".into()).hint("`load_state_dict` reads a file of floats"));
     };
-    let scheme: SavedScheme = serde_json::from_str(text).map_err(|e| refused(path, format!("its schemes cannot be read: {e}")))?;
-    if scheme.version != VERSION {
-        return Err(refused(path, format!("its schemes are of version {}, known is {VERSION}", scheme.version)));
+    let told = |e: serde_json::Error| refused(path, format!("its schemes cannot be read: {e}")).hint(DAMAGED);
+    let read: ReadScheme = serde_json::from_str(text).map_err(told)?;
+    if read.version != VERSION {
+        let text = format!("its schemes are of version {}, known is {VERSION}", read.version);
+        return Err(refused(path, text).hint("a later Adamant wrote it: read it with that one, or quantize the model again"));
     }
-    Ok(scheme)
+    let each = read.weights.into_iter().map(|(name, weight)| match serde_json::from_value(weight) {
+        Ok(weight) => Ok((name, weight)),
+        Err(e) => Err(refused(path, format!("the scheme of `{name}` cannot be read: {e}")).hint(DAMAGED)),
+    });
+    Ok(SavedScheme { version: read.version, weights: each.collect::<Result<_>>()? })
 }
 impl SavedWeight {
     fn read(&self, name: &str, tensors: &HashMap<&str, &Tensor>) -> std::result::Result<(PackedWeight, InputCodes), String> {

@@ -68,7 +68,7 @@ pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &Quan
                     .hint("take `scales(DType::F16)` for small files, `scales(DType::F32)` for any number"));
             }
             Some(scheme) => {
-                weights.iter().try_for_each(|(name, param)| suits(op, &joined(layer.path(), name), param, scheme.packing))?;
+                weights.iter().try_for_each(|(name, param)| suits(op, layer.path(), name, param, scheme.packing))?;
                 plan.planned.push(PlannedLayer { layer, weights, scheme });
                 continue;
             }
@@ -83,13 +83,13 @@ pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &Quan
 /// # Errors
 /// [`Packing::check`]'s, with the weight's path, and a group that would suit.
 #[track_caller]
-fn suits(op: &'static str, path: &str, param: &Param, packing: Packing) -> Result<()> {
+fn suits(op: &'static str, path: &str, name: &str, param: &Param, packing: Packing) -> Result<()> {
     if param.is_uninitialized() {
         return Ok(());
     }
     let shape = param.meta().shape;
     packing.check(&shape).map_err(|kind| {
-        let error = Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: {kind}")));
+        let error = Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: `{}`: {kind}", joined(path, name))));
         let (_, columns) = matrix(&shape);
         let divides = packing.group.and_then(|group| (1..=group.min(columns)).rev().find(|g| columns.is_multiple_of(*g)));
         match divides {

@@ -271,9 +271,10 @@ fn a_file_of_codes_that_is_not_as_it_was_written() -> Result<()> {
                 *t = (t.cast(DType::I32) * 0 + 255).cast(DType::U8);
             })?;
         }
-        let entries: [(&str, serde_json::Value, &str); 7] = [
+        let entries: [(&str, serde_json::Value, &str); 8] = [
             ("bits", 5.into(), "8, 4 or 3"),
-            ("bits", (-1).into(), "cannot be read"),
+            ("bits", (-1).into(), weight),
+            ("symmetric", 3.into(), weight),
             ("group", 7.into(), weight),
             ("group", 0.into(), weight),
             ("shape", serde_json::json!([1, 1]), weight),

@@ -216,7 +216,8 @@ impl LoraAdapters {
         for (name, tensor) in state.iter().filter(|(name, _)| name.contains("lora_A") || name.contains("lora_embedding_A")) {
             let shape = tensor.shape()?;
             if shape.first() != Some(&config.r) {
-                let text = format!("`{name}` has shape {shape} in the file, and its rank is {} by `{CONFIG}`", config.r);
+                let wanted = if shape.rank() > 0 { shape.with(0, config.r) } else { shape };
+                let text = format!("`{name}` has shape {shape} in the file and {wanted} in the model, for rank {}", config.r);
                 return Err(refusal(LORA, text).hint("the first axis of A is the rank: the two files are of different adapters, or damaged"));
             }
         }
