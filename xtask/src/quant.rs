@@ -2,7 +2,7 @@
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
 //! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind.
 //! `observers`: ranges of values beside those of PyTorch, NumPy and ONNX Runtime. `fuzz`: mutated files
-//! through every loader. `--plant` shows that a part finds faults.
+//! through every loader. `report`: what `adamant quant report` says of spoilt layers. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
@@ -10,6 +10,7 @@ mod fuzz;
 mod integers;
 mod observed;
 mod observers;
+mod report;
 mod storage;
 
 use crate::exit::Exit;
@@ -36,6 +37,8 @@ enum QuantPart {
     Observers(observers::ObserverOptions),
     /// Mutated files of codes, of sparse weights and of adapters through every loader
     Fuzz(fuzz::FuzzOptions),
+    /// What `adamant quant report` says of trained models and of layers whose scales were spoilt
+    Report(report::ReportOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -86,6 +89,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Aware(options) => aware::run(options),
         QuantPart::Observers(options) => observers::run(options),
         QuantPart::Fuzz(options) => fuzz::run(options),
+        QuantPart::Report(options) => report::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

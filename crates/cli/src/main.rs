@@ -22,6 +22,7 @@ mod out;
 #[cfg(feature = "profiling")]
 mod profile;
 mod progress;
+mod quant;
 mod quantize;
 mod runs;
 mod signals;
@@ -67,6 +68,8 @@ enum Verb {
     Predict(verbs::Predict),
     /// Writes text with a trained language model.
     Generate(verbs::Generate),
+    /// Measures what integer codes cost and save on this machine.
+    Quant(quant::Quant),
     /// Makes integer codes of the weights of a trained model.
     Quantize(quantize::Options),
     /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
@@ -143,6 +146,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
+        Verb::Quant(o) => quant::run(&o),
         Verb::Quantize(o) => (o.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),

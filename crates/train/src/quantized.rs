@@ -1,11 +1,14 @@
 //! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
 //! the run's.
+mod measured;
+
 use crate::{Evaluation, Failure, Trained, evaluate, folder, trained::SCALES};
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
 use adamant_quant::{LayerReport, Outcome, QuantizationReport, convert, qat::remove_qat, quantize_model_with, save_quantized};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
+pub use measured::{BothWays, CodedLayer, CodesReport, REPORT, ReportPlan, report};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -63,7 +66,10 @@ fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport)
             folder::write(&out.join(name), &bytes)?;
         }
     }
-    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(report)).as_bytes())?;
+    let mut told = document(report);
+    // Where a report finds the floats again.
+    told["run"] = std::path::absolute(run).as_deref().map_or_else(|_| folder::text_of(run), folder::text_of).into();
+    folder::write(&out.join("quantization.json"), format!("{told:#}\n").as_bytes())?;
     // The weights come last: with them the folder is a model.
     Ok(save_quantized(model, &out.join("weights.safetensors"))?)
 }
