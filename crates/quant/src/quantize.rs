@@ -10,7 +10,12 @@ use crate::{
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
     select::{evaluating, joined, nothing_means},
 };
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, composite::packed::{Packing, matrix}, functional::PackedWeight, grad::no_grad};
+use adamant_core::{
+    DType, Error, ErrorKind, Result, Tensor,
+    composite::packed::{Packing, matrix},
+    functional::PackedWeight,
+    grad::no_grad,
+};
 use adamant_nn::{InputCodes, Module, Param, Role, Submodule, Walk, glob_matches};
 use std::{
     collections::HashMap,

@@ -99,10 +99,14 @@ pub fn run(options: &FuzzOptions) -> Result<Exit, String> {
     let wanted = if options.plant { (options.from..options.n).filter(|k| planted(options, *k).is_some()).count() } else { 0 };
     Ok(if told.len() == wanted { Exit::Passed } else { Exit::Failed })
 }
+#[expect(clippy::panic, reason = "the fault that is planted")]
+fn planted_panic() {
+    std::panic::panic_any("a planted panic".to_string());
+}
 fn one(subject: &PackedSubject, place: &std::path::Path, again: &PathBuf, planted: Option<FileOutcome>, number: u64) -> (FileOutcome, String) {
     let read = catch_unwind(AssertUnwindSafe(|| {
         if planted == Some(FileOutcome::Panicked) {
-            std::panic::panic_any("planted".to_string());
+            planted_panic();
         }
         Device::reference().scoped(|| (subject.read)(place, again, number))
     }));

@@ -75,8 +75,20 @@ fn of_model(model: &JudgedExample, data: &std::path::Path, options: &ObserverOpt
 
 /// How values are drawn.
 const KINDS: [&str; 14] = [
-    "normal", "laplace", "cauchy", "uniform", "zeros and positives", "negatives", "a constant", "zeros", "a negative constant", "steps", "lognormal", "two bells",
-    "far from zero", "few",
+    "normal",
+    "laplace",
+    "cauchy",
+    "uniform",
+    "zeros and positives",
+    "negatives",
+    "a constant",
+    "zeros",
+    "a negative constant",
+    "steps",
+    "lognormal",
+    "two bells",
+    "far from zero",
+    "few",
 ];
 fn bell(random: &mut Random) -> f64 {
     (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()

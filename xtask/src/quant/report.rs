@@ -64,7 +64,8 @@ pub fn run(options: &ReportOptions) -> Result<Exit, String> {
                 continue;
             }
             let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-            let config = QuantizationConfig::named(scheme).and_then(|c| Ok(c.scales(scales).method(WeightMethod::named(method)?))).map_err(|e| e.to_string())?;
+            let config =
+                QuantizationConfig::named(scheme).and_then(|c| Ok(c.scales(scales).method(WeightMethod::named(method)?))).map_err(|e| e.to_string())?;
             let codes = folder.path().join("codes");
             quantize(&run, &codes, &data, &QuantizePlan { config, rows: 128 }).map_err(|e| e.to_string())?;
             let told = judge(options, &codes, &data, &folder.path().join("spoilt"), k as u64).map_err(|e| format!("{} {scheme}: {e}", model.name))?;
@@ -93,7 +94,10 @@ fn judge(options: &ReportOptions, codes: &Path, data: &Path, spoilt: &Path, k: u
         let (layer, how) = spoil(codes, spoilt, &whole, &mut random)?;
         let first = report(spoilt, data, &ReportPlan { rows: 64, times: 3, ..Default::default() })?.layers.swap_remove(0);
         let wanted = if options.plant { format!("{layer}x") } else { layer.clone() };
-        told.push((first.path == wanted, format!("{how} of `{layer}` is spoilt, and `{}` comes first ({:?}, {:?} dB)", first.path, first.signal_to_noise, first.worst_row)));
+        told.push((
+            first.path == wanted,
+            format!("{how} of `{layer}` is spoilt, and `{}` comes first ({:?}, {:?} dB)", first.path, first.signal_to_noise, first.worst_row),
+        ));
     }
     Ok(told)
 }

@@ -68,7 +68,7 @@ fn smoothed(counts: &[f64]) -> Option<Vec<f32>> {
 fn pairwise_sum(of: &[f32]) -> f32 {
     match of.len() {
         ..8 => of.iter().fold(-0.0, |all, v| all + v),
-        ..=128 => {
+        8..=128 => {
             let mut lanes = [0f32; 8];
             lanes.copy_from_slice(&of[..8]);
             let rows = of[8..].chunks_exact(8);

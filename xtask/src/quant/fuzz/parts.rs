@@ -102,6 +102,10 @@ pub fn mutated(good: &GoodFiles, place: &Path, random: &mut Random) -> io::Resul
     }
     Ok(how.join("; "))
 }
+/// How many elements a shape has, as far as a file of this kind may be written.
+fn elements(shape: &[u64]) -> u64 {
+    shape.iter().fold(1u64, |all, n| all.saturating_mul(*n)).min(1 << 16)
+}
 fn tensor(file: &mut FileParts, random: &mut Random) -> String {
     const DTYPES: [&str; 11] = ["F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL", "F8_E4M3", "I16"];
     let at = random.below(file.tensors.len());
@@ -120,7 +124,7 @@ fn tensor(file: &mut FileParts, random: &mut Random) -> String {
             // Mostly with as many bytes as it needs.
             if !random.one_in(4) {
                 let size = [8, 4, 2, 2, 8, 4, 1, 1, 1, 1, 2][DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)];
-                tensor.bytes.resize(tensor.shape.iter().product::<u64>() as usize * size, 0);
+                tensor.bytes.resize(elements(&tensor.shape) as usize * size, 0);
             }
             format!("`{name}` as {dtype}")
         }
@@ -130,14 +134,14 @@ fn tensor(file: &mut FileParts, random: &mut Random) -> String {
         }
         3 => {
             let bytes = tensor.bytes.len();
-            let elements = tensor.shape.iter().product::<u64>().max(1) as usize;
+            let elements = elements(&tensor.shape).max(1) as usize;
             let size = (bytes / elements).max(1);
             let axis = random.below(tensor.shape.len());
             let change = [1, 2, 7][random.below(3)];
             if let Some(d) = tensor.shape.get_mut(axis) {
-                *d = if random.one_in(2) { d.saturating_sub(change) } else { *d + change };
+                *d = if random.one_in(2) { d.saturating_sub(change) } else { d.saturating_add(change) };
             }
-            tensor.bytes.resize(tensor.shape.iter().product::<u64>() as usize * size, 1);
+            tensor.bytes.resize(elements(&tensor.shape) as usize * size, 1);
             format!("`{name}` of shape {:?}", tensor.shape)
         }
         4 => {
@@ -145,7 +149,7 @@ fn tensor(file: &mut FileParts, random: &mut Random) -> String {
             format!("`{name}` of shape {:?}", tensor.shape)
         }
         5 => {
-            let all = tensor.shape.iter().product();
+            let all = elements(&tensor.shape);
             tensor.shape = if random.one_in(2) { vec![all] } else { vec![1, all, 1] };
             format!("`{name}` of shape {:?}", tensor.shape)
         }
@@ -259,7 +263,7 @@ fn json_value(value: &mut Value, random: &mut Random) -> String {
             other => json!([other.clone()]),
         },
         _ => match &*found {
-            Value::Number(number) => json!(number.as_i64().unwrap_or(0) + [1, -1, 8][random.below(3)]),
+            Value::Number(number) => json!(number.as_i64().unwrap_or(0).wrapping_add([1, -1, 8][random.below(3)])),
             Value::Array(of) => Value::Array(of.iter().rev().cloned().collect()),
             Value::Object(of) => {
                 let mut of = of.clone();

@@ -44,7 +44,12 @@ pub fn codes(report: &Value) -> String {
     for (what, key) in [("loss on the test part", "loss"), ("accuracy on the test part", "accuracy"), ("mean absolute error", "mae")] {
         let test = &report["test"];
         if test["codes"][key].is_number() {
-            let _ = write!(out, "<tr><th scope=\"row\">{what}</th><td>{}, floats {}</td></tr>", cell(&test["codes"][key], number), cell(&test["floats"][key], number));
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{what}</th><td>{}, floats {}</td></tr>",
+                cell(&test["codes"][key], number),
+                cell(&test["floats"][key], number)
+            );
         }
     }
     for (what, key) in [("one row, undisturbed", "latency_one"), ("a batch, undisturbed", "latency_batch")] {
