@@ -38,7 +38,7 @@ enum QuantPart {
     /// Mutated files of codes, of sparse weights and of adapters through every loader
     Fuzz(fuzz::FuzzOptions),
     /// What `adamant quant report` says of trained models and of layers whose scales were spoilt
-    Report(report::ReportOptions),
+    Report(report::SpoiltReportOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]

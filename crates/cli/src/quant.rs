@@ -17,13 +17,13 @@ pub struct Quant {
 #[derive(Subcommand)]
 enum QuantVerb {
     /// Measures a model of codes beside its floats: each layer's outputs, bytes and time; file, figures and latency.
-    Report(ReportOptions),
+    Report(CodesReportOptions),
 }
 /// Options of `quant report`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  adamant quant report runs/mnist-int8\n  adamant quant report runs/mnist-qat --rows 512 --json\n\n\
 The layer that lost most comes first. The folder's report.html has the figures too.")]
-struct ReportOptions {
+struct CodesReportOptions {
     /// the folder that `adamant quantize` wrote, or a run that was trained with `[quantize]`
     run: PathBuf,
     /// the run that the codes were made of, where it is not where it was
@@ -52,7 +52,7 @@ pub fn run(o: &Quant) -> (bool, Result<(), Failure>) {
     let QuantVerb::Report(o) = &o.part;
     (o.json, reported(o))
 }
-fn reported(o: &ReportOptions) -> Result<(), Failure> {
+fn reported(o: &CodesReportOptions) -> Result<(), Failure> {
     let plan = ReportPlan { floats: o.floats.clone(), rows: o.rows as usize, batch: o.batch as usize, times: o.times as usize };
     let device = o.device.open()?;
     let told = device.scoped(|| report(&o.run, &data_of(&o.run, o.data.as_deref()), &plan))?;

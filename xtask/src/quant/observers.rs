@@ -54,18 +54,18 @@ const MOST_RECORDED: usize = 48;
 
 /// What was compared under a name: how often, and what was wrong.
 #[derive(Default)]
-struct Compared {
+struct ObserverFigures {
     figures: usize,
     /// the largest difference, in the unit of the promise
     largest: f64,
     wrong: Vec<String>,
 }
 /// Everything, by what is promised.
-struct Comparison {
+struct ObserverComparison {
     plant: bool,
-    by_name: BTreeMap<&'static str, Compared>,
+    by_name: BTreeMap<&'static str, ObserverFigures>,
 }
-impl Comparison {
+impl ObserverComparison {
     fn note(&mut self, promise: &'static str, case: &str, off: f64, most: f64, told: impl FnOnce() -> String) {
         let of = self.by_name.entry(promise).or_default();
         of.figures += 1;
@@ -106,7 +106,7 @@ pub fn run(options: &ObserverOptions) -> Result<Exit, String> {
     cases.extend((0..options.n).map(|k| drawn(k, &random, MOST)));
     let histograms = histograms(&cases, &random);
     let answers = asked(&options.python, &cases, &histograms)?;
-    let mut comparison = Comparison { plant: options.plant, by_name: BTreeMap::new() };
+    let mut comparison = ObserverComparison { plant: options.plant, by_name: BTreeMap::new() };
     for (case, theirs) in cases.iter().zip(list(&answers["cases"])) {
         compare(&mut comparison, case, theirs).map_err(|e| format!("{}: {e}", case.name))?;
     }
@@ -115,7 +115,7 @@ pub fn run(options: &ObserverOptions) -> Result<Exit, String> {
     }
     println!("inputs of {real} layers of trained models, {} drawn sets of values, {} histograms", cases.len() - real, histograms.len());
     let mut passed = true;
-    for (promise, Compared { figures, largest, wrong }) in &comparison.by_name {
+    for (promise, ObserverFigures { figures, largest, wrong }) in &comparison.by_name {
         let holds = wrong.is_empty() != options.plant;
         passed &= holds;
         let word = if holds { "passed" } else { "failed" };
@@ -170,7 +170,7 @@ fn observer(how: Observation, case: &ObservedCase) -> adamant::Result<Observer> 
     case.batches.iter().try_for_each(|(_, values)| observer.see(values))?;
     Ok(observer)
 }
-fn compare(comparison: &mut Comparison, case: &ObservedCase, theirs: &Value) -> adamant::Result<()> {
+fn compare(comparison: &mut ObserverComparison, case: &ObservedCase, theirs: &Value) -> adamant::Result<()> {
     let name = case.name.as_str();
     let mut hows = vec![("minmax".to_string(), "min-max = PyTorch's", "min-max by channel = PyTorch's", Observation::MinMax)];
     for rate in RATES {
@@ -229,7 +229,7 @@ fn squared_errors(values: &[f32], range: (f64, f64)) -> (f64, f64) {
     let tried = shares.flat_map(|share| [(low * share, high * share), (low.max(-most * share), high.min(most * share))]);
     (error(range), tried.map(error).fold(f64::INFINITY, f64::min))
 }
-fn thresholds(comparison: &mut Comparison, histogram: &AskedHistogram, theirs: &Value) {
+fn thresholds(comparison: &mut ObserverComparison, histogram: &AskedHistogram, theirs: &Value) {
     let counts: Vec<f64> = histogram.counts.iter().map(|c| *c as f64).collect();
     let reach = entropy_threshold(&counts, histogram.codes) + if comparison.plant { 2 } else { 0 };
     let middle = counts.len() / 2;

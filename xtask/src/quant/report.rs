@@ -19,7 +19,7 @@ use std::{
 
 /// Which models, and how many scales are spoilt.
 #[derive(clap::Args)]
-pub struct ReportOptions {
+pub struct SpoiltReportOptions {
     /// Only models whose name contains this
     #[arg(long, default_value = "")]
     only: String,
@@ -50,7 +50,7 @@ const SCHEMES: [(&str, &str, DType); 4] =
 const BYTES: f64 = 0.01;
 const SECONDS: f64 = 0.05;
 
-pub fn run(options: &ReportOptions) -> Result<Exit, String> {
+pub fn run(options: &SpoiltReportOptions) -> Result<Exit, String> {
     let mut wrong = 0;
     for model in MODELS.iter().filter(|m| m.name.contains(&options.only)) {
         let Some(data) = model.data(options.data.as_deref()) else {
@@ -79,7 +79,7 @@ pub fn run(options: &ReportOptions) -> Result<Exit, String> {
     println!("{wrong} wrong");
     Ok(if wrong == 0 { Exit::Passed } else { Exit::Failed })
 }
-fn judge(options: &ReportOptions, codes: &Path, data: &Path, spoilt: &Path, k: u64) -> Result<Vec<(bool, String)>, Failure> {
+fn judge(options: &SpoiltReportOptions, codes: &Path, data: &Path, spoilt: &Path, k: u64) -> Result<Vec<(bool, String)>, Failure> {
     let plan = ReportPlan { rows: 128, times: 15, ..Default::default() };
     let whole = report(codes, data, &plan)?;
     let mut told = sums(&whole, options.plant);

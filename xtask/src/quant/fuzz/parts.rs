@@ -134,8 +134,8 @@ fn tensor(file: &mut FileParts, random: &mut Random) -> String {
         }
         3 => {
             let bytes = tensor.bytes.len();
-            let elements = elements(&tensor.shape).max(1) as usize;
-            let size = (bytes / elements).max(1);
+            let count = elements(&tensor.shape).max(1) as usize;
+            let size = (bytes / count).max(1);
             let axis = random.below(tensor.shape.len());
             let change = [1, 2, 7][random.below(3)];
             if let Some(d) = tensor.shape.get_mut(axis) {
