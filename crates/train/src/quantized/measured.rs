@@ -32,7 +32,7 @@ pub struct ReportPlan {
     pub rows: usize,
     /// rows at once where layers are timed
     pub batch: usize,
-    /// how often each time is taken; medians are told
+    /// how often each time is taken; the mean of the faster half is told
     pub times: usize,
 }
 impl Default for ReportPlan {
@@ -74,12 +74,14 @@ pub struct CodedLayer {
     pub seconds: Option<BothWays<f64>>,
 }
 impl CodedLayer {
-    /// What it is sorted by: the worse of its two ratios.
+    /// What it is sorted by: the ratio of its outputs, or where a row is far worse than those (one wrong scale among many), the row's.
     fn loss(&self) -> f64 {
-        let known = [self.signal_to_noise, self.worst_row];
+        let known = [self.signal_to_noise, self.worst_row.map(|row| row + OF_A_ROW)];
         known.into_iter().flatten().fold(f64::INFINITY, |least, v| if v.is_nan() { f64::NEG_INFINITY } else { least.min(v) })
     }
 }
+/// Decibels that the worst of many rows is below its layer without anything being wrong.
+const OF_A_ROW: f64 = 6.0;
 /// A model of codes beside the one of floats.
 #[derive(Clone, Debug)]
 pub struct CodesReport {
@@ -265,10 +267,16 @@ impl FileBytes {
         Ok(all)
     }
 }
-/// The median of seconds.
-fn median(of: &mut [f64]) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or(f64::NAN)
+/// The numbers of the faster half of runs: the machine does other things too, which only adds.
+fn faster_half(runs: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    order.sort_by(|a, b| runs[*a].total_cmp(&runs[*b]));
+    order.truncate(runs.len().div_ceil(2));
+    order
+}
+/// The mean of some of them.
+fn mean(of: &[f64], chosen: &[usize]) -> f64 {
+    chosen.iter().filter_map(|k| of.get(*k)).sum::<f64>() / chosen.len().max(1) as f64
 }
 fn run(trained: &Trained, x: &Tensor) -> Result<f64, Failure> {
     let begun = Instant::now();
@@ -288,8 +296,9 @@ fn latency(models: &BothWays<Trained>, x: &Tensor, times: usize) -> Result<BothW
             }
         }
     }
-    let [mut one, mut all] = taken;
-    Ok(BothWays { codes: [median(&mut one.codes), median(&mut all.codes)], floats: [median(&mut one.floats), median(&mut all.floats)] })
+    let of = |runs: &[f64]| mean(runs, &faster_half(runs));
+    let [one, all] = taken;
+    Ok(BothWays { codes: [of(&one.codes), of(&all.codes)], floats: [of(&one.floats), of(&all.floats)] })
 }
 /// Runs that are not counted: memory is had and plans are made.
 const WARM_UP: usize = 5;

@@ -1,5 +1,5 @@
 //! How long layers take, each waited for to its end. A layer's time is without that of layers in it.
-use super::{BothWays, WARM_UP, median, noise::Attached, run};
+use super::{BothWays, WARM_UP, faster_half, mean, noise::Attached, run};
 use crate::{Failure, Trained};
 use adamant_core::{Error, Tensor};
 use adamant_nn::{Submodule, Walk};
@@ -92,20 +92,20 @@ impl TimedModel<'_> {
         Ok(())
     }
 }
-/// Medians over runs of the two models in turn.
+/// Means over the faster half of runs of the two models in turn.
 pub(super) fn by_layer(models: &BothWays<Trained>, layers: &[Submodule], x: &Tensor, times: usize) -> Result<TimedLayers, Failure> {
     let (mut codes, mut floats) = (TimedModel::of(&models.codes, layers)?, TimedModel::of(&models.floats, layers)?);
     for k in 0..times + WARM_UP {
         codes.take(x, k >= WARM_UP)?;
         floats.take(x, k >= WARM_UP)?;
     }
-    let of_layer = |(layer, (codes, floats)): (&Submodule, (&mut Vec<f64>, &mut Vec<f64>))| {
-        layer.site().is_ok_and(|site| site.runs_hooks()).then(|| BothWays { codes: median(codes), floats: median(floats) })
-    };
-    let of_layers = layers.iter().zip(codes.by_layer.iter_mut().zip(&mut floats.by_layer)).map(of_layer).collect();
+    let chosen = BothWays { codes: faster_half(&codes.runs), floats: faster_half(&floats.runs) };
+    let means = |of_codes: &[f64], of_floats: &[f64]| BothWays { codes: mean(of_codes, &chosen.codes), floats: mean(of_floats, &chosen.floats) };
+    let of_layer =
+        |(layer, (codes, floats)): (&Submodule, (&Vec<f64>, &Vec<f64>))| layer.site().is_ok_and(|site| site.runs_hooks()).then(|| means(codes, floats));
     Ok(TimedLayers {
-        layers: of_layers,
-        rest: BothWays { codes: median(&mut codes.rests), floats: median(&mut floats.rests) },
-        whole: BothWays { codes: median(&mut codes.runs), floats: median(&mut floats.runs) },
+        layers: layers.iter().zip(codes.by_layer.iter().zip(&floats.by_layer)).map(of_layer).collect(),
+        rest: means(&codes.rests, &floats.rests),
+        whole: means(&codes.runs, &floats.runs),
     })
 }
