@@ -53,7 +53,7 @@ enum Chore {
     Prefuse(HandedWords),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
     Products(HandedWords),
-    /// What quantization, pruning and distillation promise: integers to the bit, files that others read, accuracy
+    /// What quantization, pruning and distillation promise: integers to the bit, files that others read, accuracy, ranges
     Quant(HandedWords),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
     Size(HandedWords),

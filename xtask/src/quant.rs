@@ -1,14 +1,20 @@
 //! `cargo xtask quant PART`: what quantization promises, each part by one command. `integers`: products of codes and layers of
 //! codes against integer arithmetic on the host, bit for bit. `storage`: files that NumPy reads without this library.
-//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `lora`: adapters over codes. `prune`:
-//! models without channels and without weights. `distill`: a student with a teacher and without. `--plant` shows that a part finds faults.
+//! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `observers`: ranges of values beside
+//! those of PyTorch, NumPy and ONNX Runtime. `fuzz`: mutated files through every loader. `report`: what `adamant quant report` says of
+//! spoilt layers. `lora`: adapters over codes. `prune`: models without channels and without weights. `distill`: a student with a teacher and
+//! without. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
 mod described;
 mod distill;
+mod fuzz;
 mod integers;
 mod lora;
+mod observed;
+mod observers;
 mod prune;
+mod report;
 mod storage;
 mod tuned;
 
@@ -38,6 +44,12 @@ enum QuantPart {
     Prune(PruneOptions),
     /// A student with a teacher's outputs, against one with labels alone
     Distill(DistillOptions),
+    /// Ranges of values beside those of PyTorch, NumPy and ONNX Runtime
+    Observers(observers::ObserverOptions),
+    /// Mutated files of codes, of sparse weights and of adapters through every loader
+    Fuzz(fuzz::FuzzOptions),
+    /// What `adamant quant report` says of trained models and of layers whose scales were spoilt
+    Report(report::SpoiltReportOptions),
 }
 /// How many cases, and which.
 #[derive(clap::Args)]
@@ -129,6 +141,9 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Lora(options) => lora::run(options),
         QuantPart::Prune(options) => prune::run(options),
         QuantPart::Distill(options) => distill::run(options),
+        QuantPart::Observers(options) => observers::run(options),
+        QuantPart::Fuzz(options) => fuzz::run(options),
+        QuantPart::Report(options) => report::run(options),
     };
     done.unwrap_or_else(|text| {
         eprintln!("{text}");

@@ -23,6 +23,7 @@ mod out;
 mod profile;
 mod progress;
 mod prune;
+mod quant;
 mod quantize;
 mod runs;
 mod signals;
@@ -70,6 +71,8 @@ enum Verb {
     Generate(verbs::Generate),
     /// Sets weights of a trained model to zero, or takes channels out of it.
     Prune(prune::Options),
+    /// Measures what integer codes cost and save on this machine.
+    Quant(quant::Quant),
     /// Makes integer codes of the weights of a trained model.
     Quantize(quantize::Options),
     /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
@@ -147,6 +150,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Prune(o) => (o.json, prune::run(&o)),
+        Verb::Quant(o) => quant::run(&o),
         Verb::Quantize(o) => (o.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),

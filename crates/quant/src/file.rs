@@ -23,10 +23,16 @@ use std::{
 const KEY: &str = "quantization";
 const VERSION: u32 = 1;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct SavedScheme {
     version: u32,
     weights: BTreeMap<String, SavedWeight>,
+}
+/// [`SavedScheme`] before its weights were looked at, so that an error names the one that it is about.
+#[derive(Deserialize)]
+struct ReadScheme {
+    version: u32,
+    weights: BTreeMap<String, serde_json::Value>,
 }
 #[derive(Serialize, Deserialize)]
 struct SavedWeight {
@@ -81,7 +87,8 @@ pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
 ///
 /// # Errors
 /// A file without schemes, or with another version's; a weight that the model lacks, with the nearest; codes, scales or zero points
-/// of another length, shape or dtype; names that are missing or too many. Then the model is as it was.
+/// of another length, shape or dtype; scales that are no finite numbers above 0, zero points that are no codes; schemes of one
+/// weight that differ; names that are missing or too many. Then the model is as it was.
 #[track_caller]
 pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
@@ -95,16 +102,23 @@ pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
         let Some(placed) = params.iter().find(|p| p.path == *name) else {
             let error = refused(path, format!("it has codes of `{name}`, which the model lacks"));
             let near = nearest(name, params.iter().map(|p| p.path.as_str()));
-            return Err(match near {
-                Some(near) => error.hint(format!("the nearest parameter is `{near}`")),
-                None => error,
-            });
+            return Err(error.hint(near.map_or(DAMAGED.to_string(), |near| format!("the nearest parameter is `{near}`"))));
         };
-        if made.iter().any(|(known, ..)| known.same(&placed.param)) {
+        let (weight, input) = saved.read(name, &tensors).map_err(|text| refused(path, text).hint(DAMAGED))?;
+        if let Some((_, known, known_input)) = made.iter().find(|(known, ..)| known.same(&placed.param)) {
+            if (known.packing(), known.shape(), known_input) != (weight.packing(), weight.shape(), &input) {
+                return Err(refused(path, format!("`{name}` is tied to another parameter of the model, and the two have schemes that differ")).hint(DAMAGED));
+            }
             continue;
         }
-        let (weight, input) = saved.read(name, &tensors).map_err(|text| refused(path, text))?;
+        let (wanted, found) = (placed.param.meta().shape, weight.shape());
+        if wanted != found && !placed.param.is_uninitialized() {
+            return Err(refused(path, format!("`{name}` has shape {found} in the file and {wanted} in the model")).hint(DAMAGED));
+        }
         made.push((placed.param.clone(), weight, input));
+    }
+    if made.is_empty() {
+        return Err(refused(path, "its schemes name no weight".into()).hint(DAMAGED));
     }
     let before: Vec<Tensor> = made.iter().map(|(param, ..)| param.detached()).collect();
     let mut packed = 0;
@@ -137,11 +151,17 @@ fn scheme(path: &Path, file: &SafeTensors) -> Result<SavedScheme> {
     let Some(text) = texts.get(KEY) else {
         return Err(refused(path, "it has no schemes of quantized weights".into()).hint("`load_state_dict` reads a file of floats"));
     };
-    let scheme: SavedScheme = serde_json::from_str(text).map_err(|e| refused(path, format!("its schemes cannot be read: {e}")))?;
-    if scheme.version != VERSION {
-        return Err(refused(path, format!("its schemes are of version {}, known is {VERSION}", scheme.version)));
+    let told = |e: serde_json::Error| refused(path, format!("its schemes cannot be read: {e}")).hint(DAMAGED);
+    let read: ReadScheme = serde_json::from_str(text).map_err(told)?;
+    if read.version != VERSION {
+        let text = format!("its schemes are of version {}, known is {VERSION}", read.version);
+        return Err(refused(path, text).hint("a later Adamant wrote it: read it with that one, or quantize the model again"));
     }
-    Ok(scheme)
+    let each = read.weights.into_iter().map(|(name, weight)| match serde_json::from_value(weight) {
+        Ok(weight) => Ok((name, weight)),
+        Err(e) => Err(refused(path, format!("the scheme of `{name}` cannot be read: {e}")).hint(DAMAGED)),
+    });
+    Ok(SavedScheme { version: read.version, weights: each.collect::<Result<_>>()? })
 }
 impl SavedWeight {
     fn read(&self, name: &str, tensors: &HashMap<&str, &Tensor>) -> std::result::Result<(PackedWeight, InputCodes), String> {
@@ -153,6 +173,7 @@ impl SavedWeight {
         let zero_point = if self.symmetric { None } else { Some(tensor("_zero_point")?) };
         let told = |e: Error| format!("`{name}`: {}", e.kind());
         let weight = PackedWeight::new(packing, self.shape.clone(), tensor("")?, tensor("_scale")?, zero_point).map_err(told)?;
+        self.check_numbers(&weight).map_err(|text| format!("`{name}`: {text}"))?;
         let input = match Activations::named(&self.input) {
             Some(Activations::Float) => InputCodes::Float,
             Some(Activations::PerToken { symmetric }) => InputCodes::PerToken { symmetric },
@@ -163,7 +184,24 @@ impl SavedWeight {
         };
         Ok((weight, input))
     }
+    /// Scales and zero points that could have been written.
+    fn check_numbers(&self, weight: &PackedWeight) -> std::result::Result<(), String> {
+        let told = |e: Error| e.kind().to_string();
+        let scales = weight.scale().to_vec_as::<f32>().map_err(told)?;
+        if let Some((at, scale)) = scales.iter().enumerate().find(|(_, s)| !(s.is_finite() && **s > 0.0)) {
+            return Err(format!("scale {at} is {scale}, and a scale is a finite number above 0"));
+        }
+        let (_, most) = weight.packing().range();
+        let zero_points = weight.zero_point().map_or(Ok(Vec::new()), |z| z.to_vec::<u8>()).map_err(told)?;
+        match zero_points.iter().enumerate().find(|(_, z)| i32::from(**z) > most) {
+            Some((at, zero)) => Err(format!("zero point {at} is {zero}, and codes of {} bits end at {most}", self.bits)),
+            None => Ok(()),
+        }
+    }
 }
+/// What to do about a file that is not as it was written.
+const DAMAGED: &str = "the file is damaged, or was written for a model of another type: write it again with `save_quantized`";
+
 #[track_caller]
 fn refused(path: &Path, text: String) -> Error {
     Error::at("load_quantized", ErrorKind::File { path: path.display().to_string(), reason: text }, Origin::here())

@@ -1,94 +1,77 @@
 //! Observers: what values of a layer's input are seen, and which range of them the codes are to span.
 //!
-//! Values are counted in a histogram whose bins grow by halves: where a value lies beyond it, neighbours are joined until it does
-//! not, so that no count is ever moved to another place than a wider bin around its own.
+//! Smallest and largest values and their averages are kept in f32, as PyTorch keeps them, so that scales are the same to the bit.
+//! What counts values does so in bins whose number is fixed: how they grow where a value lies beyond them stands with each.
+mod channels;
+mod counts;
+mod entropy;
+mod least_error;
+mod norm_search;
+
+pub use channels::ChannelObserver;
+pub use entropy::entropy_threshold;
+
 use adamant_core::{Error, ErrorKind, Result};
+use counts::ValueHistogram;
+use least_error::{DistinctValues, ValuePoints};
+use norm_search::RangeHistogram;
 
 /// How the range is found.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Observation {
-    /// from the least value to the largest
+    /// from the least value to the largest (`torch.ao.quantization.MinMaxObserver`)
     MinMax,
     /// the least and the largest value of each batch, averaged: the newest counts this much
+    /// (`torch.ao.quantization.MovingAverageMinMaxObserver`)
     MovingAverage {
         /// the share of the newest batch, above 0 and at most 1
         rate: f64,
     },
-    /// between the values that so many per cent of all lie below and above
+    /// the range that is left when bins of a histogram are dropped from its ends as long as the squared error becomes less
+    /// (`torch.ao.quantization.HistogramObserver`)
+    Histogram,
+    /// between the values that so many per cent of all lie below and above (`numpy.percentile`)
     Percentile {
         /// per cent of values within, such as 99.99
         percent: f64,
     },
-    /// the range whose codes have the least mean squared error
+    /// the range whose unsigned 8-bit codes have the least mean squared error
     #[default]
     Mse,
     /// the range about 0 whose codes lose the least information (Kullback-Leibler divergence; Migacz 2017)
     Entropy,
 }
-/// Bins of a histogram, an even number.
-const BINS: usize = 8192;
-/// Thresholds that [`Observation::Mse`] tries.
-const THRESHOLDS: usize = 400;
-
-/// Counts of values between `-reach` and `reach`.
-struct ValueHistogram {
-    reach: f64,
-    counts: Vec<f64>,
+/// The codes that values are to become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CodeRange {
+    /// the least code
+    pub low: i32,
+    /// the largest code
+    pub high: i32,
+    /// 0 has the code in the middle, and the codes span as far below it as above
+    pub symmetric: bool,
 }
-impl ValueHistogram {
-    fn new() -> ValueHistogram {
-        ValueHistogram { reach: 0.0, counts: vec![0.0; BINS] }
-    }
-    fn add(&mut self, values: &[f32], most: f64) {
-        if self.reach == 0.0 {
-            // A power of two, so that the bins' edges are the same for any order of batches.
-            self.reach = 2f64.powi(most.max(f64::from(f32::MIN_POSITIVE)).log2().ceil() as i32);
+impl CodeRange {
+    /// Unsigned codes over the range of the values.
+    pub const U8: CodeRange = CodeRange { low: 0, high: 255, symmetric: false };
+    /// Signed codes about 0, as many on each side.
+    pub const I8: CodeRange = CodeRange { low: -127, high: 127, symmetric: true };
+
+    /// The step and the code of 0 of codes that span a range, 0 among them.
+    fn spanning(self, (low, high): (f64, f64)) -> (f32, i32) {
+        let (low, high) = (low.min(0.0) as f32, high.max(0.0) as f32);
+        let steps = (self.high - self.low) as f32;
+        if self.symmetric {
+            let zero_point = match (self.low, self.high) {
+                (..0, _) => 0,
+                (0, 255) => 128,
+                (low, high) => (low + high) / 2,
+            };
+            return (((-low).max(high) / (steps / 2.0)).max(f32::EPSILON), zero_point);
         }
-        while most > self.reach {
-            self.reach *= 2.0;
-            let half = BINS / 2;
-            let joined: Vec<f64> = self.counts.chunks(2).map(|two| two.iter().sum()).collect();
-            self.counts.fill(0.0);
-            self.counts[half / 2..half / 2 + half].copy_from_slice(&joined);
-        }
-        let scale = BINS as f64 / (2.0 * self.reach);
-        for v in values {
-            let at = ((f64::from(*v) + self.reach) * scale) as usize;
-            self.counts[at.min(BINS - 1)] += 1.0;
-        }
-    }
-    fn width(&self) -> f64 {
-        2.0 * self.reach / BINS as f64
-    }
-    fn middle(&self, bin: usize) -> f64 {
-        (bin as f64 + 0.5) * self.width() - self.reach
-    }
-    /// The value that a share of all lies below.
-    fn quantile(&self, share: f64) -> f64 {
-        let wanted = share * self.counts.iter().sum::<f64>();
-        let mut below = 0.0;
-        for (bin, count) in self.counts.iter().enumerate() {
-            if below + count >= wanted && *count > 0.0 {
-                return bin as f64 * self.width() - self.reach + self.width() * ((wanted - below) / count).clamp(0.0, 1.0);
-            }
-            below += count;
-        }
-        self.reach
-    }
-    /// The squared error of codes that span a range, summed over all values.
-    fn error(&self, (low, high): (f64, f64), codes: f64) -> f64 {
-        let step = (high - low) / codes;
-        if step <= 0.0 {
-            return f64::INFINITY;
-        }
-        // Within a bin values lie evenly.
-        let spread = self.width() * self.width() / 12.0;
-        let of = |(bin, count): (usize, &f64)| {
-            let v = self.middle(bin);
-            let code = ((v - low) / step).round().clamp(0.0, codes);
-            count * ((v - low - code * step).powi(2) + spread)
-        };
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0.0).map(of).sum()
+        // Zeros alone have the smallest step that there is.
+        let scale = ((high - low) / steps).max(f32::EPSILON);
+        (scale, (self.low as f32 - (low / scale).round_ties_even()).clamp(self.low as f32, self.high as f32) as i32)
     }
 }
 
@@ -105,10 +88,17 @@ impl ValueHistogram {
 /// ```
 pub struct Observer {
     how: Observation,
-    histogram: ValueHistogram,
     seen: u64,
-    low: f64,
-    high: f64,
+    low: f32,
+    high: f32,
+    kept: KeptValues,
+}
+/// What is known of values beside the least and the largest.
+enum KeptValues {
+    Nothing,
+    Counts(ValueHistogram),
+    CountsAndValues(ValueHistogram, DistinctValues),
+    Ranges(RangeHistogram),
 }
 impl Observer {
     /// One that has seen nothing.
@@ -127,7 +117,13 @@ impl Observer {
         if !holds {
             return Err(refused(text));
         }
-        Ok(Observer { how, histogram: ValueHistogram::new(), seen: 0, low: 0.0, high: 0.0 })
+        let kept = match how {
+            Observation::MinMax | Observation::MovingAverage { .. } => KeptValues::Nothing,
+            Observation::Histogram => KeptValues::Ranges(RangeHistogram::default()),
+            Observation::Percentile { .. } | Observation::Entropy => KeptValues::Counts(ValueHistogram::new()),
+            Observation::Mse => KeptValues::CountsAndValues(ValueHistogram::new(), DistinctValues::default()),
+        };
+        Ok(Observer { how, seen: 0, low: 0.0, high: 0.0, kept })
     }
     /// Sees the values of a batch.
     ///
@@ -136,19 +132,30 @@ impl Observer {
     #[track_caller]
     pub fn see(&mut self, values: &[f32]) -> Result<()> {
         if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-            return Err(refused(format!("calibration data hold {} at element {at}", values[at])));
+            return Err(refused(format!("calibration data hold {} at element {at}", values[at]))
+                .hint("look for such numbers in the calibration data, or for a layer before it that overflows"));
         }
         if values.is_empty() {
             return Ok(());
         }
-        let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(f64::from(*v)), h.max(f64::from(*v))));
+        let (low, high) = values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+        let before = (self.low, self.high);
         (self.low, self.high) = match self.how {
             _ if self.seen == 0 => (low, high),
-            Observation::MovingAverage { rate } => (self.low + rate * (low - self.low), self.high + rate * (high - self.high)),
-            _ => (self.low.min(low), self.high.max(high)),
+            Observation::MovingAverage { rate } => {
+                let rate = rate as f32;
+                (before.0 + rate * (low - before.0), before.1 + rate * (high - before.1))
+            }
+            _ => (before.0.min(low), before.1.max(high)),
         };
-        if !matches!(self.how, Observation::MinMax | Observation::MovingAverage { .. }) {
-            self.histogram.add(values, high.abs().max(low.abs()));
+        match &mut self.kept {
+            KeptValues::Nothing => {}
+            KeptValues::Counts(counts) => counts.add(values, f64::from(high.abs().max(low.abs()))),
+            KeptValues::CountsAndValues(counts, distinct) => {
+                counts.add(values, f64::from(high.abs().max(low.abs())));
+                distinct.add(values);
+            }
+            KeptValues::Ranges(ranges) => ranges.add(values, (self.low, self.high)),
         }
         self.seen += values.len() as u64;
         Ok(())
@@ -157,6 +164,14 @@ impl Observer {
     pub fn seen(&self) -> u64 {
         self.seen
     }
+    /// The width of the bins that values are counted in by now; `None`: they are not counted in bins.
+    pub fn bin_width(&self) -> Option<f64> {
+        match &self.kept {
+            KeptValues::Nothing => None,
+            KeptValues::Counts(counts) | KeptValues::CountsAndValues(counts, _) => Some(counts.width()),
+            KeptValues::Ranges(_) => Some(f64::from(self.high - self.low) / norm_search::BINS as f64),
+        }
+    }
     /// The range that codes are to span.
     ///
     /// # Errors
@@ -164,87 +179,60 @@ impl Observer {
     #[track_caller]
     pub fn range(&self) -> Result<(f64, f64)> {
         if self.seen == 0 {
-            return Err(refused("no values were seen: the calibration data are empty, or do not reach the layer".into()));
+            return Err(refused("no values were seen: the calibration data are empty, or do not reach the layer".into())
+                .hint("give a few hundred rows of the training data, or leave the layer out (`skip`)"));
         }
-        let whole = (self.low, self.high);
-        Ok(match self.how {
-            Observation::MinMax | Observation::MovingAverage { .. } => whole,
-            Observation::Percentile { percent } => {
+        let whole = (f64::from(self.low), f64::from(self.high));
+        Ok(match (self.how, &self.kept) {
+            (Observation::Percentile { percent }, KeptValues::Counts(counts)) => {
                 let tail = (1.0 - percent / 100.0) / 2.0;
-                (self.histogram.quantile(tail).max(whole.0), self.histogram.quantile(1.0 - tail).min(whole.1))
+                (counts.quantile(tail, whole), counts.quantile(1.0 - tail, whole))
             }
-            Observation::Mse => self.least_error(whole),
-            Observation::Entropy => {
-                let threshold = entropy_threshold(&self.histogram.counts, 128) as f64 * self.histogram.width();
-                (whole.0.max(-threshold), whole.1.min(threshold))
+            (_, KeptValues::Counts(counts)) => {
+                let reach = entropy_threshold(counts.counts(), ENTROPY_CODES) as f64;
+                // The bin in which the positive values begin is one of theirs, and they have one more.
+                (whole.0.max(-reach * counts.width()), whole.1.min((reach + 1.0) * counts.width()))
             }
+            (_, KeptValues::CountsAndValues(counts, distinct)) => {
+                let points = distinct.points().unwrap_or_else(|| ValuePoints::of(counts.points()));
+                least_error::range(&points, whole)
+            }
+            (_, KeptValues::Ranges(ranges)) => ranges.least_norm(),
+            (_, KeptValues::Nothing) => whole,
         })
     }
-    fn least_error(&self, whole: (f64, f64)) -> (f64, f64) {
-        let with_zero = (whole.0.min(0.0), whole.1.max(0.0));
-        let tried = (1..=THRESHOLDS).map(|k| k as f64 / THRESHOLDS as f64).map(|share| (with_zero.0 * share, with_zero.1 * share));
-        let errors = tried.map(|range| (self.histogram.error(range, 255.0), range));
-        errors.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(with_zero, |(_, range)| range)
-    }
-    /// The step and the code of 0 of unsigned 8-bit codes that span the range, 0 among them.
+    /// The step and the code of 0 of codes that span the range, 0 among them. A step is 2^-23 at least.
     ///
     /// # Errors
-    /// As [`Observer::range`].
+    /// As [`Observer::range`]; a range that f32 does not hold, codes of which there are none.
+    ///
+    /// Source: `torch.ao.quantization.observer.UniformQuantizationObserverBase`.
+    #[track_caller]
+    pub fn codes(&self, codes: CodeRange) -> Result<(f32, i32)> {
+        let range = self.range()?;
+        let held = codes.low < codes.high && codes.low.checked_abs().is_some_and(|l| l <= 1 << 16) && codes.high <= 1 << 16;
+        if !held {
+            return Err(refused(format!("codes lie between -65536 and 65536, the least below the largest, not from {} to {}", codes.low, codes.high)));
+        }
+        let (scale, zero_point) = codes.spanning(range);
+        if !scale.is_finite() {
+            return Err(refused(format!("values from {} to {} span more than f32 holds", range.0, range.1))
+                .hint("look for such numbers in the calibration data, or take `Observation::Percentile`"));
+        }
+        Ok((scale, zero_point))
+    }
+    /// [`Observer::codes`] of [`CodeRange::U8`].
+    ///
+    /// # Errors
+    /// As [`Observer::codes`].
     #[track_caller]
     pub fn unsigned_codes(&self) -> Result<(f32, i32)> {
-        let (low, high) = self.range()?;
-        let (low, high) = (low.min(0.0) as f32, high.max(0.0) as f32);
-        // Zeros alone have any step.
-        let scale = if high > low { ((high - low) / 255.0).max(f32::EPSILON) } else { 1.0 };
-        Ok((scale, (-low / scale).round_ties_even().clamp(0.0, 255.0) as i32))
+        self.codes(CodeRange::U8)
     }
 }
+/// Steps that [`Observation::Entropy`] counts on.
+const ENTROPY_CODES: usize = 128;
 #[track_caller]
 fn refused(text: String) -> Error {
     Error::new("observe", ErrorKind::Argument(text))
-}
-
-/// How many bins on each side of the middle of a histogram about 0 codes are to span so that they lose the least information, of
-/// `codes` steps. The divergence is that of the counts, with those outside put at the ends, from what the codes tell of them.
-pub fn entropy_threshold(counts: &[f64], codes: usize) -> usize {
-    let middle = counts.len() / 2;
-    let mut best = (f64::INFINITY, middle);
-    for reach in codes / 2..=middle {
-        let (start, end) = (middle - reach, (middle + reach).min(counts.len()));
-        let inside = &counts[start..end];
-        if inside.is_empty() {
-            continue;
-        }
-        let mut wanted = inside.to_vec();
-        let last = wanted.len() - 1;
-        wanted[0] += counts[..start].iter().sum::<f64>();
-        wanted[last] += counts[end..].iter().sum::<f64>();
-        let found = divergence(&wanted, inside, codes);
-        if found < best.0 {
-            best = (found, reach);
-        }
-    }
-    best.1
-}
-/// Of counts from what `codes` steps tell of those inside: each step shares its sum out to the bins that have any.
-fn divergence(wanted: &[f64], inside: &[f64], codes: usize) -> f64 {
-    let merged = (inside.len() / codes).max(1);
-    let mut told = vec![0.0; inside.len()];
-    for code in 0..codes {
-        let start = (code * merged).min(inside.len());
-        let end = if code + 1 == codes { inside.len() } else { (start + merged).min(inside.len()) };
-        let filled = wanted[start..end].iter().filter(|w| **w > 0.0).count();
-        if filled > 0 {
-            let share = inside[start..end].iter().sum::<f64>() / filled as f64;
-            told[start..end].iter_mut().zip(&wanted[start..end]).filter(|(_, w)| **w > 0.0).for_each(|(t, _)| *t = share);
-        }
-    }
-    let (all, all_told) = (wanted.iter().sum::<f64>(), told.iter().sum::<f64>());
-    if all_told <= 0.0 {
-        return f64::INFINITY;
-    }
-    // What is told to be nowhere has a little of the rest.
-    const LITTLE: f64 = 1e-9;
-    let of = |(w, t): (&f64, &f64)| if *w > 0.0 { w / all * ((w / all) / (t / all_told).max(LITTLE)).ln() } else { 0.0 };
-    wanted.iter().zip(&told).map(of).sum()
 }

@@ -10,7 +10,12 @@ use crate::{
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
     select::{evaluating, joined, nothing_means},
 };
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional::PackedWeight, grad::no_grad};
+use adamant_core::{
+    DType, Error, ErrorKind, Result, Tensor,
+    composite::packed::{Packing, matrix},
+    functional::PackedWeight,
+    grad::no_grad,
+};
 use adamant_nn::{InputCodes, Module, Param, Role, Submodule, Walk, glob_matches};
 use std::{
     collections::HashMap,
@@ -64,9 +69,11 @@ pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &Quan
             Some(_) if layer.parameters.iter().any(|(name, _)| name.starts_with("parametrizations.")) => "its weight is computed from other parameters",
             Some(_) if weights.is_empty() => "it has no weight of its own",
             Some(LayerScheme { scales, .. }) if !matches!(scales, DType::F32 | DType::F16) => {
-                return Err(Error::new(op, ErrorKind::Dtype(format!("the {} `{}`: scales are f32 or f16, not {scales}", layer.kind, layer.path()))));
+                return Err(Error::new(op, ErrorKind::Dtype(format!("the {} `{}`: scales are f32 or f16, not {scales}", layer.kind, layer.path())))
+                    .hint("take `scales(DType::F16)` for small files, `scales(DType::F32)` for any number"));
             }
             Some(scheme) => {
+                weights.iter().try_for_each(|(name, param)| suits(op, layer.path(), name, param, scheme.packing))?;
                 plan.planned.push(PlannedLayer { layer, weights, scheme });
                 continue;
             }
@@ -75,6 +82,31 @@ pub(crate) fn plan(op: &'static str, model: &(impl Walk + ?Sized), config: &Quan
     }
     Ok(plan)
 }
+
+/// Does a packing suit a weight? One without a value is asked for it later.
+///
+/// # Errors
+/// [`Packing::check`]'s, with the weight's path, and a group that would suit.
+#[track_caller]
+fn suits(op: &'static str, path: &str, name: &str, param: &Param, packing: Packing) -> Result<()> {
+    if param.is_uninitialized() {
+        return Ok(());
+    }
+    let shape = param.meta().shape;
+    packing.check(&shape).map_err(|kind| {
+        let error = Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: `{}`: {kind}", joined(path, name))));
+        let (_, columns) = matrix(&shape);
+        let divides = packing.group.and_then(|group| (1..=group.min(columns)).rev().find(|g| columns.is_multiple_of(*g)));
+        match divides {
+            Some(divides) if packing.group != Some(divides) => {
+                error.hint(format!("groups of {divides} cut such rows; or give the layer a scheme of its own (`layers`), or leave it out (`skip`)"))
+            }
+            _ => error.hint(OWN_SCHEME),
+        }
+    })
+}
+/// What to do about a layer that a scheme does not suit.
+const OWN_SCHEME: &str = "give the layer a scheme of its own (`layers`), or leave it out (`skip`)";
 
 /// What calibration says of inputs, by the path of the layer.
 pub(crate) type Calibrated = HashMap<String, InputCodes>;
@@ -88,10 +120,11 @@ fn calibrate(op: &'static str, plan: &QuantizationPlan, run: &mut Run<'_>) -> Re
         let Ok(site) = planned.layer.site() else { return Ok(()) };
         let observer = Arc::new(Mutex::new(Observer::new(how)?));
         observers.push((planned.layer.path().to_string(), observer.clone()));
+        let path = planned.layer.path().to_string();
         handles.push(site.register_forward_pre_hook(move |_, inputs| {
             if let Some(x) = inputs.first() {
                 let values = x.detach().to_vec_as::<f32>()?;
-                observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).see(&values)?;
+                observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).see(&values).map_err(|e| named(op, &path, &e))?;
             }
             Ok(None)
         })?);
@@ -110,10 +143,7 @@ fn calibrate(op: &'static str, plan: &QuantizationPlan, run: &mut Run<'_>) -> Re
 #[track_caller]
 pub(crate) fn named(op: &'static str, path: &str, error: &Error) -> Error {
     let told = Error::new(op, ErrorKind::Argument(format!("the layer `{path}`: {}", error.kind())));
-    match error.hint_text() {
-        Some(hint) => told.hint(hint.to_string()),
-        None => told,
-    }
+    told.hint(error.hint_text().unwrap_or(OWN_SCHEME).to_string())
 }
 
 /// A weight that has become codes, not yet in its place.
@@ -137,7 +167,8 @@ impl PlannedLayer {
         let value = param.detached();
         // A product of floats alone: what else it may be, its packing refuses.
         if value.dtype()?.is_float() && !squares(&value)?.is_finite() {
-            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` holds numbers that are not finite, or too large to be squared"))));
+            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` holds numbers that are not finite, or too large to be squared")))
+                .hint("`adamant doctor` finds where a run's weights became so; or leave the layer out (`skip`)"));
         }
         Ok(value)
     }

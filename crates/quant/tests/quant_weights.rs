@@ -163,12 +163,12 @@ fn observers_find_the_ranges_of_plain_computations() -> Result<()> {
     };
     let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
     assert_eq!(seen(Observation::MinMax)?, (low as f64, high as f64));
-    let mut averaged: Option<(f64, f64)> = None;
+    let mut averaged: Option<(f32, f32)> = None;
     for some in values.chunks(100) {
-        let (l, h) = some.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v as f64), h.max(*v as f64)));
+        let (l, h) = some.iter().fold((f32::MAX, f32::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
         averaged = Some(averaged.map_or((l, h), |(x, y)| (x + 0.1 * (l - x), y + 0.1 * (h - y))));
     }
-    assert_eq!(Some(seen(Observation::MovingAverage { rate: 0.1 })?), averaged);
+    assert_eq!(Some(seen(Observation::MovingAverage { rate: 0.1 })?), averaged.map(|(l, h)| (l as f64, h as f64)));
     let mut sorted = values.clone();
     sorted.sort_by(f32::total_cmp);
     let (low_cut, high_cut) = seen(Observation::Percentile { percent: 98.0 })?;

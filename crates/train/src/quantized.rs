@@ -1,5 +1,7 @@
 //! A trained run as one whose weights are integer codes: a folder of its own that `eval`, `predict` and `generate` take as they take
 //! the run's.
+mod measured;
+
 use crate::{
     Evaluation, Failure, Trained, evaluate, folder,
     trained::{PRUNING, SCALES},
@@ -9,6 +11,7 @@ use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
 use adamant_quant::{LayerReport, Outcome, QuantizationReport, convert, qat::remove_qat, quantize_model_with, save_quantized};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
+pub use measured::{BothWays, CodedLayer, CodesReport, REPORT, ReportPlan, report};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +62,10 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
 /// Writes the folder of a model of codes, with what of its run's folder it is read by.
 fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport) -> Result<(), Failure> {
     keep_description(run, out)?;
-    folder::write(&out.join("quantization.json"), format!("{:#}\n", document(report)).as_bytes())?;
+    let mut told = document(report);
+    // Where a report finds the floats again.
+    told["run"] = std::path::absolute(run).as_deref().map_or_else(|_| folder::text_of(run), folder::text_of).into();
+    folder::write(&out.join("quantization.json"), format!("{told:#}\n").as_bytes())?;
     // The weights come last: with them the folder is a model.
     Ok(save_quantized(model, &out.join("weights.safetensors"))?)
 }

@@ -16,9 +16,9 @@ pub struct SilentWatch;
 impl Watch for SilentWatch {}
 
 impl JudgedExample {
-    /// `None`: they are not there.
-    fn data(&self, options: &AccuracyOptions) -> Option<PathBuf> {
-        match (self.data, &options.data) {
+    /// Its data, below a folder of data sets; `None`: they are not there.
+    pub fn data(&self, sets: Option<&Path>) -> Option<PathBuf> {
+        match (self.data, sets) {
             (None, _) => Some(crate::workspace::root().join("examples").join(self.name)),
             (Some(name), Some(all)) => Some(all.join(name)),
             (Some(_), None) => None,
@@ -51,7 +51,7 @@ pub fn judge_all<C>(
     let (mut failed, mut skipped, mut judged) = (0, 0, 0);
     for case in cases.iter().filter(|c| model(c).name.contains(&options.only)) {
         let name = model(case).name;
-        let Some(data) = model(case).data(options) else {
+        let Some(data) = model(case).data(options.data.as_deref()) else {
             println!("skipped {name}: --data names no folder of data sets");
             skipped += 1;
             continue;

@@ -27,3 +27,37 @@ fn a_run_whose_codes_are_found_by_another_method_than_was_asked_for() {
     let uneven = adamant(at, &["quantize", "r", "--scheme", "w4", "--method", "gptq", "--group", "3", "--out", "u"]);
     assert!(uneven.status.code() == Some(2) && err(&uneven).contains("no multiple") && !at.join("u").exists(), "{}", err(&uneven));
 }
+
+#[test]
+fn a_report_without_a_layer_or_with_bytes_and_times_that_are_not_those_of_the_model() {
+    let folder = folder();
+    let at = folder.path();
+    assert!(adamant(at, &["train", "run.toml", "--quiet", "--run", "r"]).status.success());
+    let floats = adamant(at, &["quant", "report", "r"]);
+    assert!(floats.status.code() == Some(2) && err(&floats).contains("adamant quantize"), "{}", err(&floats));
+    assert!(adamant(at, &["quantize", "r", "--scheme", "int8-static", "--calibration", "6", "--out", "q"]).status.success());
+    let done = adamant(at, &["quant", "report", "q", "--rows", "6", "--batch", "4", "--times", "9", "--json"]);
+    assert!(done.status.success(), "{}", err(&done));
+    let told: Value = serde_json::from_str(&out(&done)).unwrap();
+    let layers = told["layers"].as_array().unwrap();
+    let coded: Vec<&Value> = layers.iter().filter(|l| l["codes"] == true).collect();
+    assert!(coded.len() == 2 && layers.len() > 2 && layers.iter().all(|l| l["what"].as_str().is_some_and(|w| !w.is_empty())), "{told:#}");
+    assert!(coded.iter().all(|l| l["signal_to_noise_db"].as_f64().is_some_and(|db| db > 20.0)), "{told:#}");
+    let sum = |key: &str, way: &str| layers.iter().filter_map(|l| l[key][way].as_f64()).sum::<f64>();
+    for way in ["codes", "floats"] {
+        assert_eq!(sum("bytes", way) + told["rest_bytes"][way].as_f64().unwrap(), told["bytes"][way].as_f64().unwrap(), "{told:#}");
+        let seconds = sum("seconds", way) + told["rest_seconds"][way].as_f64().unwrap();
+        assert!(seconds > 0.0 && told["seconds"][way].as_f64().unwrap() > 0.0, "{told:#}");
+    }
+    let file = std::fs::metadata(at.join("q/weights.safetensors")).unwrap().len();
+    assert_eq!(told["bytes"]["codes"].as_u64(), Some(file));
+    let page = std::fs::read_to_string(at.join("q/report.html")).unwrap();
+    assert!(page.contains("Integer codes") && layers.iter().all(|l| page.contains(&format!("<bdi>{}</bdi>", l["path"].as_str().unwrap()))), "{page}");
+    let text = adamant(at, &["quant", "report", "q", "--rows", "6", "--times", "3"]);
+    assert!(text.status.success() && out(&text).contains("the rest") && out(&text).contains("times smaller"), "{}", err(&text));
+    // Without the floats there is nothing to compare with, unless they are named.
+    std::fs::rename(at.join("r"), at.join("moved")).unwrap();
+    let lost = adamant(at, &["quant", "report", "q"]);
+    assert!(lost.status.code() == Some(2) && err(&lost).contains("--floats"), "{}", err(&lost));
+    assert!(adamant(at, &["quant", "report", "q", "--floats", "moved", "--rows", "6", "--times", "3"]).status.success());
+}

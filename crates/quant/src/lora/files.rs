@@ -212,6 +212,15 @@ impl LoraAdapters {
         }
         let config = LoraConfig { targets: wanted.iter().cloned().collect(), ..config };
         config.sense()?;
+        // Before anything of that size is made.
+        for (name, tensor) in state.iter().filter(|(name, _)| name.contains("lora_A") || name.contains("lora_embedding_A")) {
+            let shape = tensor.shape()?;
+            if shape.first() != Some(&config.r) {
+                let wanted = if shape.rank() > 0 { shape.with(0, config.r) } else { shape };
+                let text = format!("`{name}` has shape {shape} in the file and {wanted} in the model, for rank {}", config.r);
+                return Err(refusal(LORA, text).hint("the first axis of A is the rank: the two files are of different adapters, or damaged"));
+            }
+        }
         let modules: Vec<_> = all.into_iter().filter(|(path, _)| wanted.contains(path)).map(|(_, module)| module).collect();
         if let Some(module) = modules.iter().find(|m| config.factors(m).is_none()) {
             let text = format!("the file has an adapter for `{}`, a {}, which has no weight that an adapter is for", module.path(), module.kind);

@@ -27,6 +27,10 @@ struct SparseEntry {
     shape: Vec<usize>,
     places: PlacesKind,
 }
+/// Elements that a tensor may have for each byte of the file: more are no network's, and there may be no memory for them.
+const MOST_RATIO: usize = 1 << 10;
+/// So many are read in any case.
+const LEAST_MOST: usize = 1 << 24;
 /// The text entry that describes them.
 const SPARSE: &str = "sparse";
 const NOT_WHOLE: [DType; 5] = [DType::Bool, DType::F16, DType::BF16, DType::F32, DType::F64];
@@ -98,7 +102,8 @@ pub fn save_sparse(path: impl AsRef<Path>, state: &[(String, Tensor)]) -> Result
 /// sparse tensors is read too.
 ///
 /// # Errors
-/// A file that cannot be read, or whose places and values do not go together, with the tensor's name.
+/// A file that cannot be read, or whose places and values do not go together, with the tensor's name; a shape beyond what the file can
+/// mean; a tensor that stands in it twice.
 #[track_caller]
 pub fn load_sparse(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let (path, device) = (path.as_ref(), Device::current()?);
@@ -118,12 +123,25 @@ pub fn load_sparse(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
         }
         .map_err(|reason| told(path, name, &reason))
     };
-    let mut all = Vec::new();
+    let held: usize = file.names().iter().map(|name| file.meta(name).map(|(dtype, shape)| shape.elements().saturating_mul(dtype.size()))).sum::<Result<_>>()?;
+    let mut all: Vec<(String, Tensor)> = Vec::new();
     for (name, entry) in &entries {
         let shape = checked_shape(path, name, entry)?;
+        if shape.elements() > LEAST_MOST.max(held.saturating_mul(MOST_RATIO)) {
+            return Err(told(path, name, &format!("shape {shape} has more than {MOST_RATIO} times the elements that the file's {held} bytes speak of")));
+        }
+        if file.contains(name) {
+            return Err(told(path, name, "it stands in the file twice, whole and without its zeros"));
+        }
         let kept = match &entry.places {
             // A mask that was no shorter than its bits stands whole.
-            PlacesKind::As(other) if !entries.contains_key(other) => file.bytes(other)?.iter().map(|byte| *byte != 0).collect(),
+            PlacesKind::As(other) if !entries.contains_key(other) => {
+                let (dtype, of) = file.meta(other)?;
+                if dtype != DType::Bool || of != shape {
+                    return Err(told(path, name, &format!("its places are those of `{other}`, {dtype} of {of}, and not bools of {shape}")));
+                }
+                file.bytes(other)?.iter().map(|byte| *byte != 0).collect()
+            }
             PlacesKind::As(other) => places_of(other)?,
             _ => places_of(name)?,
         };

@@ -87,7 +87,7 @@ impl InputRange {
     /// Scale and zero point of codes that span the range with 0 in it, as [`crate::observe::Observer::unsigned_codes`] has them.
     fn spanning(&self) -> (Tensor, Tensor) {
         let (low, high) = (self.low.detached().cast(DType::F32).minimum(0.0), self.high.detached().cast(DType::F32).maximum(0.0));
-        let scale = high.gt(&low).where_(((high - &low) / LARGEST).maximum(f64::from(f32::EPSILON)), 1.0);
+        let scale = ((high - &low) / LARGEST).maximum(f64::from(f32::EPSILON));
         let zero_point = (-low / &scale).round().maximum(0.0).minimum(LARGEST);
         (scale, zero_point)
     }

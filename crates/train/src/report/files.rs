@@ -29,6 +29,8 @@ pub struct ReadRun {
     /// the steps that the run went on from
     pub resumes: Vec<u64>,
     pub evaluation: Option<ReadEvaluation>,
+    /// `quantization_report.json`, of the run or of its folder `quantized`
+    pub codes: Option<Value>,
     /// `weights.safetensors`
     pub weights: FileWeights,
     /// `architecture.json`
@@ -377,6 +379,8 @@ pub fn read(folder: &Path) -> ReadRun {
     if folder.join("architecture.json").is_file() {
         run.architecture = whole::<ArchitecturePicture>(folder, "architecture.json", &mut run.notes).filter(ArchitecturePicture::is_sound);
     }
+    let codes = [folder.to_path_buf(), folder.join("quantized")].into_iter().find(|place| place.join(crate::quantized::REPORT).is_file());
+    run.codes = codes.and_then(|place| whole(&place, crate::quantized::REPORT, &mut run.notes));
     // They come at the end of a run: until then nothing is missing.
     let weights = folder.join("weights.safetensors");
     if weights.is_file() {

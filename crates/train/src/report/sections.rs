@@ -1,5 +1,6 @@
 //! What stands below the curves: the table of epochs, the confusion matrix and the figures of each class (or how far numbers
 //! are from the truth), the worst examples, gradients by layer, checkpoints, the environment. A section without data is an empty text.
+mod codes;
 mod numbers;
 
 use super::{
@@ -32,6 +33,7 @@ pub fn all(run: &ReadRun) -> Vec<(&'static str, &'static str, String)> {
         ("confusion", "Confusion matrix", evaluation.map(confusion).unwrap_or_default()),
         ("classes", "Figures by class", evaluation.map(by_class).unwrap_or_default()),
         ("worst", "Worst examples", evaluation.map(worst).unwrap_or_default()),
+        ("codes", "Integer codes", run.codes.as_ref().map(codes::codes).unwrap_or_default()),
         ("gradients", "Gradients by layer", gradients(run)),
         ("precision", "Mixed precision", precision(run)),
         ("checkpoints", "Checkpoints", checkpoints(run)),
