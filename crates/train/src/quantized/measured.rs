@@ -7,7 +7,7 @@ mod noise;
 mod timed;
 mod told;
 
-use super::calibration_batches;
+use super::batches_of;
 use crate::{Evaluation, Failure, Trained, evaluate, folder};
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_formats::safetensors::SafeTensors;
@@ -147,7 +147,7 @@ pub fn report(given: &Path, data: &Path, plan: &ReportPlan) -> Result<CodesRepor
     let models = BothWays { codes: Trained::open(&places.codes)?, floats: Trained::open(&places.floats)? };
     let layers = layers(&models)?;
     let device = Device::current()?;
-    let batches = calibration_batches(&models.floats, data, plan.rows.max(plan.batch).max(1), device)?;
+    let batches = batches_of(&models.floats, data, plan.rows.max(plan.batch).max(1), device)?;
     let Some(first) = batches.first() else { return Err(Failure::Input(format!("{}: the training part is empty", data.display()))) };
     let noise = no_grad(|| noise::of_layers(&models, &layers, &batches))?;
     let x = first.narrow(0, 0, plan.batch.clamp(1, first.shape()?.first().copied().unwrap_or(1))).ok()?;
