@@ -153,19 +153,21 @@ impl CodedConv<'_> {
         let (context, layout) = (self.context, self.layout);
         let (places, count) = (layout.sizes.places(), out.len() / layout.sizes.places());
         let zero = code.zero - i32::from(context.window_flip());
-        let (mut sums, mut of_x, mut line) = ([0i32; ROWS * PLACES], [0i32; PLACES], [0f32; PLACES]);
-        for place in (0..layout.places()).step_by(PLACES) {
-            let end = layout.places().min(place + PLACES);
+        // Few rows have more places each.
+        let tile = ROWS / count.min(context.rows) * PLACES;
+        let (mut sums, mut of_x, mut line) = ([0i32; ROWS * PLACES], [0i32; ROWS * PLACES], [0f32; ROWS * PLACES]);
+        for place in (0..layout.places()).step_by(tile) {
+            let end = layout.places().min(place + tile);
             let runs = layout.runs(place..end)?;
             let (planes, some) = (&planes[place * QUAD..], (end - place).next_multiple_of(context.window_places()));
             if let Some(ones) = &self.ones {
-                context.windows(&layout.steps, ones.from(0), 1, planes, some, &mut of_x, PLACES);
+                context.windows(&layout.steps, ones.from(0), 1, planes, some, &mut of_x, tile);
                 let from_zero = zero.wrapping_mul(layout.sizes.window() as i32);
                 of_x.iter_mut().for_each(|sum| *sum = sum.wrapping_sub(from_zero));
             }
             for row in (0..count).step_by(context.rows) {
                 let rows = context.rows.min(count - row);
-                context.windows(&layout.steps, self.kernel.from(first + row), rows, planes, some, &mut sums, PLACES);
+                context.windows(&layout.steps, self.kernel.from(first + row), rows, planes, some, &mut sums, tile);
                 let (channel, out) = (first + row, &mut out[row * places..(row + rows) * places]);
                 let of_weight = &self.kernel.sums[channel..];
                 dispatch(
@@ -176,10 +178,10 @@ impl CodedConv<'_> {
                         scale: code.scale,
                         zero,
                         of_weight,
-                        of_x: &of_x,
-                        sums: &mut sums,
+                        of_x: &of_x[..tile],
+                        sums: sums.chunks_exact_mut(tile),
                         runs: &runs,
-                        line: &mut line,
+                        line: &mut line[..tile],
                         places,
                         out,
                     },
@@ -200,10 +202,11 @@ struct ScaledPlaces<'s> {
     /// of each channel's codes
     of_weight: &'s [i32],
     /// `Σ (code - zero)` of the windows, where the weight's codes count from something
-    of_x: &'s [i32; PLACES],
-    sums: &'s mut [i32; ROWS * PLACES],
+    of_x: &'s [i32],
+    /// a row of them for each channel
+    sums: std::slice::ChunksExactMut<'s, i32>,
     runs: &'s [Run],
-    line: &'s mut [f32; PLACES],
+    line: &'s mut [f32],
     /// of a channel in all
     places: usize,
     /// `[channels, places]`
@@ -214,8 +217,7 @@ impl SimdKernel for ScaledPlaces<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let ScaledPlaces { weight, channel, scale, zero, of_weight, of_x, sums, runs, line, places, out } = self;
-        let (sums, _) = sums.as_chunks_mut::<PLACES>();
-        for (k, (sums, out)) in sums.iter_mut().zip(out.chunks_exact_mut(places)).enumerate() {
+        for (k, (sums, out)) in sums.zip(out.chunks_exact_mut(places)).enumerate() {
             let channel = channel + k;
             let start = zero.wrapping_mul(of_weight[k]);
             if weight.zero_point.is_some() {

@@ -181,8 +181,9 @@ impl PlaneLayout {
     /// `OutOfMemory`.
     pub fn runs(&self, places: std::ops::Range<usize>) -> Result<SmallVec<[Run; 16]>, ErrorKind> {
         let ([depth, rows, columns], [_, high, wide]) = (self.sizes.made, self.plane);
-        let mut runs = few(places.len())?;
-        for line in places.start / wide..places.end.div_ceil(wide) {
+        let lines = places.start / wide..places.end.div_ceil(wide);
+        let mut runs = few(lines.len())?;
+        for line in lines {
             let (d, y) = (line / high, line % high);
             let (from, to) = (places.start.max(line * wide), places.end.min(line * wide + columns));
             if d < depth && y < rows && from < to {
