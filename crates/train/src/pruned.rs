@@ -82,9 +82,7 @@ pub fn prune(run: &Path, out: &Path, data: &Path, plan: &PrunePlan) -> Result<Pr
         return Err(Failure::Usage(format!("{}: there is a model already", weights.display())));
     }
     let trained = Trained::open(run)?;
-    if adamant_quant::is_quantized(&trained.weights)? {
-        return Err(Failure::Usage(format!("{}: its weights are codes already; prune first, then `adamant quantize`", run.display())));
-    }
+    of_numbers(&trained, run, "prune first, then `adamant quantize`")?;
     let (done, shapes) = match plan.method {
         PruneMethod::Channels(importance) => channels(&trained, data, plan, importance)?,
         PruneMethod::Magnitude { global } => (single(&trained, None, PruneImportance::Magnitude, global, plan.amount)?, json!({})),
@@ -101,6 +99,12 @@ pub fn prune(run: &Path, out: &Path, data: &Path, plan: &PrunePlan) -> Result<Pr
     // The weights come last: with them the folder is a model.
     save_sparse(&weights, &trained.model.state_dict())?;
     Ok(done)
+}
+fn of_numbers(trained: &Trained, run: &Path, hint: &str) -> Result<(), Failure> {
+    if adamant_quant::is_quantized(&trained.weights)? {
+        return Err(Failure::Usage(format!("{}: its weights are codes already; {hint}", run.display())));
+    }
+    Ok(())
 }
 fn refused(e: &adamant_core::Error) -> Failure {
     Failure::Usage(e.kind().to_string() + &e.hint_text().map(|h| format!(" ({h})")).unwrap_or_default())
@@ -162,6 +166,7 @@ fn merged(run: &Path, now: Value) -> Result<Value, Failure> {
 /// `Input`: the run or its data cannot be read. `Usage`: no rows, or activations that are not finite.
 pub fn signals(run: &Path, data: &Path, rows: usize, limits: SignalLimits) -> Result<PruneSignals, Failure> {
     let trained = Trained::open(run)?;
+    of_numbers(&trained, run, "look at the run that they were made of")?;
     let batches: Vec<Tensor> = no_grad(|| batches_of(&trained, data, rows, Device::current()?))?;
     prune_signals(&trained.model, &batches, limits).map_err(|e| refused(&e))
 }

@@ -41,7 +41,7 @@ impl Tuning<'_> {
         for (k, batch) in loader.epoch().take(most).enumerate() {
             let (x, y) = batch?;
             let way = (epoch as f64 * self.steps() as f64 + k as f64) / total;
-            optimizer.set_lr(self.lr * (10.0 * way).min(1.0).max(0.02) * (1.0 - way));
+            optimizer.set_lr(self.lr * (10.0 * way).clamp(0.02, 1.0) * (1.0 - way));
             let loss = self.objective.loss(&adamant::nn::Module::forward(model, &x)?, &y)?;
             optimizer.step(&loss.backward()?)?;
             after()?;

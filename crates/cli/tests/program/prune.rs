@@ -62,6 +62,9 @@ fn what_could_go_is_told_of_each_layer() {
         assert!(layer["rank"].as_u64() <= layer["full_rank"].as_u64() && layer["units"].as_u64() > Some(0), "{layer:#}");
         assert!(layer["decibels"]["8"].as_f64() > layer["decibels"]["3"].as_f64(), "{layer:#}");
     }
+    assert!(adamant(at, &["quantize", "r", "--scheme", "w8", "--out", "w8"]).status.success());
+    let codes = adamant(at, &["doctor", "w8", "--prune"]);
+    assert!(codes.status.code() == Some(2) && err(&codes).contains("codes already"), "{}", err(&codes));
     let text = out(&adamant(at, &["doctor", "r", "--prune"]));
     ["layer", "dead", "static", "redundant", "rank", "bits"].iter().for_each(|word| assert!(text.contains(word), "{text}"));
 }

@@ -142,11 +142,11 @@ pub fn prune_signals(model: &impl Module, batches: &[Tensor], limits: SignalLimi
 fn watched(model: &impl Module, layers: &[Submodule], places: &[usize], batches: &[Tensor], limits: SignalLimits) -> Result<Vec<SeenUnits>> {
     /// The layer whose units the last output is of, and the activations of each.
     #[derive(Default)]
-    struct Watched {
+    struct WatchedUnits {
         of: Option<usize>,
         last: Vec<Option<Tensor>>,
     }
-    let state = Arc::new(Mutex::new(Watched { of: None, last: vec![None; places.len()] }));
+    let state = Arc::new(Mutex::new(WatchedUnits { of: None, last: vec![None; places.len()] }));
     let mut hooks = Hooks::default();
     for (k, layer) in layers.iter().enumerate() {
         let Ok(site) = layer.site() else { continue };
@@ -172,10 +172,11 @@ fn watched(model: &impl Module, layers: &[Submodule], places: &[usize], batches:
         let mut state = locked(&state);
         for ((seen, last), place) in seen.iter_mut().zip(&mut state.last).zip(places) {
             let Some(output) = last.take() else { continue };
-            let axis = if layers[*place].kind == "Linear" { -1 } else { 1 };
             let shape = output.shape()?;
-            let units = shape[if axis < 0 { shape.rank() - 1 } else { 1 }];
-            let rows = output.movedim([axis], [-1]).reshape([-1, units as isize]);
+            // Places lie behind the units, as many axes as the kernel has; an example may come without a batch.
+            let spatial = layers[*place].parameter("weight").map_or(0, |weight| weight.meta().shape.rank().saturating_sub(2));
+            let Some(axis) = shape.rank().checked_sub(1 + spatial) else { continue };
+            let rows = output.movedim([axis as isize], [-1]).reshape([-1, shape[axis] as isize]);
             let take = rows.shape()?[0].min(limits.rows.saturating_sub(seen.count));
             if take > 0 {
                 let rows = rows.narrow(0, 0, take).cast(DType::F64);

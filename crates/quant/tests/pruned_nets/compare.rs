@@ -184,7 +184,7 @@ fn apart(a: &Tensor, b: &Tensor) -> Result<f64> {
 fn plant(fault: PrunedFault, net: &DrawnNet, before: &Shapes, report: &mut StructuredReport) -> Result<bool> {
     let leaves: BTreeMap<String, Param> = net.leaves().into_iter().collect();
     // Where channels are read, with more than one left: a head's inputs matter always.
-    let read = report.removed.keys().filter(|(path, axis)| *axis == 1 && leaves[path].meta().shape[1] > 1).next_back().cloned();
+    let read = report.removed.keys().rfind(|(path, axis)| *axis == 1 && leaves[path].meta().shape[1] > 1).cloned();
     match (fault, read) {
         (PrunedFault::None, _) => Ok(false),
         (PrunedFault::Count, _) => {

@@ -16,10 +16,7 @@ use adamant::{
     quant::prune::{PruneAmount, PruneImportance, Pruner, PruningCurve, PruningSchedule, PruningScheduler, StructuredPruner, load_sparse, save_sparse},
 };
 use adamant_train::{Document, Failure, Objective, Trained, dataset::Parts, evaluate};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 const MNIST: JudgedExample = JudgedExample { name: "mnist", text: include_str!("../../../../examples/mnist/mnist.toml"), data: Some("mnist-20k") };
 /// Percentage points of accuracy that may be lost.
@@ -32,14 +29,14 @@ const EPOCHS: u64 = 2;
 const ROUNDS: [(usize, usize); 2] = [(1, 300), (64, 30)];
 
 /// A model, and what it is judged by.
-struct PrunedTrial<'a> {
-    name: &'a str,
+struct PrunedTrial {
+    name: &'static str,
     model: Sequential,
     objective: Objective,
     parts: Parts,
     device: Device,
 }
-impl PrunedTrial<'_> {
+impl PrunedTrial {
     fn accuracy(&self) -> Result<f64, Failure> {
         let seen = evaluate(&self.model, &self.objective, &self.parts.test, self.device, &self.parts.evaluation())?;
         Ok(100.0 * seen.accuracy.unwrap_or(f64::NAN))
@@ -74,14 +71,14 @@ pub fn run(options: &PruneOptions) -> Result<Exit, String> {
 fn word(passed: bool) -> &'static str {
     if passed { "passed" } else { "failed" }
 }
-fn mnist<'a>(data: &Path, options: &PruneOptions, device: Device) -> Result<(PrunedTrial<'a>, PathBuf), Failure> {
-    let run = MNIST.trained(data, 1, &options.runs)?;
-    let trained = Trained::open(&run)?;
+/// The trained model, anew with each call.
+fn mnist(data: &Path, options: &PruneOptions, device: Device) -> Result<PrunedTrial, Failure> {
+    let trained = Trained::open(&MNIST.trained(data, 1, &options.runs)?)?;
     let (objective, parts) = trained.data(data)?;
-    Ok((PrunedTrial { name: "mnist", model: trained.model, objective, parts, device }, run))
+    Ok(PrunedTrial { name: "mnist", model: trained.model, objective, parts, device })
 }
 /// Half of the channels leave; then it is trained a little.
-fn half(trial: &PrunedTrial<'_>) -> Result<bool, Failure> {
+fn half(trial: &PrunedTrial) -> Result<bool, Failure> {
     let (before, whole) = (trial.accuracy()?, trial.model.deep_copy()?);
     whole.eval();
     let pruner = StructuredPruner::new(0.5)?;
@@ -113,7 +110,7 @@ fn half(trial: &PrunedTrial<'_>) -> Result<bool, Failure> {
     Ok(passed)
 }
 fn half_of_mnist(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
-    half(&mnist(data, options, device)?.0)
+    half(&mnist(data, options, device)?)
 }
 fn half_of_residual(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
     let document: Document = MNIST.document(1)?;
@@ -140,20 +137,20 @@ fn half_of_residual(data: &Path, options: &PruneOptions, device: Device) -> Resu
     half(&trial)
 }
 /// A block of two convolutions beside what it is given, by a convolution of 1 x 1 where widths differ.
-struct ResidualBlock {
+struct BlockWithShortcut {
     inner: Sequential,
     beside: Option<Conv2d>,
 }
-impl Walk for ResidualBlock {
+impl Walk for BlockWithShortcut {
     fn walk(&self, walker: &mut nn::Walker<'_>) {
         walker.child("inner", &self.inner);
         walker.child("beside", &self.beside);
     }
-    fn duplicate(&self, copies: &mut nn::Copies) -> adamant::Result<ResidualBlock> {
-        Ok(ResidualBlock { inner: self.inner.duplicate(copies)?, beside: self.beside.duplicate(copies)? })
+    fn duplicate(&self, copies: &mut nn::Copies) -> adamant::Result<BlockWithShortcut> {
+        Ok(BlockWithShortcut { inner: self.inner.duplicate(copies)?, beside: self.beside.duplicate(copies)? })
     }
 }
-impl Module for ResidualBlock {
+impl Module for BlockWithShortcut {
     fn forward(&self, x: &Tensor) -> adamant::Result<Tensor> {
         let beside = match &self.beside {
             Some(conv) => conv.forward(x)?,
@@ -166,10 +163,10 @@ fn residual() -> adamant::Result<Sequential> {
     let conv = |from, to, kernel: usize, stride: usize| {
         Conv2d::with(from, to, kernel, ConvOptions { stride: stride.into(), padding: (kernel / 2).into(), bias: false, ..Default::default() })
     };
-    let block = |from, to, stride| -> adamant::Result<ResidualBlock> {
+    let block = |from, to, stride| -> adamant::Result<BlockWithShortcut> {
         let inner = Sequential::new().add(conv(from, to, 3, stride)?).add(BatchNorm2d::new(to)?).add(nn::Relu::new());
         let inner = inner.add(conv(to, to, 3, 1)?).add(BatchNorm2d::new(to)?);
-        Ok(ResidualBlock { inner, beside: if from == to && stride == 1 { None } else { Some(conv(from, to, 1, stride)?) } })
+        Ok(BlockWithShortcut { inner, beside: if from == to && stride == 1 { None } else { Some(conv(from, to, 1, stride)?) } })
     };
     let stem = Sequential::new().add(conv(1, 64, 3, 2)?).add(BatchNorm2d::new(64)?).add(nn::Relu::new());
     let body = stem.add(block(64, 64, 1)?).add(block(64, 128, 2)?).add(block(128, 128, 1)?);
@@ -184,9 +181,10 @@ fn zeros(model: &Sequential, paths: &[String]) -> Result<(usize, usize), Failure
     }
     Ok((zeros, all))
 }
-/// 90 % of all weights go little by little, the least of all layers together: those of a small first layer are worth more. Between the epochs everything is written, read into models of its own, and goes on.
+/// 90 % of all weights go little by little, the least of all layers together: those of a small first layer are worth more. Between
+/// the epochs everything is written, read into models of its own, and goes on.
 fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
-    let (trial, run) = mnist(data, options, device)?;
+    let trial = mnist(data, options, device)?;
     let (before, tuning) = (trial.accuracy()?, trial.tuning(1e-3));
     let steps = tuning.steps() as u64;
     let schedule = PruningSchedule::new(PruningCurve::Cubic, 0.9).between(0, steps + steps / 3).every(10);
@@ -205,8 +203,8 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
         |model: &Sequential| -> Result<Vec<Vec<u8>>, Failure> { Ok(model.state_dict().iter().map(|(_, t)| t.to_bytes()).collect::<adamant::Result<_>>()?) };
     tuning.epoch(&trial.model, &mut optimizer, 1, 3, &mut || scheduler.step().map(drop))?;
     let first = bits(&trial.model)?;
-    let second = PrunedTrial { model: Trained::open(&run)?.model, ..mnist(data, options, device)?.0 };
-    let resume = |second: &PrunedTrial<'_>| -> Result<_, Failure> {
+    let second = mnist(data, options, device)?;
+    let resume = |second: &PrunedTrial| -> Result<_, Failure> {
         let (mut scheduler, mut optimizer) = begin(&second.model)?;
         second.model.load_state_dict(&load_sparse(&file)?)?;
         optimizer.load_state_dict(&slots)?;
@@ -217,7 +215,7 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
     let (mut scheduler, mut optimizer) = resume(&second)?;
     tuning.epoch(&second.model, &mut optimizer, 1, 3, &mut || scheduler.step().map(drop))?;
     let is_same = first == bits(&second.model)?;
-    let third = PrunedTrial { model: Trained::open(&run)?.model, ..mnist(data, options, device)?.0 };
+    let third = mnist(data, options, device)?;
     let (mut scheduler, mut optimizer) = resume(&third)?;
     tuning.epoch(&third.model, &mut optimizer, 1, usize::MAX, &mut || scheduler.step().map(drop))?;
     let pruned = scheduler.into_pruned();
@@ -242,7 +240,7 @@ fn unstructured(data: &Path, options: &PruneOptions, device: Device) -> Result<b
 }
 /// Two of four neighbours stay, of all weights with inputs enough, through an epoch with momentum and decay.
 fn two_of_four(data: &Path, options: &PruneOptions, device: Device) -> Result<bool, Failure> {
-    let (trial, _) = mnist(data, options, device)?;
+    let trial = mnist(data, options, device)?;
     let before = trial.accuracy()?;
     let targets: Vec<String> = trial
         .model
