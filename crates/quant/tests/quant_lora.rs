@@ -302,6 +302,10 @@ fn files_that_do_not_fit_are_told() {
     check(config.clone(), vec![(name(other, "A"), a(2)), (name(other, "B"), b.clone())], &[other, "nearest", q]);
     check(config.clone(), vec![(name(q, "A"), a(2))], &["lora_B.weight` is missing"]);
     check(config.clone(), vec![(name(q, "A"), a(3)), (name(q, "B"), b.clone())], &["shape [3, 8]", "[2, 8]"]);
+    for rank in [0, 3, 1 << 40, u64::MAX] {
+        check(with("r", rank.into()), whole(), &["rank"]);
+        check(with("r", rank.into()), vec![(name(q, "B"), b.clone())], &["rank"]);
+    }
     check(config.clone(), vec![("q_proj.lora_A.weight".into(), a(2))], &["base_model.model."]);
     check(config.clone(), vec![(name("blocks.0.norm", "A"), a(2))], &["blocks.0.norm", "LayerNorm"]);
 }

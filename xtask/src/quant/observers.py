@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import torch
-from onnxruntime.quantization.calibrate import HistogramCollector
+from onnxruntime.quantization import calibrate
 from torch.ao.quantization import observer as o
 
 warnings.filterwarnings("ignore")
@@ -51,12 +51,33 @@ def case(told, folder):
     return answer
 
 
+class Watched:
+    """The divergences that the calibrator compares, in its order: it smoothes two distributions for each, and has none where one is empty."""
+
+    def __init__(self):
+        self.smooth, self.entropy, self.calls, self.all = calibrate.smooth_distribution, calibrate.entropy, 0, []
+
+    def smoothed(self, p, *more):
+        self.calls += 1
+        if self.calls % 2:
+            self.all.append(None)
+        return self.smooth(p, *more)
+
+    def divergence(self, p, q):
+        found = self.entropy(p, q)
+        self.all[-1] = float(found)
+        return found
+
+
 def threshold(told):
     counts = np.array(told["counts"], np.int64)
     edges = np.arange(counts.size + 1, dtype=np.float32)
-    collector = HistogramCollector("entropy", False, counts.size, told["codes"], 100, "same")
+    collector = calibrate.HistogramCollector("entropy", False, counts.size, told["codes"], 100, "same")
+    watched = Watched()
+    calibrate.smooth_distribution, calibrate.entropy = watched.smoothed, watched.divergence
     ends = collector.get_entropy_threshold((counts, edges, np.float32(-1), np.float32(counts.size + 1)), told["codes"])
-    return [int(end) for end in ends]
+    calibrate.smooth_distribution, calibrate.entropy = watched.smooth, watched.entropy
+    return {"ends": [int(end) for end in ends], "divergences": watched.all}
 
 
 def main():

@@ -212,13 +212,18 @@ impl LoraAdapters {
         }
         let config = LoraConfig { targets: wanted.iter().cloned().collect(), ..config };
         config.sense()?;
-        // Before anything of that size is made.
-        for (name, tensor) in state.iter().filter(|(name, _)| name.contains("lora_A") || name.contains("lora_embedding_A")) {
+        // Before anything of that size is made: A is `[r, ..]`, B `[.., r, ..]` of two axes or more.
+        for (name, tensor) in &state {
+            let is_of = |letter: &str| name.contains(&format!("lora_{letter}")) || name.contains(&format!("lora_embedding_{letter}"));
+            let Some(axis) = [is_of("A"), is_of("B")].iter().position(|is| *is) else { continue };
             let shape = tensor.shape()?;
-            if shape.first() != Some(&config.r) {
-                let wanted = if shape.rank() > 0 { shape.with(0, config.r) } else { shape };
-                let text = format!("`{name}` has shape {shape} in the file and {wanted} in the model, for rank {}", config.r);
-                return Err(refusal(LORA, text).hint("the first axis of A is the rank: the two files are of different adapters, or damaged"));
+            if shape.get(axis) != Some(&config.r) {
+                // No `Shape`: of a rank beyond all bounds there may be none.
+                let mut wanted: Vec<usize> = shape.to_vec();
+                wanted.iter_mut().skip(axis).take(1).for_each(|d| *d = config.r);
+                let text = format!("`{name}` has shape {shape} in the file and {wanted:?} in the model, for rank {}", config.r);
+                let hint = "the first axis of A is the rank, and the second of B: the two files are of different adapters, or damaged";
+                return Err(refusal(LORA, text).hint(hint));
             }
         }
         let modules: Vec<_> = all.into_iter().filter(|(path, _)| wanted.contains(path)).map(|(_, module)| module).collect();
