@@ -64,7 +64,7 @@ mod norm;
 mod weight;
 pub use convert::{convert, remove_qat};
 use hooks::LayerHooks;
-use input::{FakeQuantizedInput, InputRange, Token};
+use input::{FakeQuantizedInput, InputRange, TokenAxes};
 use norm::FrozenNorm;
 use weight::{FakeQuantizedWeight, WeightGrid};
 
@@ -308,8 +308,8 @@ fn prepare_layer(
     let Some(device) = device else { return Ok(()) };
     let observed = Param::buffer(&Tensor::full_on((), 0, DType::I64, device))?;
     let token = match (LayerKind::of(layer.layer.kind), layer.weights.first()) {
-        (Some(LayerKind::Conv), Some((_, weight))) => Token::Sample { spatial: weight.meta().shape.rank().saturating_sub(2) },
-        _ => Token::Row,
+        (Some(LayerKind::Conv), Some((_, weight))) => TokenAxes::Sample { spatial: weight.meta().shape.rank().saturating_sub(2) },
+        _ => TokenAxes::Row,
     };
     let input = match scheme.input {
         InputScheme::Float => FakeQuantizedInput::Float,

@@ -11,7 +11,7 @@ use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
 use adamant_quant::{LayerReport, Outcome, QuantizationReport, convert, qat::remove_qat, quantize_model_with, save_quantized};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
-pub use measured::{BothWays, CodedLayer, CodesReport, REPORT, ReportPlan, report};
+pub use measured::{BothWays, CodesReport, MeasuredLayer, REPORT, ReportPlan, report};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -46,12 +46,12 @@ const MOST_MEMORY: f64 = 0.06;
 pub fn run(options: &AccuracyOptions) -> Result<Exit, String> {
     judge_all(options, &CASES, |case| &case.model, |case, data, seed, device| judge(case, data, seed, &options.runs, device))
 }
-/// Windows of a text, each with what follows every character of it.
-struct Windows {
+/// TextWindows of a text, each with what follows every character of it.
+struct TextWindows {
     ids: Vec<i64>,
     context: usize,
 }
-impl Windows {
+impl TextWindows {
     /// `[rows, context]` and likewise, from places that are given.
     fn at(&self, places: &[usize]) -> (Tensor, Tensor) {
         let of = |from: usize| {
@@ -71,7 +71,7 @@ fn loss(model: &Sequential, (x, y): &(Tensor, Tensor)) -> adamant::Result<Tensor
     cross_entropy(&logits.reshape([rows * time, classes]), &y.reshape([rows * time]), &CrossEntropyOptions::default()).ok()
 }
 /// Nats for each character of the text.
-fn judged(model: &Sequential, text: &Windows) -> adamant::Result<f64> {
+fn judged(model: &Sequential, text: &TextWindows) -> adamant::Result<f64> {
     no_grad(|| {
         let places: Vec<usize> = (0..text.ids.len() - text.context - 1).step_by(text.context).collect();
         let mut sum = 0.0;
@@ -144,7 +144,7 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
     let text = fs::read_to_string(&path).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     let ids: Vec<i64> = Vocabulary::characters(&characters).encode(&text)?.into_iter().map(i64::from).collect();
     let cut = ids.len() * 9 / 10;
-    let (train, test) = (Windows { ids: ids[..cut].to_vec(), context }, Windows { ids: ids[cut..].to_vec(), context });
+    let (train, test) = (TextWindows { ids: ids[..cut].to_vec(), context }, TextWindows { ids: ids[cut..].to_vec(), context });
     let (name, mut outcomes, mut over_floats) = (case.model.name, Vec::new(), f64::NAN);
     for (base, bits, group, most) in BASES {
         let (trained, mut adapters) = adapted(&run, bits, group)?;

@@ -30,7 +30,7 @@ use adamant_runtime::{
     kernel::FaultWord,
 };
 use kernel::KernelRows;
-use layout::{ConvSizes, PlaneLayout, Run};
+use layout::{ConvSizes, PlaceRun, PlaneLayout};
 use planes::{CodedSamples, QuadPlanes};
 
 pub(super) struct QuantizedConvKernel;
@@ -205,7 +205,7 @@ struct ScaledPlaces<'s> {
     of_x: &'s [i32],
     /// a row of them for each channel
     sums: std::slice::ChunksExactMut<'s, i32>,
-    runs: &'s [Run],
+    runs: &'s [PlaceRun],
     line: &'s mut [f32],
     /// of a channel in all
     places: usize,

@@ -12,19 +12,19 @@ const LARGEST: f64 = 255.0;
 
 /// What has a scale of its own where each token has one.
 #[derive(Clone, Copy)]
-pub(crate) enum Token {
+pub(crate) enum TokenAxes {
     /// along the last axis
     Row,
     /// of a convolution over so many axes
     Sample { spatial: usize },
 }
-impl Token {
+impl TokenAxes {
     /// The first axis of one in an input.
     fn first_axis(self, x: &Shape) -> usize {
         match self {
-            Token::Row => x.rank().saturating_sub(1),
+            TokenAxes::Row => x.rank().saturating_sub(1),
             // The batch may be missing.
-            Token::Sample { spatial } => x.rank().saturating_sub(spatial + 1),
+            TokenAxes::Sample { spatial } => x.rank().saturating_sub(spatial + 1),
         }
     }
 }
@@ -32,8 +32,8 @@ impl Token {
 #[derive(Clone)]
 pub(crate) enum FakeQuantizedInput {
     Float,
-    PerToken { symmetric: bool, token: Token },
-    Ranged { range: InputRange, token: Token },
+    PerToken { symmetric: bool, token: TokenAxes },
+    Ranged { range: InputRange, token: TokenAxes },
 }
 /// The range of values that was seen, and the step of the codes that span it.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl InputRange {
         }
     }
     #[track_caller]
-    fn fake_quantized(&self, x: &Tensor, token: Token, training: bool) -> Result<Tensor> {
+    fn fake_quantized(&self, x: &Tensor, token: TokenAxes, training: bool) -> Result<Tensor> {
         let shape = x.shape()?;
         let features = shape[token.first_axis(&shape)..].iter().product();
         let (scale, zero_point) = no_grad(|| {

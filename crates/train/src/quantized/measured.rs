@@ -55,7 +55,7 @@ impl<T> BothWays<T> {
 }
 /// One layer.
 #[derive(Clone, Debug)]
-pub struct CodedLayer {
+pub struct MeasuredLayer {
     /// its path
     pub path: String,
     /// the name of its kind
@@ -73,7 +73,7 @@ pub struct CodedLayer {
     /// seconds of a run, without layers in it; none: hooks do not see it
     pub seconds: Option<BothWays<f64>>,
 }
-impl CodedLayer {
+impl MeasuredLayer {
     /// What it is sorted by: the ratio of its outputs, or where a row is far worse than those (one wrong scale among many), the row's.
     fn loss(&self) -> f64 {
         let known = [self.signal_to_noise, self.worst_row.map(|row| row + OF_A_ROW)];
@@ -88,7 +88,7 @@ pub struct CodesReport {
     /// the folder of the codes
     pub folder: PathBuf,
     /// every layer, the one that lost most first
-    pub layers: Vec<CodedLayer>,
+    pub layers: Vec<MeasuredLayer>,
     /// bytes of the files of weights
     pub bytes: BothWays<u64>,
     /// rows that layers were timed on
@@ -155,12 +155,12 @@ pub fn report(given: &Path, data: &Path, plan: &ReportPlan) -> Result<CodesRepor
     let latency = no_grad(|| latency(&models, &x, plan.times.max(3)))?;
     let bytes = BothWays { codes: FileBytes::of(&models.codes.weights, &layers)?, floats: FileBytes::of(&models.floats.weights, &layers)? };
     let whys = Reasons::of(&places.codes);
-    let mut told: Vec<CodedLayer> = layers
+    let mut told: Vec<MeasuredLayer> = layers
         .iter()
         .enumerate()
         .map(|(k, layer)| {
             let LayerNoise { outputs, worst_row } = noise[k];
-            CodedLayer {
+            MeasuredLayer {
                 path: layer.path().into(),
                 kind: layer.kind,
                 what: whys.what(layer),

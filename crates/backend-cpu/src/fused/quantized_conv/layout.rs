@@ -71,7 +71,7 @@ pub(super) struct QuadChannel {
     pub column: usize,
 }
 /// Adjacent places of planes that are results, and where those begin.
-pub(super) struct Run {
+pub(super) struct PlaceRun {
     pub place: usize,
     pub length: usize,
     pub to: usize,
@@ -179,7 +179,7 @@ impl PlaneLayout {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn runs(&self, places: std::ops::Range<usize>) -> Result<SmallVec<[Run; 16]>, ErrorKind> {
+    pub fn runs(&self, places: std::ops::Range<usize>) -> Result<SmallVec<[PlaceRun; 16]>, ErrorKind> {
         let ([depth, rows, columns], [_, high, wide]) = (self.sizes.made, self.plane);
         let lines = places.start / wide..places.end.div_ceil(wide);
         let mut runs = few(lines.len())?;
@@ -187,7 +187,7 @@ impl PlaneLayout {
             let (d, y) = (line / high, line % high);
             let (from, to) = (places.start.max(line * wide), places.end.min(line * wide + columns));
             if d < depth && y < rows && from < to {
-                runs.push(Run { place: from - places.start, length: to - from, to: (d * rows + y) * columns + from - line * wide });
+                runs.push(PlaceRun { place: from - places.start, length: to - from, to: (d * rows + y) * columns + from - line * wide });
             }
         }
         Ok(runs)

@@ -1,5 +1,5 @@
 //! A report of codes as JSON and as a table.
-use super::{BothWays, CodedLayer, CodesReport};
+use super::{BothWays, CodesReport, MeasuredLayer};
 use crate::{
     Evaluation,
     folder::{number, text_of},
@@ -11,7 +11,7 @@ use std::fmt;
 fn both<T: Copy + Into<Value>>(of: &BothWays<T>) -> Value {
     json!({ "codes": of.codes.into(), "floats": of.floats.into() })
 }
-fn layer(of: &CodedLayer) -> Value {
+fn layer(of: &MeasuredLayer) -> Value {
     json!({
         "path": of.path,
         "layer": of.kind,
