@@ -80,7 +80,9 @@ fn drawn_models_by_drawn_schemes_are_read_back_copied_and_compiled_to_the_same_b
         assert!(report.layers.iter().all(|l| matches!(l.outcome, Outcome::Quantized { .. })), "{round}: {report}");
         let codes = net.forward(&x)?.to_vec::<f32>()?;
         let (largest, off) = floats.iter().zip(&codes).fold((0f32, 0f32), |(m, off), (a, b)| (m.max(a.abs()), off.max((a - b).abs())));
-        let share = [0.0, 0.0, 0.0, 1.2, 0.6, 0.0, 0.0, 0.0, 0.12][scheme.packing.bits as usize];
+        // Of a few hundred numbers the divergence that is least may be that of a range which cuts many off.
+        let cut = if scheme.input == InputScheme::Calibrated(Observation::Entropy) { 0.3 } else { 0.0 };
+        let share = cut + [0.0, 0.0, 0.0, 1.2, 0.6, 0.0, 0.0, 0.0, 0.12][scheme.packing.bits as usize];
         assert!(off > 0.0 && off <= share * largest, "{round}: {config:?}: {off} of {largest}");
         let bytes = forward(&net, &x)?;
         assert_eq!(compiled.call(&[&x])?[0].to_bytes()?, bytes, "{round}: {config:?}: a function that was compiled before");
