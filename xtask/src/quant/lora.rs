@@ -10,8 +10,7 @@ use adamant::{
     DType, Device, Tensor,
     data::Vocabulary,
     functional::{CrossEntropyOptions, cross_entropy},
-    models::{Gpt2Config, Gpt2LmHead},
-    nn::{Module, Param, Sequential, Walk},
+    nn::{Embedding, LayerNorm, Linear, Module, Param, Sequential, TransformerEncoderLayer, TransformerOptions, Walk},
     no_grad,
     optim::{AdamW, Optimizer, UpdateRule},
     quant::{
@@ -36,6 +35,8 @@ const CASES: [LoraCase; 1] = [LoraCase {
 }];
 /// The bases, and how many nats more than over floats may remain.
 const BASES: [(&str, Option<u32>, Option<usize>, f64); 3] = [("f32", None, None, 0.0), ("w8", Some(8), None, 0.02), ("w4-g32", Some(4), Some(32), 0.02)];
+/// The layers that have adapters.
+const TARGETS: [&str; 3] = ["out_proj", "linear1", "linear2"];
 const STEPS: usize = 300;
 const BATCH: usize = 24;
 /// What is allowed between results that are equal but for the order of sums, as a share of the largest.
@@ -87,7 +88,7 @@ fn adapted(run: &Path, bits: Option<u32>, group: Option<usize>) -> Result<(Train
     if let Some(bits) = bits {
         quantize_model_with(&trained.model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(()))?;
     }
-    let adapters = LoraConfig::new(8, 16.0, ["out_proj", "linear1", "linear2"]).apply(&trained.model)?;
+    let adapters = LoraConfig::new(8, 16.0, TARGETS).apply(&trained.model)?;
     Ok((trained, adapters))
 }
 /// The largest difference as a share of the largest number.
@@ -113,7 +114,7 @@ fn gradients_apart(run: &Path, bits: u32, group: Option<usize>, batch: &(Tensor,
             param.set(&value)?;
         }
     }
-    let of_numbers = LoraConfig::new(8, 16.0, ["out_proj", "linear1", "linear2"]).apply(&numbers.model)?;
+    let of_numbers = LoraConfig::new(8, 16.0, TARGETS).apply(&numbers.model)?;
     let (left, right) = (of_codes.parameters(), of_numbers.parameters());
     for (k, (a, b)) in left.iter().zip(&right).enumerate() {
         // B begins with zeros, which would hide A.
@@ -188,22 +189,32 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
     outcomes.push(memory()?);
     Ok(outcomes)
 }
+/// A language model of GPT-2's sizes: 12 layers of 768 features, 50,257 tokens, whose table reads the answer out too.
+fn gpt2_sizes() -> adamant::Result<Sequential> {
+    let table = Embedding::new(50257, 768)?;
+    let head = Linear::tied(&table.weight)?;
+    let options = TransformerOptions { dim_feedforward: 3072, dropout: 0.0, norm_first: true, ..TransformerOptions::default() };
+    let layers = (0..12).try_fold(Sequential::new().add(table), |net, _| Ok::<_, adamant::Error>(net.add(TransformerEncoderLayer::with(768, 12, options)?)))?;
+    Ok(layers.add(LayerNorm::new(768)?).add(head))
+}
 /// Weights, gradients and slots of adapters over 4-bit weights, as tensors have them after a step, against four times the weights.
 fn memory() -> adamant::Result<bool> {
-    let model = Gpt2LmHead::new(Gpt2Config { resid_pdrop: 0.0, embd_pdrop: 0.0, attn_pdrop: 0.0, ..Gpt2Config::default() })?;
+    let model = gpt2_sizes()?;
     let whole = 4 * model.memory_usage();
     quantize_model_with(&model, &QuantizationConfig::weights(4).group(Some(32)).scales(DType::F16), || Ok(()))?;
-    let adapters = LoraConfig::new(8, 16.0, ["c_attn"]).apply(&model)?;
+    let adapters = LoraConfig::new(8, 16.0, TARGETS).apply(&model)?;
     let parameters = adapters.parameters();
     let mut optimizer = AdamW::new(1e-3).over(parameters.clone());
     let ids = indices(&[1, 16], 50257);
     let grads = model.forward(&ids)?.square().mean(..).backward()?;
+    let codes = model.parameters().iter().filter(|p| p.packed().is_some()).count();
     let of_grads: usize = parameters.iter().filter_map(|p| grads.of(&p.cell())).map(|g| g.try_meta().map_or(0, |m| m.bytes())).sum();
     optimizer.step(&grads)?;
     let slots: usize = optimizer.state_dict().iter().map(|(_, t)| t.try_meta().map_or(0, |m| m.bytes())).sum();
     let (weights, all) = (model.memory_usage(), model.memory_usage() + of_grads + slots);
     let share = all as f64 / whole as f64;
     let passed = share <= MOST_MEMORY && of_grads > 0 && slots > of_grads;
+    println!("{codes} weights of codes, {} adapters of {} parameters", adapters.modules().len(), parameters.len());
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     Ok(told(
         passed,
