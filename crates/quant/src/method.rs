@@ -93,10 +93,12 @@ pub struct GptqOptions {
     pub block: usize,
     /// columns of large inputs first?
     pub act_order: bool,
+    /// are narrower ranges of a group's values tried too, down to half? Each row has the codes that lose less of its outputs.
+    pub clip: bool,
 }
 impl Default for GptqOptions {
     fn default() -> GptqOptions {
-        GptqOptions { damping: 0.01, block: 128, act_order: false }
+        GptqOptions { damping: 0.01, block: 128, act_order: false, clip: true }
     }
 }
 /// Options of AWQ (Lin et al. 2023, "AWQ: Activation-aware Weight Quantization for LLM Compression and Acceleration").

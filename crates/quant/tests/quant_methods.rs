@@ -11,7 +11,7 @@ use adamant_quant::{
     quantize_model_with, save_quantized,
 };
 
-const GPTQ: WeightMethod = WeightMethod::Gptq(GptqOptions { damping: 0.01, block: 128, act_order: false });
+const GPTQ: WeightMethod = WeightMethod::Gptq(GptqOptions { damping: 0.01, block: 128, act_order: false, clip: true });
 const AWQ: WeightMethod = WeightMethod::Awq(AwqOptions { grid: 20, clip: true });
 
 /// Inputs `[n, k]` that go together: each is a mixture of a third as many sources, and a little of its own.
@@ -191,7 +191,7 @@ fn a_gptq_that_loses_more_than_the_textbook_in_f64_does() -> Result<()> {
                 let textbook = Textbook { packing: Packing { bits, group, symmetric }, scales, damping, act_order };
                 let (layer, x) = (Linear::new(k, rows)?, inputs(kind, 400, k)?);
                 let (weight, given) = (host(&layer.weight.detached())?, host(&x)?);
-                let method = WeightMethod::Gptq(GptqOptions { damping, block, act_order });
+                let method = WeightMethod::Gptq(GptqOptions { damping, block, act_order, clip: false });
                 let config = QuantizationConfig::weights(bits).group(group).symmetric(symmetric).scales(scales).method(method);
                 let halves = [x.narrow(0, 0, 10), x.narrow(0, 10, given.len() / k - 10)];
                 let report = quantize_model(&layer, &config, &halves)?;

@@ -2,14 +2,12 @@
 //! a group is clipped, both by what the layer's outputs on the calibration data lose.
 use super::{
     AwqOptions,
-    candidate::{Candidate, CodeGrid},
+    candidate::{CLIPS, Candidate, CodeGrid},
     inputs::InputMoments,
 };
 use crate::scheme::LayerScheme;
 use adamant_core::{DType, Result, Tensor};
 
-/// Narrower ranges that are tried, as in the authors' program: down to half, in steps of a twentieth.
-const CLIPS: [f64; 10] = [0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5];
 /// The least factor of a column before all are brought to a middle of 1.
 const LEAST_FACTOR: f64 = 1e-4;
 

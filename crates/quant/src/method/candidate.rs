@@ -6,6 +6,9 @@ use adamant_core::{
     functional::PackedWeight,
 };
 
+/// Narrower ranges that are tried, as in AWQ's program: down to half, in steps of a twentieth.
+pub(crate) const CLIPS: [f64; 10] = [0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5];
+
 /// The grid of numbers that codes of each group stand for: scales in f32 whose values the stored dtype holds, and zero points,
 /// `[rows, groups]`.
 pub(crate) struct CodeGrid {

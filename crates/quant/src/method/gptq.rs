@@ -3,11 +3,11 @@
 //! worked on by the host.
 use super::{
     GptqOptions,
-    candidate::{Candidate, CodeGrid},
+    candidate::{CLIPS, Candidate, CodeGrid},
     inputs::InputMoments,
 };
 use crate::select::refusal;
-use adamant_core::{DType, Result, Tensor, composite::packed::Packing};
+use adamant_core::{DType, Error, Result, Tensor, composite::packed::Packing};
 
 /// The largest damping that is tried, in means of the diagonal. Any Hessian of finite inputs has a factor far below it.
 const MOST_DAMPING: f64 = 1e3;
@@ -24,8 +24,10 @@ pub(crate) struct GptqFactor {
     upper: Tensor,
     /// its elements
     elements: Vec<f64>,
-    act_order: bool,
-    block: usize,
+    moments: InputMoments,
+    /// of the Hessian, by places in the weight
+    diagonal: Vec<f64>,
+    options: GptqOptions,
 }
 impl GptqFactor {
     /// Inputs that are always 0 have 1 for their diagonal: nothing is put right by them, nor through them.
@@ -56,7 +58,7 @@ impl GptqFactor {
                 let upper = lower.flip([0, 1]).solve_triangular(&identity, true, false);
                 let elements = upper.to_vec::<f64>()?;
                 if elements.iter().all(|u| u.is_finite()) {
-                    return Ok(GptqFactor { order, dead, upper, elements, act_order: options.act_order, block: options.block });
+                    return Ok(GptqFactor { order, dead, upper, elements, moments: moments.clone(), diagonal, options });
                 }
             }
             damping = (damping * 10.0).max(LEAST_DAMPING);
@@ -70,8 +72,17 @@ impl GptqFactor {
     #[track_caller]
     pub fn codes(&self, weight: &Tensor, packing: Packing, scales: DType) -> Result<Candidate> {
         let [rows, columns] = weight.dims()?;
-        let work = ColumnWork { factor: self, packing, scales, rows, columns };
-        work.run(weight)
+        let work = |clip| ColumnWork { factor: self, packing, scales, rows, columns, clip }.run(weight);
+        let spanning = work(false)?;
+        if !self.options.clip {
+            return Ok(spanning);
+        }
+        // What a range loses column by column is not yet what the outputs lose.
+        let clipped = work(true)?;
+        let device = self.moments.hessian.device()?;
+        let errors = |c: &Candidate| self.moments.row_errors(&(&c.numbers - weight).to(device).cast(DType::F64));
+        let better = errors(&clipped).lt(errors(&spanning));
+        Ok(spanning.with_rows(&clipped, &better.to(weight.device()?)))
     }
 }
 
@@ -80,20 +91,41 @@ struct HostGrid {
     scale: Vec<f64>,
     zero_point: Vec<f64>,
 }
+impl HostGrid {
+    /// What numbers `[rows, columns]` lose in each group by the nearest codes: the sum of the squares, each times its column's factor.
+    fn losses(&self, numbers: &[f32], factors: &[f64], group: usize, packing: Packing) -> Vec<f64> {
+        let (low, high) = packing.range();
+        let of_group = |(k, numbers): (usize, &[f32])| {
+            let (scale, zero_point) = (self.scale[k], self.zero_point[k]);
+            let first = k * group % factors.len();
+            let lost = |(w, factor): (&f32, &f64)| {
+                let w = f64::from(*w);
+                let code = ((w / scale).round_ties_even() + zero_point).clamp(f64::from(low), f64::from(high));
+                factor * (w - (code - zero_point) * scale).powi(2)
+            };
+            numbers.iter().zip(&factors[first..]).map(lost).sum()
+        };
+        numbers.chunks(group).enumerate().map(of_group).collect()
+    }
+}
 struct ColumnWork<'a> {
     factor: &'a GptqFactor,
     packing: Packing,
     scales: DType,
     rows: usize,
     columns: usize,
+    /// are narrower ranges tried?
+    clip: bool,
 }
 impl ColumnWork<'_> {
     fn group(&self) -> usize {
         self.packing.group.unwrap_or(self.columns)
     }
-    /// The grids that span groups of numbers `[rows, columns]`. Columns without input do not widen them, unless there are no others.
+    /// The grids of groups of numbers `[rows, columns]`, which are those of some places of the weight: they span them, or a part of their
+    /// range that loses less, columns of large inputs counting more. Columns without input do not widen them, unless there are no others.
     #[track_caller]
-    fn grids(&self, mut numbers: Vec<f32>, dead: &[bool], packing: Packing) -> Result<HostGrid> {
+    fn grids(&self, mut numbers: Vec<f32>, places: std::ops::Range<usize>, packing: Packing) -> Result<HostGrid> {
+        let (dead, diagonal) = (&self.factor.dead[places.clone()], &self.factor.diagonal[places]);
         let (columns, group) = (dead.len(), packing.group.unwrap_or(dead.len()));
         for (first, dead) in dead.chunks(group).enumerate().map(|(g, d)| (g * group, d)) {
             if dead.contains(&true) && dead.contains(&false) {
@@ -102,13 +134,29 @@ impl ColumnWork<'_> {
                 }
             }
         }
-        let grid = CodeGrid::spanning(&Tensor::from_vec(numbers, [self.rows, columns]), packing, self.scales)?;
-        let scale = grid.scale.to_vec_as::<f64>()?;
-        let zero_point = match &grid.zero_point {
-            Some(zero_point) => zero_point.to_vec_as::<f64>()?,
-            None => vec![0.0; scale.len()],
+        let spanned = Tensor::from_vec(numbers.clone(), [self.rows, columns]);
+        let of_range = |share: f64| {
+            let grid = CodeGrid::spanning(&(&spanned * share), packing, self.scales)?;
+            let scale = grid.scale.to_vec_as::<f64>()?;
+            let zero_point = match &grid.zero_point {
+                Some(zero_point) => zero_point.to_vec_as::<f64>()?,
+                None => vec![0.0; scale.len()],
+            };
+            Ok::<_, Error>(HostGrid { scale, zero_point })
         };
-        Ok(HostGrid { scale, zero_point })
+        let mut best = of_range(1.0)?;
+        if !self.clip {
+            return Ok(best);
+        }
+        let mut least = best.losses(&numbers, diagonal, group, packing);
+        for share in CLIPS {
+            let tried = of_range(share)?;
+            let losses = tried.losses(&numbers, diagonal, group, packing);
+            for (k, loss) in losses.into_iter().enumerate().filter(|(k, loss)| *loss < least[*k]).collect::<Vec<_>>() {
+                (least[k], best.scale[k], best.zero_point[k]) = (loss, tried.scale[k], tried.zero_point[k]);
+            }
+        }
+        Ok(best)
     }
     #[track_caller]
     fn run(&self, weight: &Tensor) -> Result<Candidate> {
@@ -118,9 +166,9 @@ impl ColumnWork<'_> {
         let mut work: Vec<f64> = original.chunks(columns).flat_map(|row| factor.order.iter().map(|k| row[*k])).collect();
         let mut grids = HostGrid { scale: vec![1.0; rows * groups], zero_point: vec![0.0; rows * groups] };
         // One scale for a row, and those of columns that are no neighbours, are known before the first column.
-        let known = factor.act_order || groups == 1;
+        let known = factor.options.act_order || groups == 1;
         if known {
-            grids = self.grids(original.iter().map(|w| *w as f32).collect(), &factor.dead, self.packing)?;
+            grids = self.grids(original.iter().map(|w| *w as f32).collect(), 0..columns, self.packing)?;
         }
         let mut codes = vec![0.0f32; rows * columns];
         let mut start = 0;
@@ -132,7 +180,7 @@ impl ColumnWork<'_> {
                 let stop = if known { end } else { ((at / group + 1) * group).min(end) };
                 if !known && at.is_multiple_of(group) {
                     let columns_of_group = work.chunks(columns).flat_map(|row| row[at..at + group].iter().map(|w| *w as f32)).collect();
-                    let one = self.grids(columns_of_group, &factor.dead[at..at + group], Packing { group: None, ..self.packing })?;
+                    let one = self.grids(columns_of_group, at..at + group, Packing { group: None, ..self.packing })?;
                     for row in 0..rows {
                         (grids.scale[row * groups + at / group], grids.zero_point[row * groups + at / group]) = (one.scale[row], one.zero_point[row]);
                     }
@@ -147,7 +195,7 @@ impl ColumnWork<'_> {
     }
     /// Where the block that begins at a column ends: no group begins in one and ends in another, unless its scale is known.
     fn block_end(&self, start: usize, known: bool) -> usize {
-        let (block, group) = (self.factor.block, self.group());
+        let (block, group) = (self.factor.options.block, self.group());
         let end = match known {
             true => start.saturating_add(block),
             false if block < group => start.saturating_add(block).min((start / group + 1) * group),
