@@ -60,7 +60,7 @@ fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
                 strides[axis] = step;
                 step = step.saturating_mul(dims[axis].max(1) as isize);
             }
-            Box::leak(Box::new(ShapeRecord { rank, dims, elements: dims[..rank].iter().product(), strides, hash }))
+            Box::leak(Box::new(ShapeRecord { rank, dims, elements: dims[..rank].iter().fold(1, |n, d| n.saturating_mul(*d)), strides, hash }))
         });
         place.set(Some(found));
         Shape(found)

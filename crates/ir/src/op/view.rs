@@ -39,16 +39,16 @@ impl View {
             }
             View::Permute(perm) => {
                 let mut seen = 0u16;
-                let mut out = *shape;
+                let mut out = [1; MAX_RANK];
                 for k in 0..shape.rank() {
                     let p = perm[k] as usize;
                     if p >= shape.rank() || seen >> p & 1 == 1 {
                         return Err(ErrorKind::Argument(format!("{:?} is no permutation of {} axes", &perm[..shape.rank()], shape.rank())));
                     }
                     seen |= 1 << p;
-                    out = out.with(k, shape[p]);
+                    out[k] = shape[p];
                 }
-                Ok(out)
+                Shape::new(&out[..shape.rank()])
             }
             View::Expand(to) => {
                 if shape.broadcast(to) == Some(*to) {
@@ -178,3 +178,20 @@ pub(crate) const MAKERS: form::Makers = &[
         Ok(Op::View(View::Windows { axis: m.axis()?, size, step: m.given.size("step")? }))
     }),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn an_axis_that_fits_once_and_not_twice_is_permuted() -> Result<(), ErrorKind> {
+        let long = 1usize << 40;
+        let x = TensorType { shape: Shape::new(&[4, long])?, dtype: DType::F32 };
+        let mut perm = [0; MAX_RANK];
+        perm[0] = 1;
+        let view = View::Permute(perm);
+        assert_eq!(view.infer(&[x])?, Shape::new(&[long, 4])?);
+        Ok(())
+    }
+}
