@@ -126,7 +126,10 @@ fn a_key_of_training_whose_fault_has_no_line_or_no_advice() {
         ("quantize = { bits = 4 }", "run.toml:4: `quantize.scheme` is missing"),
         ("quantize = { scheme = \"w4\", bits = 5 }", "run.toml:4: `quantize.bits`: codes have 8, 4 or 3 bits"),
         ("quantize = { scheme = \"w4\", group = 0 }", "run.toml:4: `quantize.group`: at least one column shares a scale"),
-        ("quantize = { scheme = \"w4\", group = 5 }", "run.toml:4: `quantize`: the layer `stem`: `stem.weight`: rows of 4 columns cannot be cut into groups of 5"),
+        (
+            "quantize = { scheme = \"w4\", group = 5 }",
+            "run.toml:4: `quantize`: the layer `stem`: `stem.weight`: rows of 4 columns cannot be cut into groups of 5",
+        ),
         ("quantize = { scheme = \"w4\", skip = [\"haed\"] }", "run.toml:4: `quantize`: there is no layer `haed` in the model; the nearest one is `head`"),
         (
             "quantize = { scheme = \"w4\", freeze_obsrvers_after = 5 }",

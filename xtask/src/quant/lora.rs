@@ -101,18 +101,30 @@ fn base_bytes(model: &Sequential, adapters: &[Param]) -> adamant::Result<Vec<(St
     let own: Vec<String> = adapters.iter().map(|p| p.path().to_string()).collect();
     model.state_dict().into_iter().filter(|(name, _)| !own.contains(name) && !name.contains("lora_")).map(|(name, t)| Ok((name, t.to_bytes()?))).collect()
 }
+/// The weights that are held as codes, each once.
+fn coded(model: &Sequential) -> Vec<Param> {
+    let mut all: Vec<Param> = Vec::new();
+    for (_, param) in model.modules().into_iter().flat_map(|module| module.parameters) {
+        if param.packed().is_some() && !all.iter().any(|other| other.same(&param)) {
+            all.push(param);
+        }
+    }
+    all
+}
 /// How far the gradients of adapters over codes are from those over the numbers that codes stand for.
 fn gradients_apart(run: &Path, bits: u32, group: Option<usize>, batch: &(Tensor, Tensor)) -> Result<f64, Failure> {
     let (codes, of_codes) = adapted(run, Some(bits), group)?;
     let numbers = Trained::open(run)?;
     quantize_model_with(&numbers.model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(()))?;
-    for param in numbers.model.parameters() {
-        if param.packed().is_some() {
-            let value = param.detached();
-            value.materialize()?;
-            param.unpack()?;
-            param.set(&value)?;
-        }
+    let coded = coded(&numbers.model);
+    if coded.is_empty() {
+        return Err(Failure::Run("the base has no weights of codes".into()));
+    }
+    for param in coded {
+        let value = param.detached();
+        value.materialize()?;
+        param.unpack()?;
+        param.set(&value)?;
     }
     let of_numbers = LoraConfig::new(8, 16.0, TARGETS).apply(&numbers.model)?;
     let (left, right) = (of_codes.parameters(), of_numbers.parameters());
@@ -207,7 +219,7 @@ fn memory() -> adamant::Result<bool> {
     let mut optimizer = AdamW::new(1e-3).over(parameters.clone());
     let ids = indices(&[1, 16], 50257);
     let grads = model.forward(&ids)?.square().mean(..).backward()?;
-    let codes = model.parameters().iter().filter(|p| p.packed().is_some()).count();
+    let codes = coded(&model).len();
     let of_grads: usize = parameters.iter().filter_map(|p| grads.of(&p.cell())).map(|g| g.try_meta().map_or(0, |m| m.bytes())).sum();
     optimizer.step(&grads)?;
     let slots: usize = optimizer.state_dict().iter().map(|(_, t)| t.try_meta().map_or(0, |m| m.bytes())).sum();
