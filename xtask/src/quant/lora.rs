@@ -82,13 +82,21 @@ fn judged(model: &Sequential, text: &TextWindows) -> adamant::Result<f64> {
         Ok(sum / places.len() as f64)
     })
 }
-/// The model of a run with codes for weights, or floats, and adapters on its linear maps.
+/// Adapters on the linear maps of a model.
+fn adapters(model: &Sequential) -> adamant::Result<LoraAdapters> {
+    LoraConfig::new(8, 16.0, TARGETS).apply(model)
+}
+/// Makes codes of all weights.
+fn code(model: &Sequential, bits: u32, group: Option<usize>) -> adamant::Result<()> {
+    quantize_model_with(model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(())).map(drop)
+}
+/// The model of a run with codes for weights, or floats, and adapters.
 fn adapted(run: &Path, bits: Option<u32>, group: Option<usize>) -> Result<(Trained, LoraAdapters), Failure> {
     let trained = Trained::open(run)?;
     if let Some(bits) = bits {
-        quantize_model_with(&trained.model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(()))?;
+        code(&trained.model, bits, group)?;
     }
-    let adapters = LoraConfig::new(8, 16.0, TARGETS).apply(&trained.model)?;
+    let adapters = adapters(&trained.model)?;
     Ok((trained, adapters))
 }
 /// The largest difference as a share of the largest number.
@@ -115,7 +123,7 @@ fn coded(model: &Sequential) -> Vec<Param> {
 fn gradients_apart(run: &Path, bits: u32, group: Option<usize>, batch: &(Tensor, Tensor)) -> Result<f64, Failure> {
     let (codes, of_codes) = adapted(run, Some(bits), group)?;
     let numbers = Trained::open(run)?;
-    quantize_model_with(&numbers.model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(()))?;
+    code(&numbers.model, bits, group)?;
     let coded = coded(&numbers.model);
     if coded.is_empty() {
         return Err(Failure::Run("the base has no weights of codes".into()));
@@ -126,7 +134,7 @@ fn gradients_apart(run: &Path, bits: u32, group: Option<usize>, batch: &(Tensor,
         param.unpack()?;
         param.set(&value)?;
     }
-    let of_numbers = LoraConfig::new(8, 16.0, TARGETS).apply(&numbers.model)?;
+    let of_numbers = adapters(&numbers.model)?;
     let (left, right) = (of_codes.parameters(), of_numbers.parameters());
     for (k, (a, b)) in left.iter().zip(&right).enumerate() {
         // B begins with zeros, which would hide A.
@@ -213,8 +221,8 @@ fn gpt2_sizes() -> adamant::Result<Sequential> {
 fn memory() -> adamant::Result<bool> {
     let model = gpt2_sizes()?;
     let whole = 4 * model.memory_usage();
-    quantize_model_with(&model, &QuantizationConfig::weights(4).group(Some(32)).scales(DType::F16), || Ok(()))?;
-    let adapters = LoraConfig::new(8, 16.0, TARGETS).apply(&model)?;
+    code(&model, 4, Some(32))?;
+    let adapters = adapters(&model)?;
     let parameters = adapters.parameters();
     let mut optimizer = AdamW::new(1e-3).over(parameters.clone());
     let ids = indices(&[1, 16], 50257);

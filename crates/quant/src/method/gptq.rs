@@ -92,17 +92,17 @@ struct HostGrid {
     zero_point: Vec<f64>,
 }
 impl HostGrid {
+    /// The nearest code of a number of a group, and what it stands for.
+    fn nearest(&self, number: f64, group: usize, packing: Packing) -> (f64, f64) {
+        let ((low, high), scale, zero_point) = (packing.range(), self.scale[group], self.zero_point[group]);
+        let code = ((number / scale).round_ties_even() + zero_point).clamp(f64::from(low), f64::from(high));
+        (code, (code - zero_point) * scale)
+    }
     /// What numbers `[rows, columns]` lose in each group by the nearest codes: the sum of the squares, each times its column's factor.
     fn losses(&self, numbers: &[f32], factors: &[f64], group: usize, packing: Packing) -> Vec<f64> {
-        let (low, high) = packing.range();
         let of_group = |(k, numbers): (usize, &[f32])| {
-            let (scale, zero_point) = (self.scale[k], self.zero_point[k]);
             let first = k * group % factors.len();
-            let lost = |(w, factor): (&f32, &f64)| {
-                let w = f64::from(*w);
-                let code = ((w / scale).round_ties_even() + zero_point).clamp(f64::from(low), f64::from(high));
-                factor * (w - (code - zero_point) * scale).powi(2)
-            };
+            let lost = |(w, factor): (&f32, &f64)| factor * (f64::from(*w) - self.nearest(f64::from(*w), k, packing).1).powi(2);
             numbers.iter().zip(&factors[first..]).map(lost).sum()
         };
         numbers.chunks(group).enumerate().map(of_group).collect()
@@ -215,16 +215,13 @@ impl ColumnWork<'_> {
     ) {
         let (columns, group, upper) = (self.columns, self.group(), &self.factor.elements);
         let groups = columns / group.max(1);
-        let (low, high) = self.packing.range();
         for row in 0..self.rows {
             let work = &mut work[row * columns..(row + 1) * columns];
             for j in some.clone() {
                 let place = self.factor.order[j];
-                let grid = row * groups + place / group;
-                let (scale, zero_point) = (grids.scale[grid], grids.zero_point[grid]);
-                let code = ((work[j] / scale).round_ties_even() + zero_point).clamp(f64::from(low), f64::from(high));
+                let (code, number) = grids.nearest(work[j], row * groups + place / group, self.packing);
                 codes[row * columns + place] = code as f32;
-                let error = (work[j] - (code - zero_point) * scale) / upper[j * columns + j];
+                let error = (work[j] - number) / upper[j * columns + j];
                 errors[row * (end - start) + j - start] = error;
                 let (rest, factors) = (&mut work[j + 1..end], &upper[j * columns + j + 1..j * columns + end]);
                 rest.iter_mut().zip(factors).for_each(|(w, u)| *w -= error * u);
