@@ -12,6 +12,7 @@ mod bench;
 mod config;
 mod control;
 mod debug;
+mod derived;
 mod device;
 mod doctor;
 mod environment;
@@ -149,9 +150,9 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
-        Verb::Prune(o) => (o.json, prune::run(&o)),
+        Verb::Prune(o) => (o.derived.json, prune::run(&o)),
         Verb::Quant(o) => quant::run(&o),
-        Verb::Quantize(o) => (o.json, quantize::run(&o)),
+        Verb::Quantize(o) => (o.derived.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),
         Verb::Amp(o) => amp::run(&o),

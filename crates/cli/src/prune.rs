@@ -1,8 +1,7 @@
 //! `prune`: the model of a run with weights at zero, or with fewer channels, in a folder of its own.
-use crate::{device::DeviceOptions, out, verbs::data_of};
+use crate::derived::DerivedModel;
 use adamant_train::{
     Failure,
-    folder::text_of,
     pruned::{PruneAmount, PruneMethod, PrunePlan, PrunedEnd, StructuredImportance, prune},
 };
 use clap::{Args, ValueEnum};
@@ -32,17 +31,8 @@ pub struct Options {
     /// rows of the training part that gradients are of (gradient, taylor)
     #[arg(long, value_name = "N", default_value_t = 256)]
     calibration: usize,
-    /// where the data lies; where the run had it, unless it is named
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// the folder of the pruned model
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
     #[command(flatten)]
-    device: DeviceOptions,
-    /// prints one JSON document
-    #[arg(long)]
-    pub json: bool,
+    pub derived: DerivedModel,
 }
 /// What a weight or a channel is worth.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,14 +84,7 @@ impl Options {
 }
 pub fn run(o: &Options) -> Result<(), Failure> {
     let plan = o.plan()?;
-    let device = o.device.open()?;
-    let done = device.scoped(|| prune(&o.run, &o.out, &data_of(&o.run, o.data.as_deref()), &plan))?;
-    if o.json {
-        let mut told = done.to_json();
-        told["out"] = text_of(&o.out).into();
-        return out::line(told);
-    }
-    out::line(format!("{}\nwritten to {}", text(&done), o.out.display()))
+    o.derived.make(&o.run, |out, data| prune(&o.run, out, data, &plan), PrunedEnd::to_json, text)
 }
 fn text(done: &PrunedEnd) -> String {
     let report = match done {

@@ -1,9 +1,8 @@
 //! `quantize`: the model of a run with integer codes for weights, in a folder of its own.
-use crate::{device::DeviceOptions, out, verbs::data_of};
+use crate::derived::DerivedModel;
 use adamant::DType;
 use adamant_train::{
     Failure,
-    folder::text_of,
     quantized::{QuantizationConfig, QuantizePlan, WeightMethod, document, quantize},
 };
 use clap::{Args, ValueEnum, builder::PossibleValue};
@@ -39,17 +38,8 @@ pub struct Options {
     /// rows of the training part that inputs are looked at by (int8-static, gptq, awq)
     #[arg(long, value_name = "N", default_value_t = 512)]
     calibration: usize,
-    /// where the data lies; where the run had it, unless it is named
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// the folder of the quantized model
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
     #[command(flatten)]
-    device: DeviceOptions,
-    /// prints one JSON document
-    #[arg(long)]
-    pub json: bool,
+    pub derived: DerivedModel,
 }
 /// What becomes of weights and inputs.
 #[derive(Clone, Copy, ValueEnum)]
@@ -89,12 +79,5 @@ pub fn run(o: &Options) -> Result<(), Failure> {
         return Err(Failure::Usage("--calibration takes a number from 1 on".into()));
     }
     let plan = QuantizePlan { config, rows: o.calibration };
-    let device = o.device.open()?;
-    let report = device.scoped(|| quantize(&o.run, &o.out, &data_of(&o.run, o.data.as_deref()), &plan))?;
-    if o.json {
-        let mut told = document(&report);
-        told["out"] = text_of(&o.out).into();
-        return out::line(told);
-    }
-    out::line(format!("{report}\nwritten to {}", o.out.display()))
+    o.derived.make(&o.run, |out, data| quantize(&o.run, out, data, &plan), document, ToString::to_string)
 }
