@@ -14,6 +14,7 @@ pub(crate) mod context;
 pub(crate) mod driver;
 mod epilogue;
 mod gemv;
+pub(crate) mod halves;
 mod instances;
 #[allow(unsafe_code)]
 pub(crate) mod micro;
@@ -32,6 +33,7 @@ pub(crate) mod pack;
 pub(crate) mod pairs;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 pub use blas::Blas;
 pub use context::{Accumulator, GemmElement, MatrixElement};
@@ -42,6 +44,7 @@ use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 use context::{GemmContext, GemmScratch};
 use driver::{BLOCK_COLUMNS, PlainOutput, Size, Widened, multiply};
+use halves::HalfLines;
 use micro::{Block, CHUNK};
 use pack::MatrixView;
 
@@ -269,6 +272,9 @@ fn run_strip<T: GemmElement<Acc = f32>>(job: &Job<'_, T>, part: ProductPart<'_, 
         job.epilogue.apply(index, i + row, j + column, values)
     };
     let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
+    if halves::multiply_few(job.isa, size, &a, HalfLines::of(&b), &mut out, [&mut scratch.a, &mut scratch.b])? {
+        return Ok(());
+    }
     if let (Some(a), Some(b)) = (a.as_bf16(), b.as_bf16())
         && pairs::multiply_pairs(job.isa, size, a, b, &mut out, [&mut scratch.a, &mut scratch.b])?
     {

@@ -198,12 +198,12 @@ pub(crate) trait Float: Arithmetic {
         unsafe { Self::load_transposed(values.as_ptr(), row_stride, Self::LANES, Self::LANES) }
     }
 
-    /// [`Float::transpose`] from the front of a slice, whose rows are one behind the other, to that of another.
+    /// [`Float::transpose`] from the front of a slice to that of another.
     #[inline(always)]
-    fn transpose_block(values: &[Self::Elem], out: &mut [Self::Elem], to_stride: usize) {
-        assert!(Self::LANES * Self::LANES <= values.len() && (Self::LANES - 1) * to_stride + Self::LANES <= out.len());
+    fn transpose_block(values: &[Self::Elem], row_stride: usize, out: &mut [Self::Elem], to_stride: usize) {
+        assert!((Self::LANES - 1) * row_stride + Self::LANES <= values.len() && (Self::LANES - 1) * to_stride + Self::LANES <= out.len());
         // SAFETY: both slices hold a whole block, and no slice overlaps one that is written.
-        unsafe { Self::transpose(values.as_ptr(), Self::LANES, out.as_mut_ptr(), to_stride) }
+        unsafe { Self::transpose(values.as_ptr(), row_stride, out.as_mut_ptr(), to_stride) }
     }
 
     /// Reads as much of the slice as fits; missing lanes are zero.

@@ -506,6 +506,40 @@ fn layers_of_drawn_codes() {
         });
     }
 }
+/// Layers whose groups fill vectors and parts of them, more of them than a block of a reduction has, and rows that are not whole fours.
+#[test]
+fn groups_that_fill_vectors() {
+    for seed in 0..72u32 {
+        let mut drawn = 0u64;
+        let mut below = |n: usize| {
+            drawn += 1;
+            (rng::element_bits([seed, 79, 0, 0], drawn) as usize >> 4) % n
+        };
+        let bits = [4, 8][below(2)];
+        let size = [16, 32, 64, 128, 256, 384, 512][below(7)];
+        let groups = [2, 3, 4, 5, 7, 16, 17, 40, 257, 300][below(10)].min(9600 / size).max(2);
+        let packing = Packing { bits, group: Some(size), symmetric: below(2) == 0 };
+        let known = [Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
+        let layer = QuantizedLinear { packing, activations: known[below(3)], wide: false, bias: below(2) == 0 };
+        let (rows, n, k) = ([1, 1, 2, 3, 9, 33][below(6)], 1 + below(23), groups * size);
+        check(&layer, || {
+            let bytes = (numbers(&[n, packing.row_bytes(k)], 5 + seed, DType::F64) * 32.0).floor();
+            let codes = if bits == 8 && packing.symmetric { bytes.cast(DType::I8) } else { (bytes + 128.0).cast(DType::U8) };
+            let scales = [n, groups];
+            let mut all = vec![numbers(&[rows, k], 4 + seed, DType::F32), codes, positive(&scales, 6, DType::F32) * 0.01];
+            if !packing.symmetric {
+                let most = packing.range().1 as f64;
+                all.push(((numbers(&scales, 7, DType::F64) + 4.0) * (most / 8.0)).round().cast(DType::U8));
+            }
+            if layer.activations == Activations::Given {
+                all.push(Tensor::full((), 0.03f32, DType::F32));
+                all.push(Tensor::full((), (seed * 3 % 256) as i32, DType::I32));
+            }
+            all.extend(layer.bias.then(|| numbers(&[n], 8, DType::F32)));
+            all
+        });
+    }
+}
 /// Convolutions of every number of axes, groups, steps and paddings, drawn.
 #[test]
 fn convolutions_of_drawn_codes() {

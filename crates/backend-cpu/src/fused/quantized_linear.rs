@@ -2,6 +2,7 @@
 //! strip by strip ([`numbers`]). Where x becomes codes ([`rows`]), these are multiplied as bytes and the sums, which are exact, are
 //! scaled while they are in cache: those of whole rows ([`mod@whole`]), or of each group of columns ([`grouped`]), where codes of fewer
 //! than 8 bits become bytes on the way. The f32 steps are those of the body, in its order: the bits are the body's.
+mod few;
 mod grouped;
 mod numbers;
 mod rows;
@@ -154,6 +155,7 @@ fn run<'o>(
             return Err(internal("a layer of codes whose operands do not fit"));
         }
         match by {
+            None if few::takes(&weight, m) => few::of_numbers(runtime, x, &weight, out),
             None => numbers::product(runtime, x, &weight, out),
             Some(by) if weight.groups() == 1 && layer.packing.bits == 8 => whole(runtime, x, by, &weight, out),
             Some(by) => GroupedProduct::run(runtime, x, by, &weight, out),

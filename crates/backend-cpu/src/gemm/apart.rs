@@ -5,7 +5,8 @@
 //! Must not know what is done with the sums.
 
 use super::context::{GemmContext, MatrixElement};
-use super::driver::{BLOCK_COLUMNS, Size, TileOutput, multiply};
+use super::driver::{BLOCK_COLUMNS, Size, SumsOutput, TileOutput, multiply};
+use super::halves::{HalfLines, multiply_few};
 use super::micro::{Block, TileOperands};
 use super::pack::{MatrixView, PackA, PackB};
 use super::pairs::multiply_pairs;
@@ -164,6 +165,10 @@ impl Apart<'_> {
             let sums = Block::new(buffer, size.m, width, width);
             let mut out = WaitingSums { sums, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
+            let lines = with_elements!(b.elements, data => HalfLines::of(&b.of(data)));
+            if multiply_few(isa, size, &a, lines, &mut out, [&mut scratch.a, &mut scratch.b])? {
+                return Ok(());
+            }
             if let (WidenedElements::BF16(x), WidenedElements::BF16(y)) = (a.elements, b.elements)
                 && multiply_pairs(isa, size, a.of(x), b.of(y), &mut out, [&mut scratch.a, &mut scratch.b])?
             {
@@ -199,6 +204,11 @@ impl TileOutput<f32> for WaitingSums<'_> {
             (self.hand_on)(at, from, to)?;
         }
         Ok(())
+    }
+}
+impl SumsOutput<f32> for WaitingSums<'_> {
+    fn put(&mut self, i: usize, j: usize, sums: &[f32]) {
+        self.sums.row(i, j % BLOCK_COLUMNS, sums.len()).copy_from_slice(sums);
     }
 }
 /// Part of a row, or several whole rows.

@@ -12,6 +12,8 @@ mod avx2;
 #[allow(unsafe_code)]
 mod avx512;
 pub(crate) mod direct;
+#[allow(unsafe_code)]
+pub(crate) mod groups;
 mod instances;
 #[allow(unsafe_code)]
 pub(crate) mod micro;

@@ -9,6 +9,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::driver::{Size, TileOutput, multiply};
+use super::halves::HalfKind;
 use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
 use super::pack::{PackA, PackB};
 use super::pairs::{self, Joined};
@@ -129,6 +130,12 @@ pub trait MatrixElement: Copy + Default + Send + Sync + 'static {
     fn as_bf16(_: &[Self]) -> Option<&[bf16]> {
         None
     }
+    /// The bytes of the same slice, if its elements have 16 bits.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn as_halves(_: &[Self]) -> Option<(HalfKind, &[u8])> {
+        None
+    }
 }
 macro_rules! byte {
     ($byte:ident) => {
@@ -232,7 +239,7 @@ accumulator!(
 accumulator!(f64, F64);
 
 macro_rules! half_precision {
-    ($half:ident, $as_bf16:expr, $narrow:expr) => {
+    ($half:ident, $kind:expr, $as_bf16:expr, $narrow:expr) => {
         impl MatrixElement for $half {
             type Acc = f32;
             fn widen(source: &[$half], target: &mut [f32]) {
@@ -240,6 +247,10 @@ macro_rules! half_precision {
             }
             fn as_bf16(slice: &[$half]) -> Option<&[bf16]> {
                 $as_bf16(slice)
+            }
+            #[allow(private_interfaces)]
+            fn as_halves(slice: &[$half]) -> Option<(HalfKind, &[u8])> {
+                Some(($kind, bytemuck::cast_slice(slice)))
             }
         }
         impl GemmElement for $half {
@@ -254,5 +265,5 @@ macro_rules! half_precision {
     };
 }
 
-half_precision!(bf16, Some, round_to_bf16);
-half_precision!(f16, |_| None, |_, source: &[f32], target: &mut [f16]| target.convert_from_f32_slice(source));
+half_precision!(bf16, HalfKind::Bf16, Some, round_to_bf16);
+half_precision!(f16, HalfKind::F16, |_| None, |_, source: &[f32], target: &mut [f16]| target.convert_from_f32_slice(source));

@@ -29,6 +29,12 @@ pub(crate) trait TileOutput<T> {
     fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind>;
 }
 
+/// Where sums of all chunks may be put as well.
+pub(crate) trait SumsOutput<T>: TileOutput<T> {
+    /// Part of a row, from (i, j) on, of which `finish` hears later.
+    fn put(&mut self, i: usize, j: usize, sums: &[T]);
+}
+
 /// The size of a product; of K, the packed numbers, of which one may hold two elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
@@ -174,5 +180,10 @@ impl<T: Accumulator, F: FnMut(usize, usize, &[T]) -> Result<(), ErrorKind>> Tile
 
     fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
         (i..i + rows).try_for_each(|row| (self.finish)(row, j, self.sums.row(row, j % BLOCK_COLUMNS, columns)))
+    }
+}
+impl<T: Accumulator, F: FnMut(usize, usize, &[T]) -> Result<(), ErrorKind>> SumsOutput<T> for Widened<'_, T, F> {
+    fn put(&mut self, i: usize, j: usize, sums: &[T]) {
+        self.sums.row(i, j % BLOCK_COLUMNS, sums.len()).copy_from_slice(sums);
     }
 }

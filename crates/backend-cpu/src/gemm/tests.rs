@@ -292,3 +292,34 @@ fn pairs_of_bf16_give_the_sums_of_widened_numbers() {
         }
     }
 }
+
+/// Every number of 16 bits where a few rows meet lines of them: infinities, subnormals and NaN too, wherever the lines begin.
+#[test]
+fn all_numbers_of_16_bits_are_read_from_lines() {
+    fn on_all_sets<H: GemmElement<Acc = f32>>(from_bits: impl Fn(u16) -> H, to_f32: impl Fn(H) -> f32, one: H) {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            for (offset, length) in [(0, 1), (1, 1), (3, 2), (0, 6)] {
+                let zero = from_bits(0);
+                let mut lines = vec![zero; offset + length * (1 << 16)];
+                let mut expected = Vec::new();
+                for (line, bits) in lines[offset..].chunks_exact_mut(length).zip(0u16..) {
+                    let number = from_bits(bits);
+                    // A zero times an infinity would hide the number.
+                    line[bits as usize % length] = number;
+                    expected.push(1f32.mul_add(to_f32(number), 0.0));
+                }
+                let x = |at: usize| (0..length).map(|p| if p == at { one } else { zero }).collect::<Vec<H>>();
+                let rows: Vec<H> = (0..length).flat_map(x).collect();
+                let b = MatRef { data: &lines, offset, row_stride: 1, col_stride: length as isize, batch_stride: 0 };
+                let mut sums = vec![zero; length << 16];
+                gemm(&Threads::new(1), isa, 1, length, 1 << 16, length, MatRef::row_major(&rows, length, length), b, &mut sums, &NoEpilogue).unwrap();
+                for (bits, expected) in expected.into_iter().enumerate() {
+                    let got = to_f32(sums[bits % length << 16 | bits]);
+                    assert!(got == expected || got.is_nan() && expected.is_nan(), "{isa:?}, {length} from {offset}: {bits:#x} gives {got}, not {expected}");
+                }
+            }
+        }
+    }
+    on_all_sets(bf16::from_bits, bf16::to_f32, bf16::ONE);
+    on_all_sets(f16::from_bits, f16::to_f32, f16::ONE);
+}

@@ -253,7 +253,7 @@ fn out_of_lanes<S: Simd, T: FourierElement>(from: &ComplexParts<T>, parts: [usiz
     for e in 0..lanes {
         T::V::<S>::from_slice(&from[parts[e % 2]][at + e / 2 * ABREAST..]).mul(scale).write(&mut block[e * lanes..]);
     }
-    T::V::<S>::transpose_block(&block, out, width);
+    T::V::<S>::transpose_block(&block, T::V::<S>::LANES, out, width);
 }
 /// All stages over `lanes` transforms; the result is where the numbers were.
 #[inline(always)]

@@ -2,6 +2,7 @@
 //! columns of the weight at a time and multiplied by blocks. Each group's sums are exact; they are scaled in f32 and added by the
 //! tree of reductions.
 use super::{
+    few,
     rows::{CodedRows, Coding, RowScale},
     weight::{CodedWeight, WeightPart},
 };
@@ -10,6 +11,7 @@ use crate::{
     gemm::{
         bytes::{
             self, ByteBlocks, ByteRows, PackScratch,
+            groups::{self, CodedGroups, GroupScratch, GroupedBytes},
             micro::{BLOCK, ByteContext, QUAD},
             multiply_quads, packed_stride,
         },
@@ -21,7 +23,7 @@ use crate::{
         columns::ColumnTotals,
         tree::{self, ReducedElement, Sum},
     },
-    scratch::{ScratchVec, filled},
+    scratch::{ScratchVec, collected, filled},
     simd::{Simd, SimdKernel, dispatch},
 };
 use adamant_runtime::{DType, ErrorKind};
@@ -59,6 +61,15 @@ impl GroupedProduct<'_> {
         let (n, k, size) = (weight.rows, weight.columns, weight.group());
         let m = x.len() / k;
         let rows = CodedRows::new(runtime, x, k, Coding { by, signed: false }, codes.take((m + 1) * packed_stride(k))?)?;
+        let flip = if weight.signed() { 0x80 } else { 0 };
+        let (isa, bits, base) = (ByteIsa::of(runtime.isa), weight.packing.bits as usize, weight.base_of_words());
+        let of = CodedGroups::new(isa, weight.bytes, [weight.groups(), size], bits, flip, weight.scale, weight.zero_point, base);
+        if let (Some(of), true) = (of, weight.groups() > 1) {
+            return in_registers(runtime, &rows, weight, &of, out);
+        }
+        if few::takes(weight, m) {
+            return few::of_codes(runtime, &rows, weight, out);
+        }
         let (mut sums, mut zeros) = (filled(0i32, m * weight.groups())?, filled(0i32, m)?);
         let of_rows = rows.rows.iter().zip(rows.bytes.chunks_exact(rows.stride)).zip(sums.chunks_exact_mut(weight.groups()));
         for (((row, bytes), sums), zero) in of_rows.zip(zeros.iter_mut()) {
@@ -130,6 +141,34 @@ impl GroupedProduct<'_> {
         }
         Ok(())
     }
+}
+/// Four rows of the weight at a time, whose groups are scaled as they are summed.
+fn in_registers(runtime: &Runtime, x: &CodedRows<'_>, weight: &CodedWeight<'_>, of: &CodedGroups<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {
+    let (m, n, k, threads) = (x.rows.len(), weight.rows, weight.columns, &runtime.threads);
+    let laid = GroupedBytes::new(of, x.bytes, x.stride, k, collected(m, x.rows.iter().map(|row| row.zero))?)?;
+    let part = |first: usize, mut out: Block<'_, f32>| {
+        GroupScratch::with(|scratch| {
+            let mut totals = filled(0f32, m * groups::ROWS)?;
+            for j in (0..out.columns).step_by(groups::ROWS) {
+                groups::multiply_four(of, &laid, first + j, scratch, &mut totals)?;
+                let columns = groups::ROWS.min(out.columns - j);
+                for (i, (row, totals)) in x.rows.iter().zip(totals.chunks_exact(groups::ROWS)).enumerate() {
+                    let to = out.row(i, j, columns);
+                    to.iter_mut().zip(totals).for_each(|(to, total)| *to = total * row.scale);
+                    if let Some(bias) = weight.bias {
+                        to.iter_mut().zip(&bias[first + j..]).for_each(|(to, bias)| *to += bias);
+                    }
+                }
+            }
+            Ok(())
+        })
+    };
+    let out = Block::new(out, m, n, n);
+    if threads.count() == 1 || m * n * k <= SERIAL_WORK {
+        return part(0, out);
+    }
+    let columns = n.div_ceil(4 * threads.count()).next_multiple_of(groups::ROWS);
+    threads.try_for_parts(out.cut(m, columns), |_, (_, first, out)| part(first, out))
 }
 /// What a group adds to the results of a part, from its sums.
 struct GroupTerms<'s> {

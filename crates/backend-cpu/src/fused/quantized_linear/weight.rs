@@ -57,6 +57,10 @@ impl<'a> CodedWeight<'a> {
         let stored = self.zero_point.map_or(self.packing.offset(), |zero| i32::from(zero[row * self.groups() + group]));
         stored - i32::from(self.flip())
     }
+    /// What codes of a weight without zero points count from in words: signed bytes have 128 added there.
+    pub(super) fn base_of_words(&self) -> i32 {
+        if self.signed() { 128 } else { self.packing.offset() }
+    }
     /// The stored bytes of a row.
     #[inline(always)]
     fn row(&self, row: usize) -> &'a [u8] {
