@@ -32,6 +32,9 @@ pub struct Options {
     /// scales of weights in f16, instead of f32
     #[arg(long)]
     f16_scales: bool,
+    /// batch norms become part of the convolution or linear layer before them, where they can
+    #[arg(long)]
+    fuse: bool,
     /// layers that stay what they are, by a pattern of * and ? over their paths
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
@@ -73,7 +76,7 @@ pub fn run(o: &Options) -> Result<(), Failure> {
     let usage = |e: adamant::Error| Failure::Usage(e.kind().to_string());
     let method = WeightMethod::named(&name(&o.method)).map_err(usage)?;
     let scales = if o.f16_scales { DType::F16 } else { DType::F32 };
-    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales);
+    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales).fuse(o.fuse);
     let config = o.skip.iter().fold(config.group(o.group).symmetric(!o.affine), |config, pattern| config.skip(pattern));
     if o.calibration == 0 {
         return Err(Failure::Usage("--calibration takes a number from 1 on".into()));

@@ -196,11 +196,11 @@ impl<const N: usize> BatchNorm<N> {
     }
     /// The running mean, if it is kept.
     pub fn running_mean(&self) -> Option<&Param> {
-        self.channels.running_mean.as_ref()
+        self.channels.running_mean.as_ref().filter(|p| !p.is_given_up())
     }
     /// The running variance, if it is kept.
     pub fn running_var(&self) -> Option<&Param> {
-        self.channels.running_var.as_ref()
+        self.channels.running_var.as_ref().filter(|p| !p.is_given_up())
     }
 }
 impl<const N: usize> Module for BatchNorm<N> {
@@ -208,6 +208,11 @@ impl<const N: usize> Module for BatchNorm<N> {
         let call = self.site.begin(&[x])?;
         let x = call.input(0, x);
         let c = &self.channels;
+        if c.running_mean.as_ref().is_some_and(Param::is_given_up) {
+            // The layer before it has done its part.
+            let y = x.clone();
+            return call.end(y);
+        }
         let features = known_features("batch_norm", x, if N == 1 { 2..=3 } else { N + 2..=N + 2 }, 1, c, self.num_features)?;
         let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
         let training = self.site.is_training();

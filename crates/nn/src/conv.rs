@@ -1,6 +1,8 @@
 //! Convolutions and their transposes, in one to three dimensions.
 use crate::{
-    Module, Param, Site, init,
+    Module, Param, Site,
+    folded::LateBias,
+    init,
     linear::{lazy, materialize_default},
     packed::ReadWeight,
 };
@@ -77,6 +79,8 @@ pub struct Conv<const N: usize> {
     pub weight: Param,
     /// `[out_channels]`
     pub bias: Option<Param>,
+    #[module(flatten)]
+    late_bias: LateBias,
     #[module(skip)]
     options: ConvOptions,
     outputs_per_group: usize,
@@ -151,7 +155,8 @@ impl<const N: usize> Conv<N> {
     }
     fn of(weight: Param, bias: Option<Param>, out_channels: usize, in_channels: usize, options: ConvOptions) -> Conv<N> {
         let (outputs_per_group, is_depthwise) = (out_channels / options.groups, options.groups > 1 && in_channels == options.groups);
-        Conv { site: Site::with_hooks(KINDS[(N - 1).min(2)]), weight, bias, options, outputs_per_group, is_depthwise }
+        let site = Site::taking_bias(KINDS[(N - 1).min(2)]);
+        Conv { late_bias: LateBias::at(&site), site, weight, bias, options, outputs_per_group, is_depthwise }
     }
     /// Of a depthwise convolution as many as its weight has now, which may have been pruned; else those of its options.
     fn groups(&self) -> usize {
@@ -190,7 +195,7 @@ impl<const N: usize> Module for Conv<N> {
         }
         let o = &self.options;
         let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: self.groups() };
-        let bias = self.bias.as_ref().map(Param::get);
+        let bias = self.late_bias.or(self.bias.as_ref());
         let padded;
         let x = if o.padding_mode == PadMode::default() {
             x
@@ -237,6 +242,8 @@ pub struct ConvTranspose<const N: usize> {
     pub weight: Param,
     /// `[out_channels]`
     pub bias: Option<Param>,
+    #[module(flatten)]
+    late_bias: LateBias,
     #[module(skip)]
     options: ConvTransposeOptions,
     is_depthwise: bool,
@@ -266,7 +273,7 @@ impl<const N: usize> ConvTranspose<N> {
         let weight = Param::new(&init::default_weight(shape.as_slice())?)?;
         let bias = if options.bias { Some(Param::new(&init::default_bias(out_channels, shape)?)?) } else { None };
         let is_depthwise = options.conv.groups > 1 && in_channels == options.conv.groups;
-        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options, is_depthwise })
+        Ok(ConvTranspose::of(weight, bias, options, is_depthwise))
     }
     /// Of as many input channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
     ///
@@ -281,7 +288,11 @@ impl<const N: usize> ConvTranspose<N> {
     pub fn lazy(out_channels: usize, kernel_size: impl Into<Sizes>, options: ConvTransposeOptions) -> Result<ConvTranspose<N>> {
         let weight = lazy(weight_shape::<N>(0, out_channels, options.conv.groups, &kernel_size.into())?)?;
         let bias = if options.bias { Some(lazy(out_channels)?) } else { None };
-        Ok(ConvTranspose { site: Site::with_hooks(TRANSPOSED[(N - 1).min(2)]), weight, bias, options, is_depthwise: false })
+        Ok(ConvTranspose::of(weight, bias, options, false))
+    }
+    fn of(weight: Param, bias: Option<Param>, options: ConvTransposeOptions, is_depthwise: bool) -> ConvTranspose<N> {
+        let site = Site::taking_bias(TRANSPOSED[(N - 1).min(2)]);
+        ConvTranspose { late_bias: LateBias::at(&site), site, weight, bias, options, is_depthwise }
     }
     #[cold]
     #[track_caller]
@@ -298,7 +309,7 @@ impl<const N: usize> Module for ConvTranspose<N> {
         if self.weight.is_uninitialized() {
             self.materialize(x)?;
         }
-        let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
+        let (weight, bias) = (self.weight.get(), self.late_bias.or(self.bias.as_ref()));
         // Of a depthwise one as many groups as its weight has now, which may have been pruned.
         let pruned;
         let conv = if self.is_depthwise {

@@ -22,8 +22,14 @@ impl Copies {
         self.params.insert(original.id(), (original.clone(), copy.clone()));
         Ok(copy)
     }
-    pub(crate) fn site(&mut self, original: &Site) -> Site {
-        self.sites.entry(original.id()).or_insert_with(|| (original.clone(), original.apart())).1.clone()
+    #[track_caller]
+    pub(crate) fn site(&mut self, original: &Site) -> Result<Site> {
+        if let Some((_, copy)) = self.sites.get(&original.id()) {
+            return Ok(copy.clone());
+        }
+        let copy = original.apart(self)?;
+        self.sites.insert(original.id(), (original.clone(), copy.clone()));
+        Ok(copy)
     }
 }
 

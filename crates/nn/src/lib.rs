@@ -19,6 +19,7 @@ mod dropout;
 #[doc(hidden)]
 pub mod duplicate;
 mod embedding;
+mod folded;
 pub mod hooks;
 pub mod init;
 mod linear;
@@ -54,6 +55,7 @@ pub use dict::{ModuleDict, ParameterDict};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use duplicate::{Boxed, Copies};
 pub use embedding::{Embedding, EmbeddingBag, PositionEmbedding};
+pub use folded::FoldedNorm;
 pub use init::{RngState, manual_seed, rng_state, set_rng_state};
 pub use linear::{Bilinear, Linear};
 pub use loss::{

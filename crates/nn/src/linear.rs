@@ -1,5 +1,5 @@
 //! Linear maps.
-use crate::{Module, Param, Role, Site, init};
+use crate::{Module, Param, Role, Site, folded::LateBias, init};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, ToShape, grad::no_grad};
 
 /// y = x Wᵀ + b. Input `[.., in_features]`, output `[.., out_features]`; weight `[out_features, in_features]`.
@@ -22,6 +22,8 @@ pub struct Linear {
     pub weight: Param,
     /// `[out_features]`
     pub bias: Option<Param>,
+    #[module(flatten)]
+    late_bias: LateBias,
 }
 impl Linear {
     /// With a bias.
@@ -41,7 +43,7 @@ impl Linear {
     #[track_caller]
     pub fn no_bias(in_features: usize, out_features: usize) -> Result<Linear> {
         let weight = Param::new(&init::default_weight([out_features, in_features])?)?;
-        Ok(Linear { site: Site::with_hooks("Linear"), weight, bias: None })
+        Ok(Linear::of(weight, None))
     }
     /// Without a bias, over a weight that another layer has too: the table `[out_features, in_features]` of an embedding
     /// that also reads the answer out (Press and Wolf 2017). Both places train one parameter.
@@ -86,7 +88,7 @@ impl Linear {
     /// There is no device.
     #[track_caller]
     pub fn lazy_no_bias(out_features: usize) -> Result<Linear> {
-        Ok(Linear { site: Site::with_hooks("Linear"), weight: lazy([out_features, 0])?, bias: None })
+        Ok(Linear::of(lazy([out_features, 0])?, None))
     }
     /// Gives a lazy layer its parameters by its first input.
     #[cold]
@@ -101,7 +103,8 @@ impl Linear {
     }
     /// Of given parameters.
     pub(crate) fn of(weight: Param, bias: Option<Param>) -> Linear {
-        Linear { site: Site::with_hooks("Linear"), weight, bias }
+        let site = Site::taking_bias("Linear");
+        Linear { late_bias: LateBias::at(&site), site, weight, bias }
     }
 }
 impl Module for Linear {
@@ -111,7 +114,7 @@ impl Module for Linear {
         if self.weight.is_uninitialized() {
             self.materialize(x)?;
         }
-        let y = self.weight.linear(x, self.bias.as_ref().map(Param::get).as_ref()).ok()?;
+        let y = self.weight.linear(x, self.late_bias.or(self.bias.as_ref()).as_ref()).ok()?;
         call.end(y)
     }
 }

@@ -221,7 +221,7 @@ impl Param {
         if self.packed().is_some() {
             return refuse(format!("{} holds codes already", self.called()));
         }
-        if self.is_uninitialized() || self.parametrized().is_some() {
+        if !self.is_plain() {
             return refuse(format!("{} holds no value of its own that codes could take the place of", self.called()));
         }
         let (left, right) = (meta.shape, weight.shape());

@@ -54,6 +54,8 @@ const LAZY: u8 = 1;
 const COMPUTED: u8 = 2;
 /// It holds integer codes.
 const PACKED: u8 = 3;
+/// It holds nothing any more: its norm was folded into another layer.
+const GIVEN_UP: u8 = 4;
 
 impl Param {
     /// A trainable parameter that starts as `value`.
@@ -128,6 +130,34 @@ impl Param {
         }
         Ok(())
     }
+    /// Does it hold a value of its own?
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.state.load(Relaxed) == PLAIN
+    }
+    /// Was it given up ([`crate::Submodule::fold_into`])? No walk meets it then.
+    #[inline]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.0.state.load(Relaxed) == GIVEN_UP && self.depends_on_cell()
+    }
+    /// A captured function is good for the cell, which is another one in each state.
+    #[cold]
+    fn depends_on_cell(&self) -> bool {
+        drop(self.now());
+        true
+    }
+    /// Holds nothing from now on. Gives what held its value.
+    #[track_caller]
+    pub(crate) fn give_up(&self) -> Result<Cell> {
+        let empty = Cell::new(&Tensor::shape_only(self.meta()), self.0.role == Role::Trainable)?;
+        let mut cell = self.0.cell.write();
+        self.0.state.store(GIVEN_UP, Relaxed);
+        Ok(std::mem::replace(&mut *cell, empty))
+    }
+    /// Holds what it gave up.
+    pub(crate) fn take_back(&self, cell: Cell) {
+        *self.0.cell.write() = cell;
+        self.0.state.store(PLAIN, Relaxed);
+    }
     pub(crate) fn called(&self) -> String {
         let path = self.path();
         let nameless = if self.is_uninitialized() { "a lazy parameter" } else { "a parameter" };
@@ -136,6 +166,10 @@ impl Param {
     #[cold]
     #[track_caller]
     fn no_value(&self) -> Error {
+        if self.is_given_up() {
+            return Error::new("folded norm", ErrorKind::Argument(format!("{} was given up: its norm is part of the layer before it", self.called())))
+                .hint("that layer's weight and bias have what it held");
+        }
         Error::new("lazy layer", ErrorKind::Argument(format!("{} has no value yet: its shape follows from the layer's first input", self.called())))
             .hint("run the model once on an example, or load a state dict")
     }
@@ -223,6 +257,9 @@ impl Param {
         }
         if self.parts().is_some() {
             return Err(self.holds_codes("register_hook"));
+        }
+        if self.is_given_up() {
+            return Err(self.no_value());
         }
         self.0.cell.read().register_hook(hook)
     }
@@ -354,7 +391,7 @@ impl Param {
     }
     /// Do gradients flow to it now?
     pub fn is_trainable(&self) -> bool {
-        self.0.role == Role::Trainable && !self.0.frozen.get() && self.0.state.load(Relaxed) != PACKED
+        self.0.role == Role::Trainable && !self.0.frozen.get() && !matches!(self.0.state.load(Relaxed), PACKED | GIVEN_UP)
     }
     /// Stops or resumes the flow of gradients. A frozen parameter is passed over by optimizers.
     pub fn set_frozen(&self, frozen: bool) {

@@ -1,5 +1,5 @@
 //! A layer's place in a model: path, mode, hooks.
-use crate::{Copies, Visit, Walk, Walker, hooks};
+use crate::{Copies, Visit, Walk, Walker, folded::FoldedParts, hooks};
 use adamant_core::{Flag, Result, Tensor, grad::depends_on_hooks, scope};
 use parking_lot::RwLock;
 use std::sync::{
@@ -42,28 +42,33 @@ pub(crate) struct Place {
     eps: Option<f64>,
     has_hooks: AtomicBool,
     pub(crate) hooks: RwLock<hooks::SiteHooks>,
+    pub(crate) folded: FoldedParts,
 }
 impl Site {
     /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked. To register a hook at it
     /// is an error: use [`Site::with_hooks`] in a layer whose `forward` runs them.
     pub fn new(kind: &'static str) -> Site {
-        Site::of(kind, false, false, None)
+        Site::of(kind, false, false, None, FoldedParts::new(false))
     }
     /// As [`Site::new`], of a layer whose `forward` goes through [`Site::begin`] and [`SiteCall::end`], and so runs its hooks.
     pub fn with_hooks(kind: &'static str) -> Site {
-        Site::of(kind, true, false, None)
+        Site::of(kind, true, false, None, FoldedParts::new(false))
     }
     /// Of a layer with hooks that normalises by the variance of a batch plus `eps`.
     pub(crate) fn normalizing(kind: &'static str, eps: f64) -> Site {
-        Site::of(kind, true, false, Some(eps))
+        Site::of(kind, true, false, Some(eps), FoldedParts::new(false))
+    }
+    /// Of a layer with hooks that adds a bias also if it was made without one ([`crate::folded::LateBias`]).
+    pub(crate) fn taking_bias(kind: &'static str) -> Site {
+        Site::of(kind, true, false, None, FoldedParts::new(true))
     }
     /// Of what holds layers and passes tensors on: it has hooks, but no path of its own in errors and profiles.
     pub(crate) fn container(kind: &'static str) -> Site {
-        Site::of(kind, true, true, None)
+        Site::of(kind, true, true, None, FoldedParts::new(false))
     }
-    fn of(kind: &'static str, runs_hooks: bool, is_container: bool, eps: Option<f64>) -> Site {
+    fn of(kind: &'static str, runs_hooks: bool, is_container: bool, eps: Option<f64>, folded: FoldedParts) -> Site {
         let (path, training, has_hooks) = (RwLock::new("".into()), Flag::new(true), AtomicBool::new(false));
-        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, eps, has_hooks, hooks: RwLock::default() }))
+        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, eps, has_hooks, hooks: RwLock::default(), folded }))
     }
     /// Enters the layer: what is applied until the guard drops names its path.
     #[track_caller]
@@ -126,6 +131,14 @@ impl Site {
     pub fn eps(&self) -> Option<f64> {
         self.0.eps
     }
+    /// Are there hooks that run when the layer does: its own, or those of all modules?
+    pub fn has_hooks(&self) -> bool {
+        self.0.has_hooks.load(Relaxed) || hooks::any_global()
+    }
+    /// Do two handles name the same place?
+    pub fn same(&self, other: &Site) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
     pub(crate) fn place(&self) -> &Place {
         &self.0
     }
@@ -136,11 +149,12 @@ impl Site {
         Arc::as_ptr(&self.0) as usize
     }
     /// Another place with the same name and mode, without hooks.
-    pub(crate) fn apart(&self) -> Site {
-        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container, self.0.eps);
+    #[track_caller]
+    pub(crate) fn apart(&self, copies: &mut Copies) -> Result<Site> {
+        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container, self.0.eps, self.0.folded.apart(copies)?);
         *copy.0.path.write() = self.path();
         copy.set_training(self.is_training());
-        copy
+        Ok(copy)
     }
 }
 impl Place {
@@ -158,7 +172,7 @@ impl Walk for Site {
         }
     }
     fn duplicate(&self, copies: &mut Copies) -> Result<Site> {
-        Ok(copies.site(self))
+        copies.site(self)
     }
 }
 /// A part walked on its own has a shorter path than in its model; the longer one is right.

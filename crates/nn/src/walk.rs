@@ -438,6 +438,9 @@ pub trait Module: Walk + crate::duplicate::DuplicateModule {
 
 impl Walk for Param {
     fn walk(&self, walker: &mut Walker<'_>) {
+        if self.is_given_up() {
+            return;
+        }
         self.name_it(&walker.path);
         if let Some(parts) = self.parts() {
             return crate::packed::walk(&parts, self, walker);

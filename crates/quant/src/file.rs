@@ -4,8 +4,11 @@
 //! The metadata's `quantization` is JSON: `{"version": 1, "weights": {"fc.weight": {"bits": 8, "group": null, "symmetric": true,
 //! "shape": [10, 64], "input": "token"}}}`. Scales are f32 or f16, as their tensor says. A number of row r and column c is
 //! `(code - zero point) · scale` of its group; codes of fewer than 8 bits lie side by side in the bytes of a row, the first in the
-//! lowest bits, and symmetric ones are stored plus `2^(bits - 1)`.
-use crate::select::{PlacedParam, placed_params};
+//! lowest bits, and symmetric ones are stored plus `2^(bits - 1)`. Of norms that were folded it has `"folded": [["conv1", "bn1"]]`.
+use crate::{
+    fuse::{folded_pairs, shape_as_folded},
+    select::{PlacedParam, placed_params},
+};
 use adamant_core::{
     Device, Error, ErrorKind, Origin, Result, Tensor,
     composite::packed::{Activations, Packing},
@@ -27,12 +30,17 @@ const VERSION: u32 = 1;
 struct SavedScheme {
     version: u32,
     weights: BTreeMap<String, SavedWeight>,
+    /// layers, each with the norm that is folded into it
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    folded: Vec<[String; 2]>,
 }
 /// [`SavedScheme`] before its weights were looked at, so that an error names the one that it is about.
 #[derive(Deserialize)]
 struct ReadScheme {
     version: u32,
     weights: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    folded: Vec<[String; 2]>,
 }
 #[derive(Serialize, Deserialize)]
 struct SavedWeight {
@@ -79,7 +87,7 @@ pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
         return Err(Error::new("save_quantized", ErrorKind::Argument("the model has no weights of codes".into()))
             .hint("quantize it first (`quantize_model`), or save its state dict as it is"));
     }
-    let text = serde_json::to_string(&SavedScheme { version: VERSION, weights });
+    let text = serde_json::to_string(&SavedScheme { version: VERSION, weights, folded: folded_pairs(model) });
     let text = text.map_err(|e| Error::new("save_quantized", ErrorKind::Internal(e.to_string())))?;
     safetensors::save(path, model.state_dict(), &BTreeMap::from([(KEY.to_string(), text)]))
 }
@@ -88,12 +96,25 @@ pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
 /// # Errors
 /// A file without schemes, or with another version's; a weight that the model lacks, with the nearest; codes, scales or zero points
 /// of another length, shape or dtype; scales that are no finite numbers above 0, zero points that are no codes; schemes of one
-/// weight that differ; names that are missing or too many. Then the model is as it was.
+/// weight that differ; norms that are folded in the file and cannot be in the model; names that are missing or too many. Then the model is as it was.
 #[track_caller]
 pub fn load_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let (file, device) = (SafeTensors::open(path)?, Device::current()?);
+    let file = SafeTensors::open(path)?;
     let scheme = scheme(path, &file)?;
+    let known = folded_pairs(model);
+    let fresh: Vec<[String; 2]> = scheme.folded.iter().filter(|pair| !known.contains(pair)).cloned().collect();
+    let told = |e: Error| refused(path, format!("a norm that is folded in it cannot be in the model: {}", e.kind())).hint(DAMAGED);
+    let foldings = shape_as_folded("load_quantized", model, &fresh).map_err(told)?;
+    let loaded = load_codes(model, path, &file, &scheme);
+    if loaded.is_err() {
+        foldings.undo()?;
+    }
+    loaded
+}
+#[track_caller]
+fn load_codes(model: &(impl Walk + ?Sized), path: &Path, file: &SafeTensors, scheme: &SavedScheme) -> Result<()> {
+    let device = Device::current()?;
     let state = file.names().into_iter().map(|name| file.tensor(&name, device).map(|t| (name, t))).collect::<Result<Vec<_>>>()?;
     let tensors: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();
     let params = placed_params(model);
@@ -161,7 +182,7 @@ fn scheme(path: &Path, file: &SafeTensors) -> Result<SavedScheme> {
         Ok(weight) => Ok((name, weight)),
         Err(e) => Err(refused(path, format!("the scheme of `{name}` cannot be read: {e}")).hint(DAMAGED)),
     });
-    Ok(SavedScheme { version: read.version, weights: each.collect::<Result<_>>()? })
+    Ok(SavedScheme { version: read.version, weights: each.collect::<Result<_>>()?, folded: read.folded })
 }
 impl SavedWeight {
     fn read(&self, name: &str, tensors: &HashMap<&str, &Tensor>) -> std::result::Result<(PackedWeight, InputCodes), String> {

@@ -14,7 +14,7 @@ mod inputs;
 mod sequence;
 
 pub(crate) use candidate::rounded;
-pub(crate) use inputs::{Hooks, Run, locked};
+pub(crate) use inputs::{Hooks, Run, device_of_f64, locked};
 pub(crate) use sequence::quantize_in_order;
 
 /// How the codes of weights are found.

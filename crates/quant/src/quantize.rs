@@ -4,11 +4,12 @@
 //! where a scheme asks for it, then every weight is rounded and looked at, and only then do the parameters change. The report names
 //! every layer, done or not, and why.
 use crate::{
+    fuse::fold_all,
     method::{Run, WeightMethod, quantize_in_order, rounded},
     observe::Observer,
     report::{LayerReport, MethodReport, Outcome, QuantizationReport},
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
-    select::{evaluating, joined, nothing_means},
+    select::{evaluating, joined, nothing_means, refusal},
 };
 use adamant_core::{
     DType, Error, ErrorKind, Result, Tensor,
@@ -234,7 +235,7 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
         param.pack(&weight, input)?;
     }
     reports.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(QuantizationReport { layers: reports, before, after: model.memory_usage() })
+    Ok(QuantizationReport { layers: reports, before, after: model.memory_usage(), fused: None })
 }
 
 /// Quantizes a model by a configuration. Where that asks for calibrated inputs, or for another method than rounding
@@ -257,29 +258,53 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
 ///
 /// # Errors
 /// A pattern that matches no layer, with the nearest; a layer that holds codes already; a weight that a packing does not suit, or
-/// that is not finite; no calibration data, or values in it that are not finite. Then nothing has changed.
+/// that is not finite; no calibration data, or values in it that are not finite; with [`QuantizationConfig::fuse`] those of [`crate::fuse_modules_on`]. Then
+/// nothing has changed.
 #[track_caller]
 pub fn quantize_model(model: &(impl Module + ?Sized), config: &QuantizationConfig, calibration: &[Tensor]) -> Result<QuantizationReport> {
-    quantize_running(model, config, &mut |output| evaluating(model, || calibration.iter().try_for_each(|x| output(&model.forward(x)?))))
+    const OP: &str = "quantize_model";
+    let mut run = |output: &dyn Fn(&Tensor) -> Result<()>| evaluating(model, || calibration.iter().try_for_each(|x| output(&model.forward(x)?)));
+    if !config.fuses() {
+        return quantize_running(OP, model, config, &mut run);
+    }
+    // Before anything changes.
+    plan(OP, model, config)?;
+    let Some(example) = calibration.first() else {
+        return Err(refusal(OP, "norms are folded by a forward pass, and there are no calibration data".into())
+            .hint("give an example of the model's input, or fold by name first (`fuse_modules`)"));
+    };
+    let before = model.memory_usage();
+    let (fused, foldings) = fold_all(OP, model, example)?;
+    match quantize_running(OP, model, config, &mut run) {
+        Ok(report) => Ok(QuantizationReport { before, fused: Some(fused), ..report }),
+        Err(error) => {
+            foldings.undo()?;
+            Err(error)
+        }
+    }
 }
 /// As [`quantize_model`], of a model of any shape: `run` runs it on the calibration data, the same at each call. It is called once for
 /// inputs that are calibrated, and with GPTQ and AWQ once for each set of layers with a common input, and more.
 ///
 /// # Errors
-/// As [`quantize_model`]; those of `run`.
+/// As [`quantize_model`]; those of `run`; a configuration that folds norms.
 #[track_caller]
 pub fn quantize_model_with(model: &(impl Walk + ?Sized), config: &QuantizationConfig, mut run: impl FnMut() -> Result<()>) -> Result<QuantizationReport> {
-    quantize_running(model, config, &mut |_| run())
+    const OP: &str = "quantize_model";
+    if config.fuses() {
+        return Err(refusal(OP, "norms are folded by the model's own forward pass, which is not known of a model that is given with a function".into())
+            .hint("fold them first: `fuse_modules_on` with an example, or `fuse_modules` by name"));
+    }
+    quantize_running(OP, model, config, &mut |_| run())
 }
 #[track_caller]
-fn quantize_running(model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: &mut Run<'_>) -> Result<QuantizationReport> {
-    const OP: &str = "quantize_model";
-    config.weight_method().check(OP)?;
-    let plan = plan(OP, model, config)?;
-    let calibrated = calibrate(OP, &plan, run)?;
+fn quantize_running(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: &mut Run<'_>) -> Result<QuantizationReport> {
+    config.weight_method().check(op)?;
+    let plan = plan(op, model, config)?;
+    let calibrated = calibrate(op, &plan, run)?;
     match config.weight_method() {
-        WeightMethod::Round => apply(OP, model, plan, &calibrated),
-        method => quantize_in_order(OP, model, plan, &calibrated, method, run),
+        WeightMethod::Round => apply(op, model, plan, &calibrated),
+        method => quantize_in_order(op, model, plan, &calibrated, method, run),
     }
 }
 /// Quantizes the weights of layers of some kinds to 8 bits; inputs become codes row by row as they come. No data are needed.

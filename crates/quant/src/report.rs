@@ -72,6 +72,57 @@ pub struct QuantizationReport {
     pub before: usize,
     /// bytes of the model now
     pub after: usize,
+    /// what became of its batch norms, where [`crate::QuantizationConfig::fuse`] asked for it
+    pub fused: Option<FuseReport>,
+}
+/// What became of a batch norm.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NormOutcome {
+    /// a layer does its part, and it is gone
+    Folded {
+        /// the path of the layer
+        layer: String,
+    },
+    /// it stays what it was, and why
+    Left(String),
+}
+/// A batch norm, and what became of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NormReport {
+    /// its path
+    pub path: String,
+    /// the name of its kind
+    pub norm: &'static str,
+    /// what became of it
+    pub outcome: NormOutcome,
+}
+/// What became of the batch norms of a model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FuseReport {
+    /// the norms, in the order of the model's fields or of the lists
+    pub norms: Vec<NormReport>,
+    /// bytes of the model before, buffers and all
+    pub before: usize,
+    /// bytes of the model now
+    pub after: usize,
+}
+impl FuseReport {
+    /// The norms that are gone.
+    pub fn folded(&self) -> impl Iterator<Item = &NormReport> {
+        self.norms.iter().filter(|n| matches!(n.outcome, NormOutcome::Folded { .. }))
+    }
+}
+impl fmt::Display for FuseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.norms.iter().map(|n| n.path.chars().count()).max().unwrap_or(0);
+        for NormReport { path, norm, outcome } in &self.norms {
+            match outcome {
+                NormOutcome::Folded { layer } => writeln!(f, "{path:width$}  {norm:11}  folded into `{layer}`")?,
+                NormOutcome::Left(why) => writeln!(f, "{path:width$}  {norm:11}  {why}")?,
+            }
+        }
+        write!(f, "{} of {} norms folded, {} -> {} bytes", self.folded().count(), self.norms.len(), self.before, self.after)
+    }
 }
 impl QuantizationReport {
     /// How many times smaller the model has become.
@@ -85,6 +136,9 @@ impl QuantizationReport {
 }
 impl fmt::Display for QuantizationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(fused) = &self.fused {
+            writeln!(f, "{fused}")?;
+        }
         let width = self.layers.iter().map(|l| l.path.chars().count()).max().unwrap_or(0);
         for LayerReport { path, layer, outcome } in &self.layers {
             write!(f, "{path:width$}  {layer:9}  ")?;

@@ -133,6 +133,7 @@ pub struct QuantizationConfig {
     skipped: Vec<String>,
     own: Vec<(String, LayerScheme)>,
     method: WeightMethod,
+    fuse: bool,
 }
 impl QuantizationConfig {
     /// 8-bit weights, and inputs by one scale that calibration finds: where there is none, or a layer's input cannot be seen, by
@@ -169,7 +170,7 @@ impl QuantizationConfig {
     }
     /// Every layer by one scheme.
     pub fn with(scheme: LayerScheme) -> QuantizationConfig {
-        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new(), method: WeightMethod::Round }
+        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new(), method: WeightMethod::Round, fuse: false }
     }
     /// Layers of these kinds only.
     #[must_use]
@@ -223,6 +224,18 @@ impl QuantizationConfig {
     /// How the codes of weights are found.
     pub fn weight_method(&self) -> WeightMethod {
         self.method
+    }
+    /// Are batch norms folded into the layers before them first ([`crate::fuse_modules_on`]), on the first batch of the calibration data?
+    /// They are not, unless this says so: the model's state dict has other names then. A layer that does a norm's part is rounded
+    /// with it, and what lies between it and a ReLU is no norm's floats.
+    #[must_use]
+    pub fn fuse(mut self, fuse: bool) -> QuantizationConfig {
+        self.fuse = fuse;
+        self
+    }
+    /// Are batch norms folded first?
+    pub fn fuses(&self) -> bool {
+        self.fuse
     }
     /// How a layer is quantized, if it is.
     pub fn scheme_of(&self, path: &str, kind: LayerKind) -> Option<LayerScheme> {

@@ -9,7 +9,7 @@ use crate::{
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
-use adamant_quant::{LayerReport, Outcome, QuantizationReport, convert, qat::remove_qat, quantize_model_with, save_quantized};
+use adamant_quant::{FuseReport, LayerReport, NormOutcome, NormReport, Outcome, QuantizationReport, convert, fuse_modules_on, qat::remove_qat, quantize_model_with, save_quantized};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
 pub use measured::{BothWays, CodesReport, MeasuredLayer, REPORT, ReportPlan, report};
 use serde_json::{Value, json};
@@ -41,6 +41,8 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
     }
     let trained = Trained::open(run)?;
     let device = Device::current()?;
+    let before = trained.model.memory_usage();
+    let fused = if plan.config.fuses() { Some(fold(&trained, data, device)?) } else { None };
     let (mut failed, mut batches) = (None, None);
     let calibrate = || {
         let ran = no_grad(|| calibrate(&trained, data, plan.rows, device, &mut batches));
@@ -51,13 +53,25 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
             adamant_core::Error::new("calibrate", adamant_core::ErrorKind::Argument(text))
         })
     };
-    let done = quantize_model_with(&trained.model, &plan.config, calibrate);
+    let done = quantize_model_with(&trained.model, &plan.config.clone().fuse(false), calibrate);
     if let Some(failure) = failed {
         return Err(failure);
     }
-    let report = done.map_err(|e| Failure::Usage(e.kind().to_string() + &e.hint_text().map(|h| format!(" ({h})")).unwrap_or_default()))?;
+    let mut report = done.map_err(|e| refused(&e))?;
+    if fused.is_some() {
+        (report.before, report.fused) = (before, fused);
+    }
     keep(run, out, &trained.model, &report)?;
     Ok(report)
+}
+fn refused(e: &adamant_core::Error) -> Failure {
+    Failure::Usage(e.kind().to_string() + &e.hint_text().map(|h| format!(" ({h})")).unwrap_or_default())
+}
+/// Folds the norms of a run's model, as its forward pass on a row of the training part says.
+fn fold(trained: &Trained, data: &Path, device: Device) -> Result<FuseReport, Failure> {
+    let batches = batches_of(trained, data, 1, device)?;
+    let Some(row) = batches.first() else { return Err(Failure::Input(format!("{}: the training part is empty", data.display()))) };
+    fuse_modules_on(&trained.model, row).map_err(|e| refused(&e))
 }
 /// Writes the folder of a model of codes, with what of its run's folder it is read by.
 fn keep(run: &Path, out: &Path, model: &Sequential, report: &QuantizationReport) -> Result<(), Failure> {
@@ -140,7 +154,17 @@ pub(crate) fn batches_of(trained: &Trained, data: &Path, rows: usize, device: De
 /// What became of each layer, as JSON.
 pub fn document(report: &QuantizationReport) -> Value {
     let layers: Vec<Value> = report.layers.iter().map(layer).collect();
-    json!({ "layers": layers, "bytes_before": report.before, "bytes": report.after, "ratio": folder::number(report.ratio()) })
+    let mut told = json!({ "layers": layers, "bytes_before": report.before, "bytes": report.after, "ratio": folder::number(report.ratio()) });
+    if let Some(fused) = &report.fused {
+        told["norms"] = fused.norms.iter().map(norm).collect();
+    }
+    told
+}
+fn norm(of: &NormReport) -> Value {
+    match &of.outcome {
+        NormOutcome::Folded { layer } => json!({ "path": of.path, "layer": of.norm, "folded_into": layer }),
+        NormOutcome::Left(why) => json!({ "path": of.path, "layer": of.norm, "left": why }),
+    }
 }
 fn layer(of: &LayerReport) -> Value {
     let mut told = json!({ "path": of.path, "layer": of.layer });

@@ -122,10 +122,10 @@ fn dynamic() -> Checked {
     Ok(Seen::all(&parts, told.join(", ")).lacking(lacking))
 }
 #[cfg(target_arch = "x86_64")]
-fn has_vnni() -> bool {
+pub fn has_vnni() -> bool {
     is_x86_feature_detected!("avx512vnni")
 }
 #[cfg(not(target_arch = "x86_64"))]
-fn has_vnni() -> bool {
+pub fn has_vnni() -> bool {
     false
 }

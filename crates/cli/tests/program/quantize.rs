@@ -29,6 +29,34 @@ fn a_run_whose_codes_are_found_by_another_method_than_was_asked_for() {
 }
 
 #[test]
+fn norms_that_are_folded_and_that_eval_or_the_report_looks_for() {
+    let folder = folder();
+    let at = folder.path();
+    let text = std::fs::read_to_string(at.join("run.toml")).unwrap();
+    let text = text.replace("{ kind = \"Tanh\" }", "{ kind = \"BatchNorm1d\", num_features = 4 }, { kind = \"ReLU\" }");
+    std::fs::write(at.join("run.toml"), text).unwrap();
+    assert!(adamant(at, &["train", "run.toml", "--quiet", "--run", "r"]).status.success());
+    for (name, more) in [("q", &["--fuse"][..]), ("p", &[])] {
+        let done = adamant(at, &[&["quantize", "r", "--scheme", "int8-static", "--calibration", "6", "--out", name, "--json"], more].concat());
+        assert!(done.status.success(), "{}", err(&done));
+        let told: Value = serde_json::from_str(&out(&done)).unwrap();
+        let norms = told["norms"].as_array();
+        assert_eq!(norms.map(|n| (n.len(), n[0]["folded_into"].as_str())), if name == "q" { Some((1, Some("0"))) } else { None }, "{told:#}");
+        let judged = adamant(at, &["eval", name, "--json"]);
+        assert!(judged.status.success(), "{}", err(&judged));
+    }
+    let file = std::fs::read(at.join("q/weights.safetensors")).unwrap();
+    let text = String::from_utf8_lossy(&file);
+    assert!(text.contains("folded") && !text.contains("running_mean"));
+    let report = adamant(at, &["quant", "report", "q", "--rows", "6", "--times", "3", "--json"]);
+    assert!(report.status.success(), "{}", err(&report));
+    let told: Value = serde_json::from_str(&out(&report)).unwrap();
+    let of = |path: &str| told["layers"].as_array().unwrap().iter().find(|l| l["path"] == path).cloned().unwrap();
+    assert!(of("0")["signal_to_noise_db"].as_f64().is_some_and(|db| db > 20.0), "{told:#}");
+    assert_eq!(of("1")["what"], "it is part of `0`", "{told:#}");
+}
+
+#[test]
 fn a_report_without_a_layer_or_with_bytes_and_times_that_are_not_those_of_the_model() {
     let folder = folder();
     let at = folder.path();

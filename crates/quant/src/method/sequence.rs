@@ -64,7 +64,7 @@ pub(crate) fn quantize_in_order(
     match no_grad(|| order.run(model, plan.planned, run)) {
         Ok(()) => {
             order.reports.sort_by(|a, b| a.path.cmp(&b.path));
-            Ok(QuantizationReport { layers: order.reports, before, after: model.memory_usage() })
+            Ok(QuantizationReport { layers: order.reports, before, after: model.memory_usage(), fused: None })
         }
         Err(error) => {
             order.changed.take_back()?;

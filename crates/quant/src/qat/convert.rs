@@ -200,7 +200,7 @@ pub fn convert(model: &(impl Walk + ?Sized)) -> Result<QuantizationReport> {
         param.pack(&packed, input)?;
     }
     reports.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(QuantizationReport { layers: reports, before, after: model.memory_usage() })
+    Ok(QuantizationReport { layers: reports, before, after: model.memory_usage(), fused: None })
 }
 /// Ends [quantization-aware training](super) without codes: fake quantization is taken away, and the weights are the numbers that
 /// were trained, under their first names. What the model computes changes by what rounding did.

@@ -1,7 +1,7 @@
 //! What integer codes cost and save on this machine: of each layer how far its outputs are from those of the layer of floats, its
 //! bytes, its time; of the model its file, its figures on the test part, how long an answer takes.
 //!
-//! A layer of codes is given what the layer of floats was given, so what one layer loses is not charged to those behind it. Layers are
+//! Where norms were folded, the floats have theirs folded too. A layer of codes is given what the layer of floats was given, so what one layer loses is not charged to those behind it. Layers are
 //! timed one by one, each to its end; a model that runs undisturbed is timed apart from that.
 mod noise;
 mod timed;
@@ -145,6 +145,9 @@ fn document(codes: &Path) -> Option<Value> {
 pub fn report(given: &Path, data: &Path, plan: &ReportPlan) -> Result<CodesReport, Failure> {
     let places = folders(given, plan)?;
     let models = BothWays { codes: Trained::open(&places.codes)?, floats: Trained::open(&places.floats)? };
+    // Layers are compared with what they were made of, and that did their norms' parts already.
+    let folded = adamant_quant::folded_pairs(&models.codes.model);
+    adamant_quant::fuse_modules(&models.floats.model, &folded).map_err(|e| Failure::Usage(e.kind().to_string()))?;
     let layers = layers(&models)?;
     let device = Device::current()?;
     let batches = batches_of(&models.floats, data, plan.rows.max(plan.batch).max(1), device)?;
@@ -240,7 +243,10 @@ impl Reasons {
             (Some(_), Some(why)) if why.contains("weight is that of") => why.clone(),
             (Some(held), _) => held,
             (None, Some(why)) => why.clone(),
-            (None, None) if layer.parameters.is_empty() => "it has no weights".into(),
+            (None, None) if layer.parameters.is_empty() => match layer.site().ok().and_then(|site| site.folded_into()) {
+                Some(into) => format!("it is part of `{}`", into.path()),
+                None => "it has no weights".into(),
+            },
             (None, None) => "its parameters are no matrices, and stay floats".into(),
         }
     }
