@@ -522,11 +522,12 @@ fn groups_that_fill_vectors() {
         let known = [Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
         let layer = QuantizedLinear { packing, activations: known[below(3)], wide: false, bias: below(2) == 0 };
         let (rows, n, k) = ([1, 1, 2, 3, 9, 33][below(6)], 1 + below(23), groups * size);
+        let scale = [DType::F32, DType::F16][below(2)];
         check(&layer, || {
             let bytes = (numbers(&[n, packing.row_bytes(k)], 5 + seed, DType::F64) * 32.0).floor();
             let codes = if bits == 8 && packing.symmetric { bytes.cast(DType::I8) } else { (bytes + 128.0).cast(DType::U8) };
             let scales = [n, groups];
-            let mut all = vec![numbers(&[rows, k], 4 + seed, DType::F32), codes, positive(&scales, 6, DType::F32) * 0.01];
+            let mut all = vec![numbers(&[rows, k], 4 + seed, DType::F32), codes, (positive(&scales, 6, DType::F32) * 0.01).cast(scale)];
             if !packing.symmetric {
                 let most = packing.range().1 as f64;
                 all.push(((numbers(&scales, 7, DType::F64) + 4.0) * (most / 8.0)).round().cast(DType::U8));

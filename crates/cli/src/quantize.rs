@@ -35,10 +35,13 @@ pub struct Options {
     /// batch norms become part of the convolution or linear layer before them, where they can
     #[arg(long)]
     fuse: bool,
+    /// layers that take no less time as codes stay what they are, as timed on the rows of --calibration
+    #[arg(long)]
+    only_faster: bool,
     /// layers that stay what they are, by a pattern of * and ? over their paths
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
-    /// rows of the training part that inputs are looked at by (int8-static, gptq, awq)
+    /// rows of the training part that inputs are looked at by (int8-static, gptq, awq, --only-faster)
     #[arg(long, value_name = "N", default_value_t = 512)]
     calibration: usize,
     #[command(flatten)]
@@ -76,7 +79,7 @@ pub fn run(o: &Options) -> Result<(), Failure> {
     let usage = |e: adamant::Error| Failure::Usage(e.kind().to_string());
     let method = WeightMethod::named(&name(&o.method)).map_err(usage)?;
     let scales = if o.f16_scales { DType::F16 } else { DType::F32 };
-    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales).fuse(o.fuse);
+    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales).fuse(o.fuse).only_faster(o.only_faster);
     let config = o.skip.iter().fold(config.group(o.group).symmetric(!o.affine), |config, pattern| config.skip(pattern));
     if o.calibration == 0 {
         return Err(Failure::Usage("--calibration takes a number from 1 on".into()));

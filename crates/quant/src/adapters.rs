@@ -127,7 +127,8 @@ impl AdapterConfig {
         }
         let chosen: Vec<Submodule> =
             all.iter().filter(|layer| fits(layer) && self.targets.iter().any(|pattern| means(pattern, layer.path()))).cloned().collect();
-        let computed = |layer: &&Submodule| layer.parameter("weight").is_none() || layer.parameters.iter().any(|(name, _)| name.starts_with("parametrizations."));
+        let computed =
+            |layer: &&Submodule| layer.parameter("weight").is_none() || layer.parameters.iter().any(|(name, _)| name.starts_with("parametrizations."));
         match chosen.iter().find(computed) {
             Some(layer) => Err(refusal(OP, format!("the weight of `{}` is computed from other parameters already", layer.path()))
                 .hint("take that away first: `remove_parametrizations`, `unload` of adapters, `remove` of masks")),

@@ -216,10 +216,13 @@ pub(crate) fn fold_all(op: &'static str, model: &(impl Module + ?Sized), example
                 Err(why) => Some(why.clone()),
                 Ok(layer) => refused_layer(layer, norm, &places).map_or_else(|| foldings.fold(layer, norm), |why| Ok(Some(why)))?,
             };
-            norms.push(report(norm, match (found, why) {
-                (Ok(layer), None) => NormOutcome::Folded { layer: layer.path().into() },
-                (_, why) => NormOutcome::Left(why.unwrap_or_default()),
-            }));
+            norms.push(report(
+                norm,
+                match (found, why) {
+                    (Ok(layer), None) => NormOutcome::Folded { layer: layer.path().into() },
+                    (_, why) => NormOutcome::Left(why.unwrap_or_default()),
+                },
+            ));
         }
         check(op, is_same(&answer()?, &wanted)?, || "with its norms folded the model answers otherwise on the example".into())
     };

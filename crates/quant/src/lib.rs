@@ -19,6 +19,7 @@
 //! Architecture invariant: this crate names no backend, no optimizer and no training loop.
 #![forbid(unsafe_code)]
 
+mod faster;
 mod file;
 mod fuse;
 mod method;

@@ -4,6 +4,7 @@
 //! where a scheme asks for it, then every weight is rounded and looked at, and only then do the parameters change. The report names
 //! every layer, done or not, and why.
 use crate::{
+    faster::{self, LayersOfBothForms},
     fuse::fold_all,
     method::{Run, WeightMethod, quantize_in_order, rounded},
     observe::Observer,
@@ -300,11 +301,17 @@ pub fn quantize_model_with(model: &(impl Walk + ?Sized), config: &QuantizationCo
 #[track_caller]
 fn quantize_running(op: &'static str, model: &(impl Walk + ?Sized), config: &QuantizationConfig, run: &mut Run<'_>) -> Result<QuantizationReport> {
     config.weight_method().check(op)?;
+    faster::check(op, config)?;
     let plan = plan(op, model, config)?;
+    let both = config.keeps_only_faster().then(|| LayersOfBothForms::of(&plan));
     let calibrated = calibrate(op, &plan, run)?;
-    match config.weight_method() {
-        WeightMethod::Round => apply(op, model, plan, &calibrated),
-        method => quantize_in_order(op, model, plan, &calibrated, method, run),
+    let report = match config.weight_method() {
+        WeightMethod::Round => apply(op, model, plan, &calibrated)?,
+        method => quantize_in_order(op, model, plan, &calibrated, method, run)?,
+    };
+    match both {
+        Some(both) => both.keep_faster(op, model, report, run),
+        None => Ok(report),
     }
 }
 /// Quantizes the weights of layers of some kinds to 8 bits; inputs become codes row by row as they come. No data are needed.

@@ -134,6 +134,7 @@ pub struct QuantizationConfig {
     own: Vec<(String, LayerScheme)>,
     method: WeightMethod,
     fuse: bool,
+    only_faster: bool,
 }
 impl QuantizationConfig {
     /// 8-bit weights, and inputs by one scale that calibration finds: where there is none, or a layer's input cannot be seen, by
@@ -170,7 +171,15 @@ impl QuantizationConfig {
     }
     /// Every layer by one scheme.
     pub fn with(scheme: LayerScheme) -> QuantizationConfig {
-        QuantizationConfig { kinds: LayerKind::ALL.to_vec(), scheme, skipped: Vec::new(), own: Vec::new(), method: WeightMethod::Round, fuse: false }
+        QuantizationConfig {
+            kinds: LayerKind::ALL.to_vec(),
+            scheme,
+            skipped: Vec::new(),
+            own: Vec::new(),
+            method: WeightMethod::Round,
+            fuse: false,
+            only_faster: false,
+        }
     }
     /// Layers of these kinds only.
     #[must_use]
@@ -236,6 +245,18 @@ impl QuantizationConfig {
     /// Are batch norms folded first?
     pub fn fuses(&self) -> bool {
         self.fuse
+    }
+    /// Do layers that take no less time as codes stay what they are? Each is timed on the calibration data, at their batch size and on
+    /// this machine, once: what was found is part of the model from then on. (A hook must see the layer: attention and recurrent layers
+    /// are seen, an embedding that is tied to another layer goes with that.)
+    #[must_use]
+    pub fn only_faster(mut self, only_faster: bool) -> QuantizationConfig {
+        self.only_faster = only_faster;
+        self
+    }
+    /// Do layers that are no faster as codes stay what they are?
+    pub fn keeps_only_faster(&self) -> bool {
+        self.only_faster
     }
     /// How a layer is quantized, if it is.
     pub fn scheme_of(&self, path: &str, kind: LayerKind) -> Option<LayerScheme> {

@@ -6,7 +6,9 @@ use adamant_nn::{
     Conv1d, Conv2d, Conv3d, ConvOptions, Embedding, Flatten, Gru, Linear, Lstm, Module, Relu, Rnn, Sequential, Tanh, TransformerEncoderLayer,
     TransformerOptions, Unflatten, Walk, init, manual_seed,
 };
-use adamant_quant::{InputScheme, LayerScheme, Outcome, QuantizationConfig, load_quantized, observe::Observation, quantize_model, save_quantized};
+use adamant_quant::{
+    AwqOptions, InputScheme, LayerScheme, Outcome, QuantizationConfig, WeightMethod, load_quantized, observe::Observation, quantize_model, save_quantized,
+};
 
 /// A model by its number and sizes, drawn again alike, and inputs for it.
 fn model(kind: usize, random: &Random) -> Result<(Sequential, Tensor)> {
@@ -115,4 +117,38 @@ fn a_row_has_the_same_bits_alone_and_in_any_batch() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What takes no less time as codes is what it was, to the bit; what became codes is faster; and all of it is told.
+#[test]
+fn only_what_is_faster_becomes_codes() {
+    manual_seed(3);
+    // A wide layer that codes make faster anywhere, and one whose input costs more to round than its product takes.
+    let net = || -> Result<Sequential> {
+        manual_seed(3);
+        Ok(Sequential::new().add(Conv2d::new(1, 1, 1)?).add(Flatten::new()).add(Linear::new(4096, 1024)?).add(Relu::new()).add(Linear::new(1024, 4)?))
+    };
+    let x = init::normal([2, 1, 64, 64], 0.0, 1.0).unwrap();
+    let (floats, model) = (net().unwrap(), net().unwrap());
+    let config = QuantizationConfig::int8_dynamic().only_faster(true);
+    let report = quantize_model(&model, &config, &[x.clone()]).unwrap();
+    let outcome = |path: &str| &report.layers.iter().find(|l| l.path == path).expect("a layer of the model").outcome;
+    assert!(matches!(outcome("2"), Outcome::Quantized { .. }), "{report}");
+    assert!(matches!(outcome("0"), Outcome::Left(why) if why.starts_with("no faster as codes: ")), "{report}");
+    let state = |model: &Sequential| model.state_dict().into_iter().map(|(name, t)| (name, t.to_bytes().unwrap())).collect::<Vec<_>>();
+    let (before, after) = (state(&floats), state(&model));
+    for (name, bytes) in &before {
+        let now = after.iter().find(|(n, _)| n == name);
+        let kept = report.quantized().all(|layer| name != &format!("{}.weight", layer.path));
+        assert!(now.is_some_and(|(_, now)| !kept || now == bytes), "{name}");
+    }
+    assert_eq!(report.after, model.memory_usage());
+    // Without data no layer is timed, and nothing has changed.
+    let untimed = net().unwrap();
+    let error = quantize_model(&untimed, &config, &[]).unwrap_err();
+    assert!(error.to_string().contains("no layer was run"), "{error}");
+    assert_eq!(state(&untimed), before);
+    let awq = QuantizationConfig::weights(4).method(WeightMethod::Awq(AwqOptions::default())).only_faster(true);
+    let error = quantize_model(&untimed, &awq, &[x]).unwrap_err();
+    assert!(error.to_string().contains("AWQ"), "{error}");
 }

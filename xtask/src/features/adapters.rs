@@ -105,13 +105,7 @@ fn adapted() -> Checked {
         told.push(format!("{name} {right:.2} %, {longest:.2} long, merged {off:.1e} off"));
     }
     Ok(Seen::all(
-        &[
-            ("nothing at first", same_start),
-            ("the base is frozen", frozen),
-            ("within the cap", capped),
-            ("merged = adapted", merged),
-            ("they learn", learn),
-        ],
+        &[("nothing at first", same_start), ("the base is frozen", frozen), ("within the cap", capped), ("merged = adapted", merged), ("they learn", learn)],
         format!("{whole:.2} %, of images turned over {lost:.2} %; {}", told.join("; ")),
     ))
 }

@@ -11,7 +11,10 @@ use adamant::{
     DType, Tensor,
     formats::safetensors::{self, SafeTensors},
     grad::no_grad,
-    nn::{Conv2d, ConvOptions, Flatten, Linear, MaxPool2d, Module, Relu, Sequential, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, init, manual_seed},
+    nn::{
+        Conv2d, ConvOptions, Flatten, Linear, MaxPool2d, Module, Relu, Sequential, TransformerEncoderLayer, TransformerOptions, Unflatten, Walk, init,
+        manual_seed,
+    },
     quant::{LayerScheme, QuantizationConfig, quantize_model, save_quantized},
 };
 use adamant_train::{
@@ -84,13 +87,19 @@ fn quantized() -> Checked {
         let config = QuantizationConfig::int8();
         let config = if planted("layers that stay floats") { config.kinds(&[]).layers("1", LayerScheme::weights(8)) } else { config };
         quantize_model(&model, &config.symmetric(!planted("codes of another dtype")), &calibration)?;
-        for (_, scale) in model.named_buffers().iter().filter(|(name, _)| planted("a scale that is forty times too large") && name.ends_with("weight_input_scale")) {
+        for (_, scale) in
+            model.named_buffers().iter().filter(|(name, _)| planted("a scale that is forty times too large") && name.ends_with("weight_input_scale"))
+        {
             scale.set(&(scale.detached() * 40.0))?;
         }
         save_quantized(&model, &codes)?;
         let after = digits::accuracy(&model, &digits.test)?;
-        let dtypes: Vec<DType> =
-            model.state_dict().iter().filter(|(name, t)| name.ends_with("weight") && t.shape().is_ok_and(|s| s.rank() > 1)).map(|(_, t)| t.dtype()).collect::<adamant::Result<_>>()?;
+        let dtypes: Vec<DType> = model
+            .state_dict()
+            .iter()
+            .filter(|(name, t)| name.ends_with("weight") && t.shape().is_ok_and(|s| s.rank() > 1))
+            .map(|(_, t)| t.dtype())
+            .collect::<adamant::Result<_>>()?;
         let (of_file, of_memory) = (size(&floats) / size(&codes), memory as f64 / model.memory_usage() as f64);
         small &= of_file >= LEAST_SMALLER && of_memory >= LEAST_SMALLER;
         is_i8 &= !dtypes.is_empty() && dtypes.iter().all(|d| *d == DType::I8);

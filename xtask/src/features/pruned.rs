@@ -118,7 +118,9 @@ fn structured() -> Checked {
     let size = |path: &str, axis: usize| shapes.iter().find(|(p, _)| p == path).and_then(|(_, s)| s.get(axis).copied()).unwrap_or(0);
     let kept_norm = if planted("a norm that keeps its channels") { 64 } else { size("stem_norm.running_var", 0) };
     let belongs = size("stem.weight", 0) == kept_norm
-        && [("outer.weight", 0), ("outer_norm.weight", 0), ("inner.weight", 1), ("left.weight", 1), ("right.weight", 1)].iter().all(|(p, axis)| size(p, *axis) == kept_norm)
+        && [("outer.weight", 0), ("outer_norm.weight", 0), ("inner.weight", 1), ("left.weight", 1), ("right.weight", 1)]
+            .iter()
+            .all(|(p, axis)| size(p, *axis) == kept_norm)
         && size("last.weight", 1) == size("left.weight", 0) + size("right.weight", 0)
         && size("head.weight", 1) == size("last_norm.bias", 0)
         && kept_norm < 64;
@@ -193,7 +195,10 @@ fn told_signals() -> Checked {
             }
             "2.weight" if !planted("a weight of full rank") => {
                 let old = values.clone();
-                values.iter_mut().enumerate().for_each(|(at, v)| *v = old[at / columns] * old[100 + at % columns] + old[200 + at / columns] * old[300 + at % columns]);
+                values
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, v)| *v = old[at / columns] * old[100 + at % columns] + old[200 + at / columns] * old[300 + at % columns]);
             }
             "4.weight" if !planted("a weight between the steps") => values.iter_mut().for_each(|v| *v = (*v * 1.5).round().clamp(-3.0, 3.0)),
             "4.bias" => values.iter_mut().for_each(|v| *v = 0.5),

@@ -67,8 +67,13 @@ pub fn run(options: &SpoiltReportOptions) -> Result<Exit, String> {
             let config =
                 QuantizationConfig::named(scheme).and_then(|c| Ok(c.scales(scales).method(WeightMethod::named(method)?))).map_err(|e| e.to_string())?;
             let codes = folder.path().join("codes");
-            quantize(&run, &codes, &data, &QuantizePlan { config, rows: 128 }).map_err(|e| e.to_string())?;
-            let told = judge(options, &codes, &data, &folder.path().join("spoilt"), k as u64).map_err(|e| format!("{} {scheme}: {e}", model.name))?;
+            quantize(&run, &codes, &data, &QuantizePlan { config: config.clone(), rows: 128 }).map_err(|e| e.to_string())?;
+            let mut told = judge(options, &codes, &data, &folder.path().join("spoilt"), k as u64).map_err(|e| format!("{} {scheme}: {e}", model.name))?;
+            if !options.plant {
+                let faster = folder.path().join("faster");
+                quantize(&run, &faster, &data, &QuantizePlan { config: config.only_faster(true), rows: 128 }).map_err(|e| e.to_string())?;
+                told.push(none_slower(&faster, &data).map_err(|e| e.to_string())?);
+            }
             for (passed, line) in told {
                 let passed = passed != options.plant;
                 wrong += usize::from(!passed);
@@ -100,6 +105,16 @@ fn judge(options: &SpoiltReportOptions, codes: &Path, data: &Path, spoilt: &Path
         ));
     }
     Ok(told)
+}
+/// Of a model in which layers that are no faster as codes stayed floats: no layer takes more time than as floats, but for what clocks say.
+fn none_slower(codes: &Path, data: &Path) -> Result<(bool, String), Failure> {
+    const NOISE: f64 = 1.1;
+    let plan = ReportPlan { rows: 64, times: 15, ..Default::default() };
+    let whole = report(codes, data, &plan)?;
+    let kept = fs::read_to_string(codes.join("quantization.json")).unwrap_or_default().matches("no faster as codes").count();
+    let ratios = whole.layers.iter().filter_map(|l| l.seconds.as_ref().map(|s| (s.codes / s.floats, &l.path)));
+    let (worst, path) = ratios.fold((0.0, String::new()), |worst, (ratio, path)| if ratio > worst.0 { (ratio, path.clone()) } else { worst });
+    Ok((worst <= NOISE, format!("{kept} layers that are no faster stayed floats; of all, `{path}` takes the most of its time as floats, {worst:.2}")))
 }
 fn sums(whole: &CodesReport, plant: bool) -> Vec<(bool, String)> {
     let lost = if plant { 0.9 } else { 1.0 };

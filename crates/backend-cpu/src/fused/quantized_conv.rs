@@ -56,7 +56,7 @@ impl CpuKernel for QuantizedConvKernel {
         let (x, shape): (&[f32], Shape) = (operands.input(0)?, operands.shape(0)?);
         let (window, rows) = (layer.weight[1..].iter().product(), layer.weight[0]);
         let mut own = <[ScratchVec<f32>; 2]>::default();
-        let CodedLayer { weight, by } = CodedLayer::new(&layer.codes, [rows, window], operands, &mut own, &runtime.threads)?;
+        let CodedLayer { weight, by } = CodedLayer::new(&layer.codes, [rows, window], operands, &mut own, &runtime.threads, false)?;
         let ty = |shape| TensorType { shape, dtype: DType::F32 };
         let made = layer.conv.infer(&[ty(shape), ty(layer.weight)])?;
         let sizes = ConvSizes::new(&layer.conv, &shape, &layer.weight, &made);

@@ -14,7 +14,7 @@ use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     gemm::{
         GemmElement,
-        bytes::{self, PackScratch, direct::MOST_LINE_ROWS, packed_stride},
+        bytes::{self, PackScratch, direct::MOST_LINE_ROWS, groups::CodedGroups, packed_stride},
         context::MatrixElement,
     },
     isa::ByteIsa,
@@ -100,7 +100,8 @@ pub(super) struct CodedLayer<'a> {
     pub(super) by: Option<RowScale>,
 }
 impl<'a> CodedLayer<'a> {
-    /// Of inputs in the order of their roles. What has another float dtype than f32 is widened into `own`.
+    /// Of inputs in the order of their roles. What has another float dtype than f32 is widened into `own`, but for scales that are kept
+    /// as `halves`.
     ///
     /// # Errors
     /// `OutOfMemory`; inputs that are not there.
@@ -110,11 +111,13 @@ impl<'a> CodedLayer<'a> {
         operands: &KernelOperands<'_, 'a, '_>,
         own: &'a mut [ScratchVec<f32>; 2],
         threads: &Threads,
+        halves: bool,
     ) -> Result<CodedLayer<'a>, ErrorKind> {
         let places: smallvec::SmallVec<[usize; 8]> = (0..operands.inputs()).collect();
         let of = codes.roles(&places)?;
         let [own_scale, own_bias] = own;
-        let scale = widened(operands, *of.scale, own_scale, threads)?;
+        let halves: Option<&[f16]> = if halves && operands.dtype(*of.scale)? == DType::F16 { Some(operands.input(*of.scale)?) } else { None };
+        let scale = if halves.is_some() { &[] } else { widened(operands, *of.scale, own_scale, threads)? };
         let bias = match of.bias {
             Some(bias) => Some(widened(operands, *bias, own_bias, threads)?),
             None => None,
@@ -130,7 +133,7 @@ impl<'a> CodedLayer<'a> {
             }
             _ => None,
         };
-        let weight = CodedWeight { packing: codes.packing, bytes: operands.input(*of.codes)?, scale, zero_point, bias, rows, columns };
+        let weight = CodedWeight { packing: codes.packing, bytes: operands.input(*of.codes)?, scale, halves, zero_point, bias, rows, columns };
         Ok(CodedLayer { weight, by })
     }
 }
@@ -145,7 +148,8 @@ fn run<'o>(
     let columns = operands.shape(0)?.last().copied().ok_or_else(|| internal("a layer of codes of a number"))?;
     let rows = operands.shape(2)?.first().copied().ok_or_else(|| internal("scales of a number"))?;
     let mut own = <[ScratchVec<f32>; 2]>::default();
-    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), [rows, columns], operands, &mut own, &runtime.threads)?;
+    let halves = widens_by_rows(layer, ByteIsa::of(runtime.isa), x.len() / columns.max(1), columns);
+    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), [rows, columns], operands, &mut own, &runtime.threads, halves)?;
     write(operands, &|out| {
         if out.is_empty() || columns == 0 {
             return Ok(());
@@ -155,12 +159,18 @@ fn run<'o>(
             return Err(internal("a layer of codes whose operands do not fit"));
         }
         match by {
-            None if few::takes(&weight, m) => few::of_numbers(runtime, x, &weight, out),
+            None if few::takes(&layer.packing, columns, m) => few::of_numbers(runtime, x, &weight, out),
             None => numbers::product(runtime, x, &weight, out),
             Some(by) if weight.groups() == 1 && layer.packing.bits == 8 => whole(runtime, x, by, &weight, out),
             Some(by) => GroupedProduct::run(runtime, x, by, &weight, out),
         }
     })
+}
+/// Is the layer computed by a kernel that widens the scales of some rows at a time?
+fn widens_by_rows(layer: &QuantizedLinear, isa: ByteIsa, m: usize, columns: usize) -> bool {
+    let groups = layer.packing.groups(columns);
+    let codes = layer.activations != Activations::Float;
+    groups > 1 && (few::takes(&layer.packing, columns, m) || codes && CodedGroups::suit(isa, columns / groups, layer.packing.bits as usize))
 }
 /// A layer of 8 bits with one scale a row.
 fn whole(runtime: &Runtime, x: &[f32], by: RowScale, weight: &CodedWeight<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {

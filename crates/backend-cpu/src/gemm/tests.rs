@@ -302,7 +302,7 @@ fn all_numbers_of_16_bits_are_read_from_lines() {
                 let zero = from_bits(0);
                 let mut lines = vec![zero; offset + length * (1 << 16)];
                 let mut expected = Vec::new();
-                for (line, bits) in lines[offset..].chunks_exact_mut(length).zip(0u16..) {
+                for (line, bits) in lines[offset..].chunks_exact_mut(length).zip(0..=u16::MAX) {
                     let number = from_bits(bits);
                     // A zero times an infinity would hide the number.
                     line[bits as usize % length] = number;

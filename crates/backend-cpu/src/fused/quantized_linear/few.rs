@@ -8,6 +8,7 @@ use super::{rows::CodedRows, weight::CodedWeight};
 use crate::{
     device::Runtime,
     gemm::{
+        MatrixElement,
         context::{Accumulator, AlignedBuffer},
         micro::Block,
         words::{CODE_BASE, Codes, FewVectors, Origins, REGION, Region, ScaledGroups, SignedCodes, WordRows, multiply},
@@ -20,7 +21,7 @@ use crate::{
     scratch::{filled, with_buffer},
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::{DType, ErrorKind};
+use adamant_runtime::{DType, ErrorKind, composite::packed::Packing, f16};
 use std::cell::RefCell;
 
 /// Rows of x that are taken so.
@@ -29,9 +30,9 @@ pub(super) const MOST_ROWS: usize = 8;
 const SERIAL_WORK: usize = 1 << 17;
 
 /// Are the codes of a group in words of their own?
-pub(super) fn takes(weight: &CodedWeight<'_>, rows: usize) -> bool {
-    let per = if weight.packing.bits == 8 { 4 } else { 8 };
-    rows <= MOST_ROWS && (weight.groups() == 1 || weight.group().is_multiple_of(per))
+pub(super) fn takes(packing: &Packing, columns: usize, rows: usize) -> bool {
+    let (per, groups) = (if packing.bits == 8 { 4 } else { 8 }, packing.groups(columns));
+    rows <= MOST_ROWS && (groups == 1 || (columns / groups).is_multiple_of(per))
 }
 
 /// Rows of x, as numbers or as codes less their zero points.
@@ -48,6 +49,7 @@ pub(super) struct FewRows<'a> {
 struct FewScratch {
     words: AlignedBuffer<f32>,
     scales: AlignedBuffer<f32>,
+    widened: AlignedBuffer<f32>,
     origins: AlignedBuffer<f32>,
     sums: AlignedBuffer<f32>,
 }
@@ -106,14 +108,14 @@ impl FewRows<'_> {
     fn part(&self, first: usize, mut out: Block<'_, f32>) -> Result<(), ErrorKind> {
         let (weight, isa, m) = (self.weight, self.runtime.isa, self.x.count);
         let (width, groups) = (WordRows::width(isa, m), weight.groups());
-        FewScratch::with(|FewScratch { words, scales, origins, sums }| {
+        FewScratch::with(|FewScratch { words, scales, widened, origins, sums }| {
             let (words, scales) = (words.take(WordRows::space(width))?, scales.take(groups * width)?);
             let origins = origins.take(if weight.zero_point.is_some() { groups * width } else { 0 })?;
             let sums = sums.take(m * width * (REGION / 4 + 2))?;
             for j in (0..out.columns).step_by(width) {
                 let rows = width.min(out.columns - j);
                 let block = RowBlock { of: self, row: first + j, rows, width, isa };
-                block.parameters(scales, origins);
+                block.parameters(widened, scales, origins)?;
                 let groups = ScaledGroups {
                     size: weight.group(),
                     scales,
@@ -145,16 +147,29 @@ struct RowBlock<'a> {
 }
 impl RowBlock<'_> {
     /// Scales and, of affine codes, zero points: `[groups, width]`.
-    fn parameters(&self, scales: &mut [f32], origins: &mut [f32]) {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn parameters(&self, widened: &mut AlignedBuffer<f32>, scales: &mut [f32], origins: &mut [f32]) -> Result<(), ErrorKind> {
         let RowBlock { of: FewRows { weight, .. }, row, rows, width, isa } = *self;
         let groups = weight.groups();
         // Of rows that are not there, sums are not looked at.
-        f32::context(isa).transpose(&weight.scale[row * groups..], groups, scales, width, rows, groups);
+        let stored = row * groups..(row + rows) * groups;
+        let own = match weight.halves {
+            Some(halves) => {
+                let widened = widened.take(rows * groups)?;
+                f16::widen(&halves[stored], widened);
+                &*widened
+            }
+            None => &weight.scale[stored],
+        };
+        f32::context(isa).transpose(own, groups, scales, width, rows, groups);
         if let Some(zero_point) = weight.zero_point {
             for (g, origins) in origins.chunks_exact_mut(width).enumerate() {
                 origins.iter_mut().enumerate().take(rows).for_each(|(r, to)| *to = CODE_BASE + f32::from(zero_point[(row + r) * groups + g]));
             }
         }
+        Ok(())
     }
     fn staged<'s>(&self, column: usize, columns: usize, words: &'s mut [f32]) -> &'s [f32] {
         let weight = self.of.weight;

@@ -63,11 +63,11 @@ impl GroupedProduct<'_> {
         let rows = CodedRows::new(runtime, x, k, Coding { by, signed: false }, codes.take((m + 1) * packed_stride(k))?)?;
         let flip = if weight.signed() { 0x80 } else { 0 };
         let (isa, bits, base) = (ByteIsa::of(runtime.isa), weight.packing.bits as usize, weight.base_of_words());
-        let of = CodedGroups::new(isa, weight.bytes, [weight.groups(), size], bits, flip, weight.scale, weight.zero_point, base);
+        let of = CodedGroups::new(isa, weight.bytes, [weight.groups(), size], bits, flip, weight.stored_scales(), weight.zero_point, base);
         if let (Some(of), true) = (of, weight.groups() > 1) {
             return in_registers(runtime, &rows, weight, &of, out);
         }
-        if few::takes(weight, m) {
+        if few::takes(&weight.packing, k, m) {
             return few::of_codes(runtime, &rows, weight, out);
         }
         let (mut sums, mut zeros) = (filled(0i32, m * weight.groups())?, filled(0i32, m)?);

@@ -2,6 +2,7 @@
 use crate::{
     gemm::{
         bytes::{
+            groups::StoredScales,
             micro::{BLOCK, QUAD},
             pack::pack_blocks,
         },
@@ -11,7 +12,7 @@ use crate::{
     isa::Isa,
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::{ErrorKind, composite::packed::Packing};
+use adamant_runtime::{ErrorKind, composite::packed::Packing, f16};
 
 /// The weight of a layer, its bias, and what else its rows have.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub(in super::super) struct CodedWeight<'a> {
     pub(in super::super) bytes: &'a [u8],
     /// `[rows, groups]`
     pub(in super::super) scale: &'a [f32],
+    /// the same as they are stored, in the place of `scale`, for kernels that widen those of some rows at a time
+    pub(super) halves: Option<&'a [f16]>,
     /// likewise, where codes are affine
     pub(in super::super) zero_point: Option<&'a [u8]>,
     pub(in super::super) bias: Option<&'a [f32]>,
@@ -31,10 +34,14 @@ impl<'a> CodedWeight<'a> {
     pub(in super::super) fn fits(&self) -> bool {
         let groups = self.groups();
         self.bytes.len() == self.rows * self.packing.row_bytes(self.columns)
-            && self.scale.len() == self.rows * groups
+            && self.halves.map_or(self.scale.len(), <[f16]>::len) == self.rows * groups
             && self.columns.is_multiple_of(groups)
-            && self.zero_point.is_none_or(|z| z.len() == self.scale.len())
+            && self.zero_point.is_none_or(|z| z.len() == self.rows * groups)
             && self.bias.is_none_or(|b| b.len() == self.rows)
+    }
+    /// Its scales as they are.
+    pub(super) fn stored_scales(&self) -> StoredScales<'a> {
+        self.halves.map_or(StoredScales::Floats(self.scale), StoredScales::Halves)
     }
     pub(super) fn groups(&self) -> usize {
         self.packing.groups(self.columns)
