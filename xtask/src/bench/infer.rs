@@ -15,11 +15,14 @@ pub fn workloads() -> Vec<Workload> {
         Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)).with_precision(|s, precision| infer_in(s, precision, minilm)),
         Workload::new("gpt2_prefill64", None, prefill),
         Workload::new("gpt2_decode64", Rate::Tokens(64.0), |s| decode(s, None)),
+        Workload::new("gpt2_decode64_bf16", Rate::Tokens(64.0), |s| decode(s, Some(Stored::Half(DType::BF16)))).of_dtype("bf16"),
         Workload::new("infer_resnet50_int8_b1", Rate::Flop(8.2e9), |s| infer_coded(s, coded_resnet, resnet)).of_dtype("int8"),
         Workload::new("infer_minilm_int8_b32_s128", Rate::Flop(91.8e9), |s| infer_coded(s, coded_minilm, minilm)).of_dtype("int8"),
-        Workload::new("gpt2_decode64_int8", Rate::Tokens(64.0), |s| decode(s, Some(BYTES))).of_dtype("int8"),
-        Workload::new("gpt2_decode64_int4", Rate::Tokens(64.0), |s| decode(s, Some(Packing { bits: 4, group: Some(s.of(32, 4)), symmetric: true })))
-            .of_dtype("int4"),
+        Workload::new("gpt2_decode64_int8", Rate::Tokens(64.0), |s| decode(s, Some(Stored::Codes(BYTES)))).of_dtype("int8"),
+        Workload::new("gpt2_decode64_int4", Rate::Tokens(64.0), |s| {
+            decode(s, Some(Stored::Codes(Packing { bits: 4, group: Some(s.of(32, 4)), symmetric: true })))
+        })
+        .of_dtype("int4"),
     ]
 }
 /// Eight bits, a scale for each row.
@@ -136,24 +139,41 @@ fn prefill(scale: Scale) -> Checked<Prepared> {
     let l = language(scale)?;
     Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).materialize()), || check_decoding(None)))
 }
-/// Weights are numbers, or codes that are multiplied with numbers.
-fn decode(scale: Scale, packing: Option<Packing>) -> Checked<Prepared> {
+/// What matrices are held as in the place of f32.
+#[derive(Clone, Copy)]
+enum Stored {
+    /// Those of 8 bits are multiplied with codes of x, others with its numbers.
+    Codes(Packing),
+    Half(DType),
+}
+impl Stored {
+    fn hold(self, weights: &ModelWeights) -> Result<()> {
+        match self {
+            Stored::Codes(packing) => weights.quantize(packing, packing.bits == 8),
+            Stored::Half(dtype) => weights.halve(dtype),
+        }
+    }
+}
+/// So many greedy tokens.
+fn decode(scale: Scale, stored: Option<Stored>) -> Checked<Prepared> {
     let (l, count) = (language(scale)?, scale.of(64, 4));
-    if let Some(packing) = packing {
-        l.weights.quantize(packing, packing.bits == 8)?;
+    if let Some(stored) = stored {
+        stored.hold(&l.weights)?;
     }
     let caches = l.net.caches(l.length + count)?;
     let first = no_grad(|| Ok::<_, adamant::Error>(l.prompted(&caches)?.argmax(2)))?;
     first.materialize()?;
-    Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), move || check_decoding(packing)))
+    Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), move || check_decoding(stored)))
 }
 /// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole
 /// text anew for each token gives.
-fn check_decoding(packing: Option<Packing>) -> Checked<f64> {
+fn check_decoding(stored: Option<Stored>) -> Checked<f64> {
     let language = || {
         let l = language(Scale::SMALL)?;
-        if let Some(packing) = packing {
-            l.weights.quantize(Packing { group: packing.group.map(|_| 4), ..packing }, packing.bits == 8)?;
+        match stored {
+            Some(Stored::Codes(packing)) => Stored::Codes(Packing { group: packing.group.map(|_| 4), ..packing }).hold(&l.weights)?,
+            Some(half) => half.hold(&l.weights)?,
+            None => {}
         }
         Ok::<_, adamant::Error>(l)
     };

@@ -1,6 +1,6 @@
 //! The networks of the workloads, from functions of tensors. The numbers they start from are the same on every device.
 use adamant::{
-    Cell, Error, Result, Tensor,
+    Cell, DType, Error, Result, Tensor,
     functional::{
         AttentionOptions, ConvOptions, MaxPoolOptions, PackedWeight, QuantizedInput, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm,
         linear, max_pool2d, quantized_conv, quantized_embedding, quantized_linear, scaled_dot_product_attention,
@@ -33,14 +33,29 @@ pub struct ModelWeights {
 /// A matrix once it is held as codes.
 #[derive(Clone, Default)]
 struct MatrixCodes(Rc<OnceCell<CodedMatrix>>);
-struct CodedMatrix {
-    weight: PackedWeight,
-    by_token: bool,
+enum CodedMatrix {
+    Codes {
+        weight: PackedWeight,
+        by_token: bool,
+    },
+    /// numbers of 16 bits, which are multiplied with those of x in f32
+    Halves(Tensor),
 }
 impl CodedMatrix {
     fn times(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        let input = if self.by_token { QuantizedInput::PerToken { symmetric: true } } else { QuantizedInput::Float };
-        quantized_linear(x, &self.weight, bias, input)
+        match self {
+            CodedMatrix::Codes { weight, by_token } => {
+                let input = if *by_token { QuantizedInput::PerToken { symmetric: true } } else { QuantizedInput::Float };
+                quantized_linear(x, weight, bias, input)
+            }
+            CodedMatrix::Halves(weight) => linear(x, &weight.cast(DType::F32), bias),
+        }
+    }
+    fn rows(&self, ids: &Tensor) -> Tensor {
+        match self {
+            CodedMatrix::Codes { weight, .. } => quantized_embedding(ids, weight),
+            CodedMatrix::Halves(table) => embedding(ids, table, None).cast(DType::F32),
+        }
     }
 }
 impl ModelWeights {
@@ -52,7 +67,18 @@ impl ModelWeights {
                 weight.codes().materialize()?;
                 weight.scale().materialize()?;
                 // Twice is once.
-                let _ = codes.0.set(CodedMatrix { weight, by_token });
+                let _ = codes.0.set(CodedMatrix::Codes { weight, by_token });
+                Ok(())
+            })
+        })
+    }
+    /// Holds all matrices in a dtype of 16 bits from now on.
+    pub fn halve(&self, dtype: DType) -> Result<()> {
+        no_grad(|| {
+            self.matrices.iter().try_for_each(|(matrix, codes)| {
+                let weight = matrix.detached().cast(dtype);
+                weight.materialize()?;
+                let _ = codes.0.set(CodedMatrix::Halves(weight));
                 Ok(())
             })
         })
@@ -393,7 +419,7 @@ impl Gpt {
         let [_, t] = ids.dims()?;
         let start = caches.map_or(0, |c| c.1);
         let (table, codes) = (self.tokens.get(), self.token_codes.0.get());
-        let features = codes.map_or_else(|| embedding(ids, &table, None), |codes| quantized_embedding(ids, &codes.weight));
+        let features = codes.map_or_else(|| embedding(ids, &table, None), |codes| codes.rows(ids));
         let mut x = features + self.positions.get().narrow(0, start, t);
         for (k, block) in self.blocks.iter().enumerate() {
             x = block.of(&x, caches.map(|(c, position)| (&c[k], position)))?;
