@@ -129,7 +129,7 @@ fn tokens_that_join_one_by_one_are_those_that_come_at_once() -> Result<()> {
         assert_eq!(grown.tokens(), 5);
         for (start, len) in [(2, 1), (3, 2), (5, 1), (6, 3)] {
             if start + len > grown.tokens() {
-                grown = grown.extended(4)?;
+                grown = grown.extended(6)?;
             }
             grown = grown.updated(start, &TokenCodes::round(&x.narrow(2, start, len), packing)?)?;
         }

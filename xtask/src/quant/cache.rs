@@ -8,13 +8,13 @@ use super::{
 use crate::exit::Exit;
 use adamant::{
     DType, Device, Tensor,
-    cpu::{CpuBackend, Isa},
+    cpu::{Context, CpuBackend, Isa},
     functional::{AttentionOptions, QuantizedAttentionOptions, TokenCodes, quantized_attention, scaled_dot_product_attention},
     nn::{CacheStorage, CachedAttentionOptions, Copies, KeyValueCache, Module, Sequential, Walk, Walker},
 };
 use adamant_conformance::random::Random;
 use adamant_core::{
-    Arg, Compound, Context, Op, Origin,
+    Arg, Compound, Op, Origin,
     composite::{keyed, packed::Packing, quantized_attention::QuantizedAttention},
     f16,
 };
