@@ -340,7 +340,9 @@ fn bytes() -> Told<bool> {
 const HEADS: usize = 12;
 const FEATURES: usize = 64;
 const POSITIONS: usize = 1000;
-/// One query over 1,000 tokens: the caches of one layer, and those of twelve in turn, which no cache of the processor holds.
+/// One query over 1,000 tokens: the caches of one layer, and those of twelve in turn, as a decoder reads them, between whose layers and
+/// tokens other weights and caches pass through the processor's. The promise is of the latter; how it is where all numbers stay in the
+/// processor's caches is told too.
 fn speed() -> Told<bool> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(2);
     let mut all = true;
@@ -396,11 +398,16 @@ fn speed_on(threads: usize) -> Told<bool> {
         let seconds = told(seconds)?;
         for (at, (storage, _, _, most)) in PROMISES.into_iter().enumerate() {
             let ratio = seconds[at + 1] / seconds[0];
+            let most = most.filter(|_| layers > 1);
             let passed = most.is_none_or(|most| ratio <= most);
             all &= passed;
             println!(
                 "{} {}, one query over {POSITIONS} tokens, {HEADS} heads of {FEATURES}, {}, {threads} threads: {ratio:.3} of f32's time{} ({:.0} and {:.0} µs)",
-                if passed { "passed" } else { "failed" },
+                match (most, passed) {
+                    (None, _) => "told",
+                    (_, true) => "passed",
+                    _ => "failed",
+                },
                 storage.name(),
                 if layers == 1 { "the cache of one layer" } else { "the caches of twelve layers in turn" },
                 most.map_or(String::new(), |most| format!(" (at most {most})")),
