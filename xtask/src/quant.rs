@@ -3,9 +3,10 @@
 //! `accuracy`: trained models before and after. `aware`: models that were trained with codes in mind. `observers`: ranges of values beside
 //! those of PyTorch, NumPy and ONNX Runtime. `fuzz`: mutated files through every loader. `report`: what `adamant quant report` says of
 //! spoilt layers. `lora`: adapters over codes. `prune`: models without channels and without weights. `distill`: a student with a teacher and
-//! without. `--plant` shows that a part finds faults.
+//! without. `cache`: keys and values of what a decoder has seen, as codes. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
+mod cache;
 mod described;
 mod distill;
 mod fuzz;
@@ -44,6 +45,8 @@ enum QuantPart {
     Prune(PruneOptions),
     /// A student with a teacher's outputs, against one with labels alone
     Distill(DistillOptions),
+    /// Keys and values of a decoder as codes: bits, bytes, the time of attention, what a trained model loses
+    Cache(cache::CacheOptions),
     /// Ranges of values beside those of PyTorch, NumPy and ONNX Runtime
     Observers(observers::ObserverOptions),
     /// Mutated files of codes, of sparse weights and of adapters through every loader
@@ -141,6 +144,7 @@ pub fn run(options: &Options) -> Exit {
         QuantPart::Lora(options) => lora::run(options),
         QuantPart::Prune(options) => prune::run(options),
         QuantPart::Distill(options) => distill::run(options),
+        QuantPart::Cache(options) => cache::run(options),
         QuantPart::Observers(options) => observers::run(options),
         QuantPart::Fuzz(options) => fuzz::run(options),
         QuantPart::Report(options) => report::run(options),

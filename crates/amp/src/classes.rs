@@ -133,7 +133,7 @@ const WIDEST: &str = "abs adaptive_avg_pool adaptive_max_pool add addcdiv addcmu
     max_pool2d max_pool3d max_unpool maximum mean_dtype median median_dim median_dim_keepdim meshgrid min min_dim min_dim_keepdim
     minimum mode mode_keepdim movedim msort mt mul nan_to_num nanmedian nanmedian_dim nanmedian_dim_keepdim nanquantile
     nanquantile_keepdim narrow ne neg nextafter nonzero nonzero_static one_hot ones ones_like outer pad pad_constant permute
-    pixel_shuffle pixel_unshuffle polar positive put quantile quantile_keepdim quantiles quantiles_keepdim quantize quantized_conv quantized_embedding quantized_linear rad2deg
+    pixel_shuffle pixel_unshuffle polar positive put quantile quantile_keepdim quantiles quantiles_keepdim quantize quantized_attention quantized_conv quantized_embedding quantized_linear rad2deg
     ravel real rearrange relu relu6 remainder repeat repeat_interleave repeat_interleave_by reshape reshape_as rfftfreq roll rot90
     rotary_half round round_with scatter scatter_add scatter_reduce scatter_value searchsorted segment_reduce select select_scatter
     sgn sign signbit slice slice_scatter slice_signed softshrink sort split split_with_sizes square squeeze stack sub sum_dtype

@@ -9,6 +9,7 @@ mod finite;
 mod fourier;
 mod interleaved;
 mod norm;
+mod quantized_attention;
 mod quantized_conv;
 mod quantized_linear;
 pub(crate) mod rows;
@@ -24,7 +25,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 26] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 27] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -39,6 +40,7 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.taps", Arc::new(taps::TapsKernel)),
         ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
         ("adamant.distances", Arc::new(distances::DistancesKernel)),
+        ("adamant.quantized_attention", Arc::new(quantized_attention::QuantizedAttentionKernel)),
         ("adamant.quantized_conv", Arc::new(quantized_conv::QuantizedConvKernel)),
         ("adamant.quantized_linear", Arc::new(quantized_linear::QuantizedLinearKernel)),
         ("adamant.search_sorted", Arc::new(search::SearchSortedKernel)),

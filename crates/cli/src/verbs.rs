@@ -1,6 +1,7 @@
 //! The verbs that use what a run has made, and those that only look.
 use crate::{device::DeviceOptions, out};
 use adamant::DType;
+use adamant::nn::CacheStorage;
 #[cfg(feature = "profiling")]
 use adamant::nn::Walk;
 #[cfg(feature = "profiling")]
@@ -198,6 +199,9 @@ pub struct Generate {
     /// where draws come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// keeps keys and values of what is known, and so computes each new token alone: as floats, or as codes of 8 or 4 bits
+    #[arg(long, value_name = "STORAGE", value_parser = ["float", "int8", "int4"])]
+    cache: Option<String>,
     #[command(flatten)]
     device: DeviceOptions,
     /// prints one JSON document
@@ -206,7 +210,7 @@ pub struct Generate {
 }
 pub fn generate(o: &Generate) -> Result<(), Failure> {
     let device = o.device.open()?;
-    let sampling = Sampling { temperature: o.temperature, top_k: o.top_k, seed: o.seed };
+    let sampling = Sampling { temperature: o.temperature, top_k: o.top_k, seed: o.seed, cache: o.cache.as_deref().and_then(CacheStorage::named) };
     let mut text = String::new();
     let mut told = if o.json { Ok(()) } else { out::piece(&o.prompt) };
     device.scoped(|| {

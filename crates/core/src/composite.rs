@@ -31,6 +31,7 @@ pub mod loss;
 pub mod norm;
 pub mod packed;
 pub mod quantize;
+pub mod quantized_attention;
 mod registry;
 pub mod search;
 pub mod softmax;

@@ -16,6 +16,7 @@ mod padding;
 mod pool;
 mod quantize;
 mod sizes;
+mod token_codes;
 
 pub use crate::composite::loss::Reduction;
 pub use attention::{AttentionOptions, rotary_half, scaled_dot_product_attention};
@@ -45,3 +46,4 @@ pub use pool::{
 };
 pub use quantize::{clip_grad_norm, dequantize, fake_quantize_per_channel, fake_quantize_per_tensor, quantize};
 pub use sizes::Sizes;
+pub use token_codes::{QuantizedAttentionOptions, TokenCodes, quantized_attention};

@@ -25,6 +25,7 @@ pub mod loss;
 pub mod norm;
 pub mod packed;
 pub mod quantize;
+pub mod quantized_attention;
 pub mod search;
 pub mod softmax;
 pub mod sorted_range;

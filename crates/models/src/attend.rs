@@ -57,7 +57,6 @@ pub(crate) enum Sight<'a> {
 /// `dropout` is the probability that a weight is dropped, 0 in evaluation.
 #[track_caller]
 pub(crate) fn attend(q: &Tensor, k: &Tensor, v: &Tensor, sight: Sight<'_>, scale: f64, dropout: f64) -> Result<Tensor> {
-    let [batch, heads, time, features] = q.dims()?;
     let rng = if dropout > 0.0 { Some(init::generator(q.device()?)?) } else { None };
     let mask = if let Sight::Mask(mask) = sight { Some(mask) } else { None };
     let options = AttentionOptions {
@@ -67,7 +66,12 @@ pub(crate) fn attend(q: &Tensor, k: &Tensor, v: &Tensor, sight: Sight<'_>, scale
         dropout: rng.as_ref().map(|rng| (dropout, rng)),
         ..Default::default()
     };
-    let y = functional::scaled_dot_product_attention(q, k, v, &options);
+    join_heads(&functional::scaled_dot_product_attention(q, k, v, &options))
+}
+/// `[batch, heads, time, features]` to `[batch, time, heads · features]`.
+#[track_caller]
+pub(crate) fn join_heads(y: &Tensor) -> Result<Tensor> {
+    let [batch, heads, time, features] = y.dims()?;
     y.transpose(1, 2).reshape([batch, time, heads * features]).ok()
 }
 /// A mask of tokens as transformers has it (not 0: seen), as bools.

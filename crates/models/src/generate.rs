@@ -1,7 +1,7 @@
 //! What comes next: tokens chosen from logits one after another, greedily or by seeded draws.
 //! Sources: top-k, Fan et al. 2018, section 5.4; top-p (nucleus), Holtzman et al. 2020; the order of the steps is transformers'.
 use crate::{
-    Gpt2Inputs, Gpt2LmHead, KeyValueCache,
+    CacheStorage, Gpt2Inputs, Gpt2LmHead, KeyValueCache,
     attend::{refuse, seen},
 };
 use adamant_core::{DType, Error, ErrorKind, Result, Rng, Tensor, no_grad};
@@ -24,11 +24,22 @@ pub struct GenerateOptions {
     pub eos_token_id: Option<i64>,
     /// what stands behind its end while others go on, a token of the vocabulary; `eos_token_id` if it is not given
     pub pad_token_id: Option<i64>,
+    /// how keys and values of what is known are held
+    pub cache: CacheStorage,
 }
 impl Default for GenerateOptions {
     /// Greedy, 20 tokens, no end.
     fn default() -> GenerateOptions {
-        GenerateOptions { max_new_tokens: 20, temperature: 0.0, top_k: None, top_p: None, seed: 0, eos_token_id: None, pad_token_id: None }
+        GenerateOptions {
+            max_new_tokens: 20,
+            temperature: 0.0,
+            top_k: None,
+            top_p: None,
+            seed: 0,
+            eos_token_id: None,
+            pad_token_id: None,
+            cache: CacheStorage::Float,
+        }
     }
 }
 impl GenerateOptions {
@@ -138,7 +149,7 @@ impl Gpt2LmHead {
         let rng = Rng::new_on(options.seed, 0, device)?;
         let mut mask = attention_mask.map(|mask| seen(mask).map(|m| m.cast(DType::I64))).transpose()?;
         let mut positions = mask.as_ref().map(|mask| (mask.cumsum(1) - 1).clamp_min(0));
-        let (mut all, mut next, mut cache) = (vec![ids.cast(DType::I64)], ids.clone(), KeyValueCache::new());
+        let (mut all, mut next, mut cache) = (vec![ids.cast(DType::I64)], ids.clone(), KeyValueCache::with(options.cache));
         let mut ended = vec![false; batch];
         for _ in 0..options.max_new_tokens {
             let inputs = Gpt2Inputs { attention_mask: mask.as_ref(), position_ids: positions.as_ref(), ..Default::default() };

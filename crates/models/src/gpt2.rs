@@ -1,10 +1,10 @@
 //! GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), as transformers has it.
 use crate::{
     FromFolder, HiddenActivation, LoadWeights, Naming,
-    attend::{Sight, attend, check_tokens, refuse, seen, split_heads, token_loss},
+    attend::{Sight, attend, check_tokens, join_heads, refuse, seen, split_heads, token_loss},
 };
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional};
-use adamant_nn::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, Module, Param, Site, init};
+use adamant_nn::{CacheStep, CachedAttentionOptions, Dropout, Embedding, KeyValueCache, LayerNorm, LayerNormOptions, Linear, Module, Param, Site, init};
 use serde::Deserialize;
 
 /// What GPT-2 is like: the fields of transformers' `GPT2Config` that a network follows from, with their defaults (those of the
@@ -147,22 +147,23 @@ impl Gpt2Attention {
             dropout: config.attn_pdrop,
         })
     }
-    /// Keys and values of this layer are appended to the cache's, if there is one.
+    /// Keys and values of this layer join the cache's, if there is one.
     #[track_caller]
-    fn forward(&self, x: &Tensor, sight: Sight<'_>, cache: Option<&mut Option<KeysAndValues>>) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, sight: Sight<'_>, cache: Option<&mut CacheStep>) -> Result<Tensor> {
         let _scope = self.site.enter();
         let parts = self.c_attn.forward(x)?.chunk(3, -1)?;
         let [q, k, v] = &parts[..] else { return refuse("Gpt2Attention", "no three projections") };
-        let (q, mut k, mut v) = (split_heads(q, self.heads)?, split_heads(k, self.heads)?, split_heads(v, self.heads)?);
-        if let Some(cache) = cache {
-            if let Some(before) = cache.as_ref() {
-                k = Tensor::cat(&[&before.keys, &k], 2);
-                v = Tensor::cat(&[&before.values, &v], 2);
-            }
-            *cache = Some(KeysAndValues { keys: k.clone(), values: v.clone() });
-        }
+        let (q, k, v) = (split_heads(q, self.heads)?, split_heads(k, self.heads)?, split_heads(v, self.heads)?);
         let dropout = if self.site.is_training() { self.dropout } else { 0.0 };
-        let y = attend(&q, &k, &v, sight, self.scale, dropout)?;
+        let y = match cache {
+            Some(step) => {
+                let rng = if dropout > 0.0 { Some(init::generator(q.device()?)?) } else { None };
+                let mask = if let Sight::Mask(mask) = sight { Some(mask) } else { None };
+                let options = CachedAttentionOptions { mask, scale: Some(self.scale), dropout: rng.as_ref().map(|rng| (dropout, rng)) };
+                join_heads(&step.attend(&q, &k, &v, &options)?)?
+            }
+            None => attend(&q, &k, &v, sight, self.scale, dropout)?,
+        };
         self.resid_dropout.forward(&self.c_proj.forward(&y)?)
     }
 }
@@ -206,40 +207,12 @@ impl Gpt2Block {
         })
     }
     #[track_caller]
-    fn forward(&self, x: &Tensor, sight: Sight<'_>, cache: Option<&mut Option<KeysAndValues>>) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, sight: Sight<'_>, cache: Option<&mut CacheStep>) -> Result<Tensor> {
         let x = x + self.attn.forward(&self.ln_1.forward(x)?, sight, cache)?;
         (&x + self.mlp.forward(&self.ln_2.forward(&x)?)?).ok()
     }
 }
 
-/// A layer's keys and values so far, `[batch, heads, time, features]`.
-#[derive(Clone)]
-struct KeysAndValues {
-    keys: Tensor,
-    values: Tensor,
-}
-/// Keys and values of all tokens that a network has seen, so that what follows is computed alone
-/// ([`Gpt2LmHead::forward_cached`]).
-#[derive(Default)]
-#[doc(alias("DynamicCache", "past_key_values"))]
-pub struct KeyValueCache {
-    layers: Vec<Option<KeysAndValues>>,
-    time: usize,
-}
-impl KeyValueCache {
-    /// Nothing seen yet.
-    pub fn new() -> KeyValueCache {
-        KeyValueCache::default()
-    }
-    /// How many tokens of each sequence it has.
-    pub fn len(&self) -> usize {
-        self.time
-    }
-    /// None yet?
-    pub fn is_empty(&self) -> bool {
-        self.time == 0
-    }
-}
 /// What may go in beside the tokens.
 #[derive(Clone, Copy, Default)]
 pub struct Gpt2Inputs<'a> {
@@ -307,8 +280,8 @@ impl Gpt2 {
     #[track_caller]
     fn run(&self, ids: &Tensor, inputs: &Gpt2Inputs<'_>, cache: Option<&mut KeyValueCache>) -> Result<Tensor> {
         let _scope = self.site.enter();
-        let past = cache.as_ref().map_or(0, |c| c.time);
-        let [_, time] = check_tokens("Gpt2", ids, self.config.n_positions.saturating_sub(past))?;
+        let past = cache.as_ref().map_or(0, |c| c.len());
+        let [batch, time] = check_tokens("Gpt2", ids, self.config.n_positions.saturating_sub(past))?;
         let arange = Tensor::arange_on(past, past + time, 1, DType::I64, ids.device()?);
         let positions = self.wpe.forward(inputs.position_ids.unwrap_or(&arange))?;
         let mut x = self.wte.forward(ids)? + positions;
@@ -316,45 +289,38 @@ impl Gpt2 {
             x = x + self.wte.forward(types)?;
         }
         let mut x = self.drop.forward(&x)?;
-        let mask = mask_of(ids, inputs.attention_mask, past)?;
-        let sight = match &mask {
-            Some(mask) => Sight::Mask(mask),
-            // One token that follows others sees them all.
-            None if past > 0 => Sight::All,
-            None => Sight::Causal,
+        let mask = inputs.attention_mask.map(|mask| keys_seen(mask, batch, past + time)).transpose()?;
+        // A cache sees to the order of tokens itself. An error on the way leaves it as it was.
+        let mut step = cache.as_ref().map(|c| c.begin(time));
+        let mask = match mask {
+            Some(mask) if step.is_none() => Some(mask.logical_and(causal(ids, time)?)),
+            mask => mask,
         };
-        // An error on the way leaves the cache as it was.
-        let mut layers = cache.as_ref().map(|c| c.layers.clone());
-        if let Some(layers) = &mut layers {
-            layers.resize_with(self.h.len(), || None);
-        }
-        for (k, block) in self.h.iter().enumerate() {
-            x = block.forward(&x, sight, layers.as_mut().map(|layers| &mut layers[k]))?;
+        let sight = mask.as_ref().map_or(Sight::Causal, Sight::Mask);
+        for block in &self.h {
+            x = block.forward(&x, sight, step.as_mut())?;
         }
         let y = self.ln_f.forward(&x)?;
-        if let (Some(cache), Some(layers)) = (cache, layers) {
-            *cache = KeyValueCache { layers, time: past + time };
+        if let (Some(cache), Some(step)) = (cache, step) {
+            cache.commit(step)?;
         }
         Ok(y)
     }
 }
-/// True where a query sees a key: what came before it and takes part. `None` where no tensor is needed to say so.
+/// True where a key takes part: `[batch, 1, 1, keys]`.
 #[track_caller]
-fn mask_of(ids: &Tensor, attention_mask: Option<&Tensor>, past: usize) -> Result<Option<Tensor>> {
-    let [batch, time] = ids.dims()?;
-    if attention_mask.is_none() && (past == 0 || time == 1) {
-        return Ok(None);
-    }
-    let (keys, device) = (past + time, ids.device()?);
-    let columns = Tensor::arange_on(0, keys, 1, DType::I64, device).reshape([1, 1, 1, keys]);
-    let rows = Tensor::arange_on(past, keys, 1, DType::I64, device).reshape([1, 1, time, 1]);
-    let causal = columns.le(rows);
-    let Some(mask) = attention_mask else { return Ok(Some(causal)) };
+fn keys_seen(mask: &Tensor, batch: usize, keys: usize) -> Result<Tensor> {
     let shape = mask.shape()?;
     if shape[..] != [batch, keys] {
         return Err(Error::new("Gpt2", ErrorKind::Shape { shape, expected: format!("an attention mask [{batch}, {keys}] of all tokens") }));
     }
-    Ok(Some(causal.logical_and(seen(mask)?.reshape([batch, 1, 1, keys])).ok()?))
+    seen(mask)?.reshape([batch, 1, 1, keys]).ok()
+}
+/// True where a query sees a key: itself and what came before it, `[1, 1, time, time]`.
+#[track_caller]
+fn causal(ids: &Tensor, time: usize) -> Result<Tensor> {
+    let places = Tensor::arange_on(0, time, 1, DType::I64, ids.device()?);
+    places.reshape([1, 1, 1, time]).le(places.reshape([1, 1, time, 1])).ok()
 }
 impl Module for Gpt2 {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {

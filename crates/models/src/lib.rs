@@ -14,8 +14,9 @@ mod gpt2;
 mod load;
 mod resnet;
 
+pub use adamant_nn::{CacheStorage, KeyValueCache};
 pub use attend::HiddenActivation;
 pub use bert::{Bert, BertClassifier, BertConfig, BertInputs, BertMaskedLm, ProblemType};
-pub use gpt2::{Gpt2, Gpt2Config, Gpt2Inputs, Gpt2LmHead, KeyValueCache};
+pub use gpt2::{Gpt2, Gpt2Config, Gpt2Inputs, Gpt2LmHead};
 pub use load::{FromFolder, LoadWeights, Naming, Weights};
 pub use resnet::{ResNet, ResNetOptions, ResidualKind};

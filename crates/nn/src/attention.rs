@@ -1,5 +1,9 @@
 //! Multi-head attention (Vaswani et al. 2017), as `torch.nn.MultiheadAttention`.
-use crate::{Linear, Module, Param, Site, init};
+use crate::{
+    Linear, Module, Param, Site,
+    cache::{CachedAttentionOptions, open_step},
+    init,
+};
 use adamant_core::{
     DType, Error, ErrorKind, Outputs, Result, Tensor,
     composite::split::Split,
@@ -156,11 +160,22 @@ impl MultiheadAttention {
         let [_, keys, _] = k.dims()?;
         let split = |t: &Tensor, len: usize| t.reshape([batch, len, heads, width]).transpose(1, 2);
         let (q, k, v) = (split(&q, queries), split(&k, keys), split(&v, keys));
+        let dropout = if self.site.is_training() && self.options.dropout > 0.0 { Some((self.options.dropout, init::generator(q.device()?)?)) } else { None };
+        let drawn = dropout.as_ref().map(|(p, rng)| (*p, rng));
+        let cached = open_step(|step| {
+            let alone = masks.is_causal && masks.attn_mask.is_none() && masks.key_padding_mask.is_none() && extra == 0 && !need_weights && keys == queries;
+            if !alone {
+                let text = "a cache serves causal self-attention without other masks, biases or weights that are asked for";
+                return Err(Error::new("MultiheadAttention", ErrorKind::Argument(text.into())));
+            }
+            step.attend(&q, &k, &v, &CachedAttentionOptions { dropout: drawn, ..Default::default() })
+        });
         // A causal mask alone is no tensor: what it hides is not computed.
         let causal = masks.is_causal && masks.attn_mask.is_none() && masks.key_padding_mask.is_none() && extra == 0 && !need_weights;
-        let mask = if causal { None } else { self.mask(masks, &q, keys, extra)? };
-        let dropout = if self.site.is_training() && self.options.dropout > 0.0 { Some((self.options.dropout, init::generator(q.device()?)?)) } else { None };
-        let (y, weights) = if need_weights {
+        let mask = if causal || cached.is_some() { None } else { self.mask(masks, &q, keys, extra)? };
+        let (y, weights) = if let Some(cached) = cached {
+            (cached?, None)
+        } else if need_weights {
             let scores = (q * (1.0 / (width as f64).sqrt())).matmul(k.mt());
             let scores = match &mask {
                 Some(mask) => scores + mask,
@@ -173,8 +188,7 @@ impl MultiheadAttention {
             };
             (kept.matmul(v), Some(kept.mean(1)))
         } else {
-            let options =
-                AttentionOptions { mask: mask.as_ref(), is_causal: causal, dropout: dropout.as_ref().map(|(p, rng)| (*p, rng)), ..Default::default() };
+            let options = AttentionOptions { mask: mask.as_ref(), is_causal: causal, dropout: drawn, ..Default::default() };
             (functional::scaled_dot_product_attention(&q, &k, &v, &options), None)
         };
         let y = self.out_proj.forward(&y.transpose(1, 2).reshape([batch, queries, features]))?;

@@ -1,5 +1,5 @@
 //! Tables of rows looked up by integers.
-use crate::{Module, Param, Site, init};
+use crate::{Module, Param, Site, cache::open_step, init};
 use adamant_core::{Error, ErrorKind, Result, Tensor, tensor::BagMode};
 
 /// A table of rows: ids of any shape to `[..ids, embedding_dim]`. It starts standard normal.
@@ -70,14 +70,17 @@ impl Module for PositionEmbedding {
         let call = self.site.begin(&[x])?;
         let x = call.input(0, x);
         let shape = x.shape()?;
-        let length = self.weight.meta().shape[0];
+        // Behind the tokens of a cache.
+        let past = open_step(|step| step.past()).unwrap_or(0);
+        let length = self.weight.meta().shape[0].saturating_sub(past);
         if shape.rank() < 2 || shape[shape.rank() - 2] > length {
+            let before = if past > 0 { format!(", behind {past} tokens") } else { String::new() };
             return Err(Error::new(
                 "position_embedding",
-                ErrorKind::Shape { shape, expected: format!("[.., length, features] with a length of at most {length}") },
+                ErrorKind::Shape { shape, expected: format!("[.., length, features] with a length of at most {length}{before}") },
             ));
         }
-        let y = (x + self.weight.get().narrow(0, 0, shape[shape.rank() - 2])).ok()?;
+        let y = (x + self.weight.get().narrow(0, past, shape[shape.rank() - 2])).ok()?;
         call.end(y)
     }
 }

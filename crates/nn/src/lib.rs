@@ -13,6 +13,7 @@ mod activation;
 mod adaptive;
 mod attention;
 mod batch_norm;
+pub mod cache;
 mod conv;
 mod dict;
 mod dropout;
@@ -50,6 +51,7 @@ pub use batch_norm::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d,
     with_cumulative_statistics,
 };
+pub use cache::{CacheStep, CacheStorage, CachedAttentionOptions, KeyValueCache};
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};
 pub use dict::{ModuleDict, ParameterDict};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};

@@ -126,8 +126,15 @@ pub(crate) fn evaluating<M: Walk + ?Sized, R>(model: &M, f: impl FnOnce() -> R) 
 /// # Errors
 /// Those of the model.
 pub(crate) fn answer(model: &dyn Module, x: &Tensor, region: Option<&Autocast>) -> Result<Tensor, Failure> {
-    let Some(region) = region else { return Ok(model.forward(x)?) };
-    let outputs = region.run(|| model.forward(x))?;
+    answer_by(region, || model.forward(x))
+}
+/// As [`answer`], of what is run in the region.
+///
+/// # Errors
+/// Those of what is run.
+pub(crate) fn answer_by(region: Option<&Autocast>, forward: impl FnOnce() -> adamant_core::Result<Tensor>) -> Result<Tensor, Failure> {
+    let Some(region) = region else { return Ok(forward()?) };
+    let outputs = region.run(forward)?;
     let is_low = matches!(outputs.dtype()?, DType::F16 | DType::BF16);
     Ok(if is_low { outputs.cast(DType::F32) } else { outputs })
 }

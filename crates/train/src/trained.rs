@@ -9,7 +9,7 @@ use adamant_amp::Autocast;
 use adamant_core::{Device, Tensor, no_grad, rng::philox};
 use adamant_data::{Columns, Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
-use adamant_nn::{Sequential, Walk};
+use adamant_nn::{CacheStorage, KeyValueCache, Module, Sequential, Walk};
 use adamant_quant::prune;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -145,8 +145,11 @@ impl Trained {
     /// # Errors
     /// Inputs of another shape or dtype than the model takes.
     pub fn answer(&self, x: &Tensor) -> Result<Tensor, Failure> {
+        self.answer_by(x, |x| self.model.forward(x))
+    }
+    fn answer_by(&self, x: &Tensor, forward: impl FnOnce(&Tensor) -> adamant_core::Result<Tensor>) -> Result<Tensor, Failure> {
         no_grad(|| {
-            let outputs = evaluate::answer(&self.model, &x.to(self.device), self.region.as_ref())?.ok()?;
+            let outputs = evaluate::answer_by(self.region.as_ref(), || forward(&x.to(self.device)))?.ok()?;
             Ok(match self.columns.as_ref().and_then(|c| c.target_scale()) {
                 Some(scale) => scale.restore(&outputs)?,
                 None => outputs,
@@ -205,9 +208,12 @@ pub struct Sampling {
     pub top_k: usize,
     /// where draws come from
     pub seed: u64,
+    /// keeps what is known of tokens so, and computes new ones alone; none: all of them each time
+    pub cache: Option<CacheStorage>,
 }
 impl Trained {
-    /// Goes on from a prompt, token by token. Text is handed to `each` as soon as its characters are whole.
+    /// Goes on from a prompt, token by token. Text is handed to `each` as soon as its characters are whole. A cache serves as long as
+    /// all tokens fit the context; behind that, where the window moves and with it each token's position, it is filled anew for each.
     ///
     /// # Errors
     /// A model that is no language model, or a prompt with a character that it has never seen.
@@ -225,13 +231,23 @@ impl Trained {
             known.push(vocabulary.encode("\n").ok().and_then(|t| t.first().copied()).unwrap_or(0));
         }
         let mut decoder = vocabulary.decoder();
+        let mut cache = sampling.cache.map(KeyValueCache::with);
         for k in 0..count {
             let seen = &known[known.len().saturating_sub(*context)..];
-            // The model looks back only: what stands behind is never seen, and one shape runs one plan.
-            let mut window: Vec<i64> = seen.iter().map(|t| i64::from(*t)).collect();
-            window.resize(*context, 0);
-            let logits = self.answer(&Tensor::from_vec(window, [1, *context]))?;
-            let last = logits.narrow(1, seen.len() - 1, 1).reshape([-1]).to_vec_as::<f64>()?;
+            let ids = |tokens: &[u32]| tokens.iter().map(|t| i64::from(*t)).collect::<Vec<i64>>();
+            let (logits, last) = if let Some(cache) = &mut cache {
+                if known.len() > *context {
+                    *cache = KeyValueCache::with(cache.storage());
+                }
+                let new = &seen[cache.len()..];
+                (self.answer_by(&Tensor::from_vec(ids(new), [1, new.len()]), |x| cache.forward(&self.model, x))?, new.len() - 1)
+            } else {
+                // The model looks back only: what stands behind is never seen, and one shape runs one plan.
+                let mut window = ids(seen);
+                window.resize(*context, 0);
+                (self.answer(&Tensor::from_vec(window, [1, *context]))?, seen.len() - 1)
+            };
+            let last = logits.narrow(1, last, 1).reshape([-1]).to_vec_as::<f64>()?;
             let token = draw(&last, sampling, k as u64) as u32;
             known.push(token);
             each(&decoder.push(token));

@@ -131,8 +131,15 @@ impl<T: Summed> SimdKernel for AttentionWeights<'_, T> {
     fn run<S: Simd>(self) {
         let mut largest = [T::ZERO; QUERIES];
         for (i, (row, lse)) in self.rows.chunks_exact_mut(self.columns).zip(&mut *self.lse).enumerate() {
-            let seen = if self.causal { self.seen + i } else { self.seen };
-            (largest[i % QUERIES], *lse) = weights_of_row::<S, T>(row, seen.min(self.columns), self.scale);
+            let seen = if self.causal { self.seen + i } else { self.seen }.min(self.columns);
+            let scale = T::V::<S>::splat(self.scale);
+            update::<S, T, 0>(
+                &mut row[..seen],
+                [],
+                #[inline(always)]
+                |s, []| s.mul(scale),
+            );
+            (largest[i % QUERIES], *lse) = weights_of_row::<S, T>(row, seen);
         }
         let count = self.lse.len().min(QUERIES);
         update::<S, T, 1>(
@@ -143,19 +150,12 @@ impl<T: Summed> SimdKernel for AttentionWeights<'_, T> {
         );
     }
 }
-/// The largest of a row's scores and the sum of its exponentials; the row becomes weights.
+/// The largest of a row's scaled scores and the sum of its exponentials; the row becomes weights.
 #[inline(always)]
-fn weights_of_row<S: Simd, T: Summed>(row: &mut [T], seen: usize, scale: T) -> (T, T) {
+pub(super) fn weights_of_row<S: Simd, T: Summed>(row: &mut [T], seen: usize) -> (T, T) {
     let (row, hidden) = row.split_at_mut(seen);
     hidden.fill(T::ZERO);
     let splat = T::V::<S>::splat;
-    let scale = splat(scale);
-    update::<S, T, 0>(
-        row,
-        [],
-        #[inline(always)]
-        |s, []| s.mul(scale),
-    );
     let mut most = max::<S, T>(row);
     if most == T::LOWEST {
         most = T::ZERO;

@@ -147,6 +147,14 @@ lr = 0.01
     assert_eq!(written.chars().count(), 20);
     assert_eq!(write("1")["text"], written.as_str());
     assert_ne!(write("2")["text"], written.as_str());
+    // Within the context and behind it.
+    let cached =
+        |storage: &str| adamant(folder.path(), &["generate", "runs/gpt-1", "--prompt", "the ", "--tokens", "20", "--seed", "1", "--cache", storage, "--json"]);
+    assert_eq!(json(&cached("float"))["text"], written.as_str());
+    for storage in ["int8", "int4"] {
+        assert_eq!(json(&cached(storage))["text"].as_str().unwrap().chars().count(), 20);
+    }
+    assert!(cached("int7").status.code() == Some(2));
     let output = adamant(folder.path(), &["generate", "runs/gpt-1", "--prompt", "Zebra", "--tokens", "5"]);
     assert!(output.status.code() == Some(2) && err(&output).contains("'Z'"));
 }

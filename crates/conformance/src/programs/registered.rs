@@ -105,6 +105,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Tensor::safe_log", "PyTorch has no logarithm with a floor"),
     ("functional::quantized_linear", "PyTorch's takes weights in an object of its own; it is compared with integer arithmetic by `xtask quant integers`"),
     ("functional::quantized_conv", "PyTorch's takes weights in an object of its own; core/tests/quantized.rs has integer arithmetic"),
+    ("functional::quantized_attention", "PyTorch has none; core/tests/token_codes.rs has arithmetic of the host"),
     ("functional::quantized_embedding", "PyTorch's takes weights in an object of its own"),
     ("functional::rotary_half", "rotary embeddings stand in transformers, not in PyTorch"),
 ];

@@ -71,8 +71,22 @@ fn layers() -> Vec<Entry> {
         "functional::dequantize" 0 INTEGER [v(&[2, 3])] |x| f::dequantize(&x[0], 0.1, 3),
         "functional::quantized_linear" 1 SINGLE [v(&[2, 6]), v(&[3])] |x| packed(&x[0], &[3, 6], |w| f::quantized_linear(&x[0], w, Some(&x[1]), QuantizedInput::Float)); "shape" => packed(&x[0], &[3, 5], |w| f::quantized_linear(&x[0], w, None, QuantizedInput::Float)),
         "functional::quantized_conv" 1 SINGLE [v(&[1, 2, 4, 3]), v(&[2])] |x| packed(&x[0], &[2, 1, 2, 2], |w| f::quantized_conv(&x[0], w, Some(&x[1]), &ConvOptions { groups: 2, padding: 1.into(), ..Default::default() }, QuantizedInput::Float)); "shape" => packed(&x[0], &[2, 3, 2, 2], |w| f::quantized_conv(&x[0], w, None, &ConvOptions::default(), QuantizedInput::Float)),
+        "functional::quantized_attention" 1 SINGLE [v(&[2, 2, 3, 4])] |x| coded(&x[0], &[2, 1, 5, 4], |k, v| f::quantized_attention(&x[0], k, v, &QuantizedAttentionOptions { is_causal: true, tokens: Some(4), ..Default::default() })); "shape" => coded(&x[0], &[2, 1, 5, 3], |k, v| f::quantized_attention(&x[0], k, v, &QuantizedAttentionOptions::default())),
         "functional::quantized_embedding" 0 SINGLE [index(&[2, 2], 5)] |x| packed(&x[0], &[5, 4], |w| f::quantized_embedding(&x[0], w)),
         "functional::clip_grad_norm" 0 WIDE [v(&[2, 3]), v(&[4])] |x| f::clip_grad_norm(&[&x[0], &x[1]], 1.0, 2.0).0,
+    }
+}
+/// What a function makes of keys and values of 8-bit codes beside an input.
+fn coded(beside: &Tensor, shape: &[usize], f: impl FnOnce(&TokenCodes, &TokenCodes) -> Tensor) -> Tensor {
+    let device = match beside.device() {
+        Ok(device) => device,
+        Err(error) => return Tensor::failed(error),
+    };
+    let numbers = Tensor::arange_on(0i64, shape.iter().product::<usize>() as i64, 1i64, DType::F32, device).reshape(shape);
+    let round = |x: Tensor| TokenCodes::round(&x, Packing { bits: 8, group: None, symmetric: true });
+    match (round(numbers.sin()), round(numbers.cos())) {
+        (Ok(keys), Ok(values)) => f(&keys, &values),
+        (Err(error), _) | (_, Err(error)) => Tensor::failed(error),
     }
 }
 /// What a function makes of a matrix of 8-bit codes beside an input.

@@ -22,7 +22,7 @@ fn scores(of: &Attention, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Tens
     s
 }
 /// k or v with each head repeated for the query heads that share it.
-fn repeat_heads(x: &Tensor, q: &Shape) -> Result<Tensor> {
+pub(super) fn repeat_heads(x: &Tensor, q: &Shape) -> Result<Tensor> {
     let s = x.meta().shape;
     let rank = s.rank();
     if rank < 3 || s[rank - 3] == q[rank - 3] {

@@ -16,6 +16,7 @@ use super::{
     norm::{BatchNormInference, Norm, NormBackward, Over},
     packed::{Dequantize, QuantizedConv, QuantizedLinear},
     quantize::FakeQuantize,
+    quantized_attention::QuantizedAttention,
     search::SearchSorted,
     softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
     sorted_range::SortedRange,
@@ -129,6 +130,7 @@ own! {
     "adamant.binary_cross_entropy" |_g| some::<2, 2, _> => BinaryCrossEntropy;
     "adamant.fake_quantize" |g| some::<3, 3, _> => FakeQuantize { quant_min: g.int("quant_min")?, quant_max: g.int("quant_max")?, axis: g.size_or_none("axis")? };
     "adamant.dequantize" |g| |d: &Dequantize| exactly(if d.packing.symmetric { 2 } else { 3 }) => Dequantize::given(g)?;
+    "adamant.quantized_attention" |g| |q: &QuantizedAttention| exactly(q.inputs()) => QuantizedAttention::given(g)?;
     "adamant.quantized_linear" |g| |q: &QuantizedLinear| exactly(q.inputs()) => QuantizedLinear::given(g)?;
     "adamant.layer_norm" |g| norm_inputs => norm(g, |g| Ok(Over::Layer { axes: g.size("axes")? }))?;
     "adamant.rms_norm" |g| norm_inputs => norm(g, |g| Ok(Over::Rms { axes: g.size("axes")? }))?;

@@ -94,11 +94,11 @@ impl Packing {
             (None, false) => Err(ErrorKind::Argument("an affine packing needs zero points".into())),
         }
     }
-    fn attrs(&self) -> Attrs {
+    pub(super) fn attrs(&self) -> Attrs {
         let known = [("bits", Attr::Int(self.bits as i64)), ("symmetric", Attr::Bool(self.symmetric))];
         known.into_iter().chain(self.group.map(|g| ("group", Attr::Int(g as i64)))).collect()
     }
-    fn given(given: &mut Given) -> Result<Packing, ErrorKind> {
+    pub(super) fn given(given: &mut Given) -> Result<Packing, ErrorKind> {
         Ok(Packing { bits: given.size("bits")? as u32, symmetric: given.bool("symmetric")?, group: given.size_or_none("group")? })
     }
 }
@@ -106,7 +106,7 @@ impl Packing {
 pub fn matrix(weight: &Shape) -> (usize, usize) {
     (weight.first().copied().unwrap_or(1), weight.iter().skip(1).product())
 }
-fn same(what: &str, got: &TensorType, shape: Shape, dtypes: &[DType]) -> Result<(), ErrorKind> {
+pub(super) fn same(what: &str, got: &TensorType, shape: Shape, dtypes: &[DType]) -> Result<(), ErrorKind> {
     if !dtypes.contains(&got.dtype) {
         let wanted: Vec<String> = dtypes.iter().map(DType::to_string).collect();
         return Err(ErrorKind::Dtype(format!("{what} are {}, not {}", wanted.join(" or "), got.dtype)));
@@ -291,7 +291,7 @@ impl CodedInputs {
     }
 }
 /// x of a layer of codes, which computes in f32.
-fn narrow_floats(x: &TensorType) -> Result<TensorType, ErrorKind> {
+pub(super) fn narrow_floats(x: &TensorType) -> Result<TensorType, ErrorKind> {
     let x = floats(x)?;
     if x.dtype == DType::F64 {
         return Err(ErrorKind::Dtype("layers of codes compute in f32: cast the input to f32, f16 or bf16".into()));
