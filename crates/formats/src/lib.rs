@@ -9,12 +9,14 @@
 mod elements;
 #[cfg(feature = "mmap")]
 pub mod mmap;
+pub mod gguf;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 pub mod regular;
 pub mod safetensors;
 mod shown;
+pub mod weights;
 pub mod whole;
 #[cfg(feature = "npz")]
 mod zip;

@@ -10,6 +10,7 @@
 //! | the range of values that codes span | [`observe`] |
 //! | training with what codes stand for | [`qat`] |
 //! | files of quantized models | [`save_quantized`], [`load_quantized`] |
+//! | folders of GPTQ and AWQ, files of GGUF | [`exchange`] |
 //! | low-rank adapters | [`lora`] |
 //! | weights that are zero and stay so | [`prune`] |
 //! | a student that learns from a teacher | [`distill`] |
@@ -25,6 +26,7 @@ mod scheme;
 mod select;
 
 pub mod distill;
+pub mod exchange;
 pub mod lora;
 pub mod observe;
 pub mod prune;

@@ -23,7 +23,7 @@ use crate::{
 };
 use adamant_runtime::{
     Composite, DType, ErrorKind, bf16,
-    composite::packed::{Activations, CodedInputs, QuantizedLinear},
+    composite::packed::{Activations, CodeLevels, CodedInputs, QuantizedLinear},
     f16,
     kernel::FaultWord,
 };
@@ -105,6 +105,7 @@ impl<'a> CodedLayer<'a> {
     /// `OutOfMemory`; inputs that are not there.
     pub(super) fn new(
         codes: &CodedInputs,
+        levels: CodeLevels,
         [rows, columns]: [usize; 2],
         operands: &KernelOperands<'_, 'a, '_>,
         own: &'a mut [ScratchVec<f32>; 2],
@@ -129,7 +130,7 @@ impl<'a> CodedLayer<'a> {
             }
             _ => None,
         };
-        let weight = CodedWeight { packing: codes.packing, bytes: operands.input(*of.codes)?, scale, zero_point, bias, rows, columns };
+        let weight = CodedWeight { packing: codes.packing, levels, bytes: operands.input(*of.codes)?, scale, zero_point, bias, rows, columns };
         Ok(CodedLayer { weight, by })
     }
 }
@@ -144,7 +145,7 @@ fn run<'o>(
     let columns = operands.shape(0)?.last().copied().ok_or_else(|| internal("a layer of codes of a number"))?;
     let rows = operands.shape(2)?.first().copied().ok_or_else(|| internal("scales of a number"))?;
     let mut own = <[ScratchVec<f32>; 2]>::default();
-    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), [rows, columns], operands, &mut own, &runtime.threads)?;
+    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), layer.levels, [rows, columns], operands, &mut own, &runtime.threads)?;
     write(operands, &|out| {
         if out.is_empty() || columns == 0 {
             return Ok(());
