@@ -7,9 +7,9 @@
 //! Architecture invariant: knows core and nothing of layers, optimizers or backends.
 
 mod elements;
+pub mod gguf;
 #[cfg(feature = "mmap")]
 pub mod mmap;
-pub mod gguf;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;

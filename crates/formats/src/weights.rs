@@ -1,8 +1,6 @@
 //! Weights from safetensors files by name: one file, or a folder as transformers' `save_pretrained` writes it, in one piece or
 //! in shards. Knows no network.
-use crate::{
-    regular, safetensors::SafeTensors, shown,
-};
+use crate::{regular, safetensors::SafeTensors, shown};
 use adamant_core::{DType, Device, Error, ErrorKind, Result, Shape, Tensor};
 use serde_json::Value;
 use std::{

@@ -4,8 +4,14 @@
 
 /// Names in files, and the model's without `transformer.`: those of the whole network, and those of a layer.
 const OF_NETWORK: [(&str, &str); 4] = [("token_embd", "wte"), ("position_embd", "wpe"), ("output_norm", "ln_f"), ("output", "lm_head")];
-const OF_LAYER: [(&str, &str); 6] =
-    [("attn_norm", "ln_1"), ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"), ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")];
+const OF_LAYER: [(&str, &str); 6] = [
+    ("attn_norm", "ln_1"),
+    ("attn_qkv", "attn.c_attn"),
+    ("attn_output", "attn.c_proj"),
+    ("ffn_norm", "ln_2"),
+    ("ffn_up", "mlp.c_fc"),
+    ("ffn_down", "mlp.c_proj"),
+];
 
 /// The parameter of [`Gpt2LmHead`](crate::Gpt2LmHead) that a name in a file means; an unknown one means itself.
 ///

@@ -69,7 +69,8 @@ fn install(op: &'static str, path: &Path, model: &(impl Walk + ?Sized), found: F
         }
         let wanted = placed.param.meta().shape;
         if wanted[..] != shape[..] {
-            return Err(refused(op, path, format!("`{name}` has shape {shape:?} in the file and {wanted} in the model")).hint("the file is of a model of another size or type"));
+            return Err(refused(op, path, format!("`{name}` has shape {shape:?} in the file and {wanted} in the model"))
+                .hint("the file is of a model of another size or type"));
         }
         if made.iter().any(|known| known.param.same(&placed.param)) {
             return Err(refused(op, path, format!("`{name}` is tied to another parameter of the model, and the file has codes of both"))
@@ -128,7 +129,8 @@ fn written(op: &'static str, model: &(impl Walk + ?Sized), any_layer: bool) -> R
     let (mut all, mut seen, mut parts) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for PlacedParam { path, param, is_computed } in params {
         if is_computed {
-            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` is computed from other parameters"))).hint("merge adapters, and remove parametrizations, first"));
+            return Err(Error::new(op, ErrorKind::Argument(format!("`{path}` is computed from other parameters")))
+                .hint("merge adapters, and remove parametrizations, first"));
         }
         let Some(packed) = param.packed() else { continue };
         parts.extend(PARTS.iter().map(|part| format!("{path}{part}")));
@@ -183,7 +185,8 @@ impl LayerTensors<'_> {
         if let Some(at) = scales.iter().position(|s| !(s.is_finite() && *s >= 0.0)) {
             return Err(format!("the scale of group {} and output {} is {}", at / out.max(1), at % out.max(1), scales[at]));
         }
-        Ok(((0..out * groups).map(|at| scales[at % groups * out + at / groups]).collect(), dtype == DType::F16))
+        let half = scales.iter().all(|s| adamant_core::f16::from_f32(*s).to_f32() == *s);
+        Ok(((0..out * groups).map(|at| scales[at % groups * out + at / groups]).collect(), half))
     }
 }
 /// Every layer that has a tensor of a name, as the files call it, and the tensors that belong to none of them.
@@ -230,7 +233,14 @@ fn load_folder(
 }
 /// Writes tensors and configuration of a folder.
 #[track_caller]
-fn save_folder(op: &'static str, folder: &Path, tensors: Vec<(String, Tensor)>, own_name: &str, own: &serde_json::Value, hub: &serde_json::Value) -> Result<()> {
+fn save_folder(
+    op: &'static str,
+    folder: &Path,
+    tensors: Vec<(String, Tensor)>,
+    own_name: &str,
+    own: &serde_json::Value,
+    hub: &serde_json::Value,
+) -> Result<()> {
     let io = |e: std::io::Error| refused(op, folder, e.to_string());
     fs::create_dir_all(folder).map_err(io)?;
     let config = folder.join("config.json");
@@ -242,7 +252,8 @@ fn save_folder(op: &'static str, folder: &Path, tensors: Vec<(String, Tensor)>, 
     config::write(op, &config, &all)
 }
 /// What to do about a layer that is not as it was written.
-const DAMAGED: &str = "the folder is damaged, its configuration is of other tensors, or it was packed by another rule: quantize the model again, or load its floats";
+const DAMAGED: &str =
+    "the folder is damaged, its configuration is of other tensors, or it was packed by another rule: quantize the model again, or load its floats";
 
 #[track_caller]
 fn refused(op: &'static str, path: &Path, reason: String) -> Error {

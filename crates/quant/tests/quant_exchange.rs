@@ -75,19 +75,22 @@ impl Layer {
             (1..columns).rev().for_each(|k| group_of.swap(k, random.below(k + 1)));
         }
         let codes: Vec<Vec<u32>> = (0..out).map(|_| (0..columns).map(|_| random.below(most as usize) as u32).collect()).collect();
-        let zeros: Vec<Vec<u32>> = (0..groups).map(|_| (0..out).map(|_| if case.symmetric { most / 2 } else { random.below(most as usize) as u32 }).collect()).collect();
+        let zeros: Vec<Vec<u32>> =
+            (0..groups).map(|_| (0..out).map(|_| if case.symmetric { most / 2 } else { random.below(most as usize) as u32 }).collect()).collect();
         let scales: Vec<f32> = (0..groups * out).map(|_| adamant_core::f16::from_f64(0.01 + random.unit() / 10.0).to_f32()).collect();
         let number = |o: usize, i: usize| (codes[o][i] as f32 - zeros[group_of[i]][o] as f32) * scales[group_of[i] * out + o];
         let numbers = (0..out * columns).map(|at| number(at / columns, at % columns)).collect();
         let scale = Tensor::from_vec(scales, [groups, out]).cast(if case.half { DType::F16 } else { DType::F32 });
         if case.awq {
             // Nibble k of a word is the code of the output that this table names.
-            let eight = |line: &[u32]| line.chunks(8).map(|c| [0, 2, 4, 6, 1, 3, 5, 7].iter().enumerate().map(|(k, at)| c[*at] << (4 * k)).sum()).collect::<Vec<u32>>();
+            let eight =
+                |line: &[u32]| line.chunks(8).map(|c| [0, 2, 4, 6, 1, 3, 5, 7].iter().enumerate().map(|(k, at)| c[*at] << (4 * k)).sum()).collect::<Vec<u32>>();
             let of_inputs: Vec<Vec<u32>> = (0..columns).map(|i| eight(&(0..out).map(|o| codes[o][i]).collect::<Vec<_>>())).collect();
             let of_groups: Vec<Vec<u32>> = zeros.iter().map(|line| eight(line)).collect();
             return Layer { tensors: vec![("qweight", matrix(&of_inputs, false)), ("qzeros", matrix(&of_groups, false)), ("scales", scale)], numbers };
         }
-        let stored: Vec<Vec<u32>> = zeros.iter().map(|line| words(&line.iter().map(|z| if case.v2 { *z } else { (z + most - 1) % most }).collect::<Vec<_>>(), bits)).collect();
+        let stored: Vec<Vec<u32>> =
+            zeros.iter().map(|line| words(&line.iter().map(|z| if case.v2 { *z } else { (z + most - 1) % most }).collect::<Vec<_>>(), bits)).collect();
         let of_outputs: Vec<Vec<u32>> = codes.iter().map(|row| words(row, bits)).collect();
         let index = Tensor::from_vec(group_of.iter().map(|g| *g as i32).collect::<Vec<_>>(), [columns]);
         Layer { tensors: vec![("qweight", matrix(&of_outputs, true)), ("qzeros", matrix(&stored, false)), ("scales", scale), ("g_idx", index)], numbers }
@@ -141,8 +144,7 @@ fn drawn_layers_have_the_numbers_of_their_format_and_are_written_again_as_they_w
         let net = Sequential::new().add(Linear::new(case.columns, case.out)?);
         load(case, &net, place.path())?;
         let want = Tensor::from_vec(layer.numbers, [case.out, case.columns]);
-        let (_, weight) = net.named_parameters().into_iter().find(|(name, _)| name == "0.weight").unwrap();
-        close(&weight.detached(), &want, case);
+        close(&net.get_submodule("0")?.parameter("weight").unwrap().detached(), &want, case);
         let x = init::normal([3, case.columns], 0.0, 1.0)?;
         let dense = adamant_core::functional::linear(&x, &want, Some(&bias));
         let y = net.forward(&x)?;
@@ -157,7 +159,11 @@ fn drawn_layers_have_the_numbers_of_their_format_and_are_written_again_as_they_w
         load_quantized(&fresh, &own)?;
         assert_eq!(fresh.forward(&x)?.to_bytes()?, y.to_bytes()?, "{case:?}");
         let written = place.path().join("written");
-        if case.awq { save_awq(&net, &written)? } else { save_gptq(&net, &written, if case.v2 { GptqFormat::V2 } else { GptqFormat::V1 })? }
+        if case.awq {
+            save_awq(&net, &written)?
+        } else {
+            save_gptq(&net, &written, if case.v2 { GptqFormat::V2 } else { GptqFormat::V1 })?
+        }
         let file = SafeTensors::open(written.join("model.safetensors"))?;
         for (name, tensor) in &tensors {
             let again = file.tensor(name, tensor.device()?)?;
@@ -184,7 +190,6 @@ fn inputs_have_the_gradient_of_the_numbers() -> Result<()> {
     let of = |y: Tensor| -> Result<Tensor> { Ok(y.square().sum(..).backward()?.of(&x.cell()).unwrap().clone()) };
     let numbers = Tensor::from_vec(layer.numbers, [16, 64]);
     close(&of(net.forward(&x.get())?)?, &of(adamant_core::functional::linear(&x.get(), &numbers, None))?, &"gradient");
-    // Codes of inputs meet columns in that order too.
     Ok(())
 }
 
@@ -201,10 +206,12 @@ fn damage_that_is_read_or_refused_without_the_layer() -> Result<()> {
         Case { awq: true, bits: 4, columns: 64, out: 32, group: Some(32), symmetric: false, act_order: false, v2: false, half: true },
     );
     let say = |field: &'static str, value: Value| -> Change { Box::new(move |_, config| config[field] = value.clone()) };
-    let set = |at: usize, value: i32| move |t: &Tensor| {
-        let mut values = t.to_vec::<i32>().unwrap();
-        values[at] = value;
-        Tensor::from_vec(values, t.shape().unwrap())
+    let set = |at: usize, value: i32| {
+        move |t: &Tensor| {
+            let mut values = t.to_vec::<i32>().unwrap();
+            values[at] = value;
+            Tensor::from_vec(values, t.shape().unwrap())
+        }
     };
     let both: Vec<(Change, &str)> = vec![
         (put("0.qweight", |t| t.narrow(0, 0, 3)), "the layer `0`"),
@@ -221,7 +228,10 @@ fn damage_that_is_read_or_refused_without_the_layer() -> Result<()> {
         (Box::new(|all, _| drop(all.remove("0.qzeros"))), "the layer `0`"),
         (Box::new(|all, _| drop(all.remove("0.bias"))), "missing: `0.bias`"),
         (Box::new(|all, _| drop(all.insert("2.extra".into(), Tensor::ones([1])))), "`2.extra`"),
-        (Box::new(|all, _| *all = std::mem::take(all).into_iter().map(|(name, t)| (name.replace("0.", "7."), t)).collect()), "codes of `7.weight`, which the model lacks"),
+        (
+            Box::new(|all, _| *all = std::mem::take(all).into_iter().map(|(name, t)| (name.replace("0.", "7."), t)).collect()),
+            "codes of `7.weight`, which the model lacks",
+        ),
         (Box::new(|all, _| drop(all.insert("0.weight".into(), Tensor::ones([32, 64])))), "`0.weight` has numbers in the file"),
         (say("bits", json!("four")), "`bits` is"),
         (say("bits", json!(2)), "codes have 2 bits"),
@@ -271,7 +281,11 @@ fn damage_that_is_read_or_refused_without_the_layer() -> Result<()> {
         fs::write(place.path().join("config.json"), "{}").unwrap();
         assert!(load(&case, &net, place.path()).unwrap_err().to_string().contains("quantization_config"));
         // The configuration in the method's own file.
-        let own = if case.awq { ("quant_config.json", json!({ "w_bit": 4, "q_group_size": 32, "zero_point": true, "version": "GEMM" })) } else { ("quantize_config.json", case.config()) };
+        let own = if case.awq {
+            ("quant_config.json", json!({ "w_bit": 4, "q_group_size": 32, "zero_point": true, "version": "GEMM" }))
+        } else {
+            ("quantize_config.json", case.config())
+        };
         fs::write(place.path().join(own.0), own.1.to_string()).unwrap();
         load(&case, &net, place.path())?;
         fs::remove_file(place.path().join(own.0)).unwrap();
@@ -363,7 +377,10 @@ fn models_that_a_format_has_no_place_for() -> Result<()> {
     let mixed = QuantizationConfig::weights(4).layers("1", adamant_quant::LayerScheme::weights(8));
     refused(save_gptq(&of(&mixed)?, place.path(), GptqFormat::V1), "the weight `1.weight`: it has 8 bits");
     refused(save_awq(&of(&QuantizationConfig::weights(8))?, place.path()), "the weight `0.weight`: it has codes of 8 bits");
-    refused(save_gptq(&of(&QuantizationConfig::named("nf4")?.group(Some(32)))?, place.path(), GptqFormat::V1), "the weight `0.weight`: its codes are not evenly spaced");
+    refused(
+        save_gptq(&of(&QuantizationConfig::named("nf4")?.group(Some(32)))?, place.path(), GptqFormat::V1),
+        "the weight `0.weight`: its codes are not evenly spaced",
+    );
     let odd = Linear::new(60, 7)?;
     quantize_model(&odd, &QuantizationConfig::weights(4), &[])?;
     refused(save_gptq(&odd, place.path(), GptqFormat::V1), "do not fill words");
@@ -380,11 +397,11 @@ fn codes_of_gguf_are_multiplied_as_their_numbers() -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/tests/gguf/drawn.gguf");
     let file = adamant_formats::gguf::Gguf::open(&path)?;
     let place = tempfile::tempdir().unwrap();
-    for (name, rows) in [("q8_0", 3), ("q4_0", 3), ("q4_1", 3), ("q4_k", 2), ("q6_k", 2)] {
-        let layer = Linear::no_bias(256, rows)?;
+    for (name, rows, columns) in [("q8_0", 3, 256), ("q4_0", 3, 256), ("q4_1", 3, 256), ("q4_k", 2, 512), ("q6_k", 2, 512)] {
+        let layer = Linear::no_bias(columns, rows)?;
         load_gguf(&layer, &path, |found| (found == name).then(|| "weight".to_string()))?;
         let numbers = file.tensor(&format!("{name}.numbers"), adamant_core::Device::current()?)?;
-        for x in [init::normal([3, 256], 0.0, 1.0)?, init::normal([2, 5, 256], 1.0, 1.0)?] {
+        for x in [init::normal([3, columns], 0.0, 1.0)?, init::normal([2, 5, columns], 1.0, 1.0)?] {
             let want = adamant_core::functional::linear(&x, &numbers, None);
             close(&layer.forward(&x)?, &want, &name);
             let half = layer.forward(&x.cast(DType::F16))?;
@@ -394,11 +411,11 @@ fn codes_of_gguf_are_multiplied_as_their_numbers() -> Result<()> {
         }
         let own = place.path().join("own.safetensors");
         save_quantized(&layer, &own)?;
-        let fresh = Linear::no_bias(256, rows)?;
+        let fresh = Linear::no_bias(columns, rows)?;
         load_quantized(&fresh, &own)?;
-        let x = init::normal([3, 256], 0.0, 1.0)?;
+        let x = init::normal([3, columns], 0.0, 1.0)?;
         assert_eq!(fresh.forward(&x)?.to_bytes()?, layer.forward(&x)?.to_bytes()?);
-        let table = adamant_nn::Embedding::new(rows, 256)?;
+        let table = adamant_nn::Embedding::new(rows, columns)?;
         load_gguf(&table, &path, |found| (found == name).then(|| "weight".to_string()))?;
         close(&table.forward(&Tensor::from_vec(vec![1i64, 0], [2]))?, &numbers.index_select(0, &Tensor::from_vec(vec![1i64, 0], [2])), &name);
     }
@@ -424,7 +441,9 @@ fn a_gpt2_goes_through_gguf() -> Result<()> {
     let back = |name: &str| adamant_models::gguf::gpt2_name_in_file(name);
     save_gguf(&model, &path, &[("general.architecture".into(), adamant_formats::gguf::GgufValue::Text("gpt2".into()))], back)?;
     let file = adamant_formats::gguf::Gguf::open(&path)?;
-    for (name, shape) in [("blk.1.attn_qkv.weight", vec![96, 32]), ("blk.0.ffn_down.weight", vec![32, 128]), ("token_embd.weight", vec![40, 32]), ("output_norm.bias", vec![32])] {
+    for (name, shape) in
+        [("blk.1.attn_qkv.weight", vec![96, 32]), ("blk.0.ffn_down.weight", vec![32, 128]), ("token_embd.weight", vec![40, 32]), ("output_norm.bias", vec![32])]
+    {
         assert_eq!(file.tensors()[name].shape.to_vec(), shape, "{name}");
     }
     let again = gpt2();

@@ -1,7 +1,12 @@
 //! Writing of GGUF files: numbers as they are, and weights of codes whose groups are Q8_0's or Q4_0's.
 use super::{ALIGNMENT, GgmlType, GgufValue, MAGIC, metadata::write_text};
 use crate::{npy::little_endian, shown, whole};
-use adamant_core::{Error, ErrorKind, Origin, Shape, Tensor, composite::packed::{CodeLevels, Packing}, f16, functional::PackedWeight};
+use adamant_core::{
+    Error, ErrorKind, Origin, Shape, Tensor,
+    composite::packed::{CodeLevels, Packing},
+    f16,
+    functional::PackedWeight,
+};
 use std::{collections::BTreeSet, io::Write, path::Path};
 
 /// A tensor that is written.
@@ -94,7 +99,9 @@ pub fn save<K: AsRef<str>, N: AsRef<str>>(path: impl AsRef<Path>, metadata: &[(K
     }
     let mut start = 0u64;
     for (name, data) in tensors {
-        let (kind, shape) = data.placed().map_err(|e| refuse(format!("`{}`: {}", shown(name.as_ref()), e.kind())).hint(e.hint_text().unwrap_or("write it as f32").to_string()))?;
+        let (kind, shape) = data
+            .placed()
+            .map_err(|e| refuse(format!("`{}`: {}", shown(name.as_ref()), e.kind())).hint(e.hint_text().unwrap_or("write it as f32").to_string()))?;
         if shape.rank() > super::MOST_AXES as usize {
             return Err(refuse(format!("`{}` has {} axes, and ggml knows {}", shown(name.as_ref()), shape.rank(), super::MOST_AXES)));
         }

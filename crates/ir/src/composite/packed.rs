@@ -155,7 +155,11 @@ impl CodeLevels {
     /// Levels of 4 bits with codes of others, or with zero points.
     pub fn check(self, packing: &Packing) -> Result<(), ErrorKind> {
         if self == CodeLevels::NormalFloat && !(packing.bits == 4 && packing.symmetric) {
-            return Err(ErrorKind::Argument(format!("NF4 has codes of 4 bits without zero points, not {} bits{}", packing.bits, if packing.symmetric { "" } else { ", affine" })));
+            return Err(ErrorKind::Argument(format!(
+                "NF4 has codes of 4 bits without zero points, not {} bits{}",
+                packing.bits,
+                if packing.symmetric { "" } else { ", affine" }
+            )));
         }
         Ok(())
     }
@@ -201,7 +205,12 @@ impl Dequantize {
     /// # Errors
     /// One that is missing or of another kind.
     pub fn given(given: &mut Given) -> Result<Dequantize, ErrorKind> {
-        Ok(Dequantize { packing: Packing::given(given)?, levels: CodeLevels::given(given)?, shape: shape_of(given.ints("shape")?)?, dtype: given.dtype("dtype")? })
+        Ok(Dequantize {
+            packing: Packing::given(given)?,
+            levels: CodeLevels::given(given)?,
+            shape: shape_of(given.ints("shape")?)?,
+            dtype: given.dtype("dtype")?,
+        })
     }
 }
 impl Composite for Dequantize {

@@ -91,9 +91,11 @@ pub fn save_awq(model: &(impl Walk + ?Sized), folder: impl AsRef<Path>) -> Resul
         }
         let group = *common.get_or_insert(packing.group);
         if group != packing.group {
-            return Err(told(format!("its groups are of {:?} columns, and those of the layers before of {group:?}", packing.group)).hint("quantize all layers alike"));
+            return Err(
+                told(format!("its groups are of {:?} columns, and those of the layers before of {group:?}", packing.group)).hint("quantize all layers alike")
+            );
         }
-        let raw = RawCodes::of(weight).map_err(told)?;
+        let raw = RawCodes::of(weight).map_err(|text| told(text).hint("save with `save_quantized`, or quantize by rounding, GPTQ or AWQ"))?;
         if raw.order.is_some() {
             return Err(told("its columns are in an order of their own".into()).hint("`save_gptq` writes such (`g_idx`)"));
         }

@@ -80,5 +80,7 @@ impl FolderConfig<'_> {
 #[track_caller]
 pub(super) fn write(op: &'static str, path: &Path, value: &Value) -> Result<()> {
     let told = |e: std::io::Error| refused(op, path, e.to_string());
-    whole::replace(path, told, |file| serde_json::to_writer_pretty(&mut *file, value).map_err(|e| told(e.into())).and_then(|()| file.write_all(b"\n").map_err(told)))
+    whole::replace(path, told, |file| {
+        serde_json::to_writer_pretty(&mut *file, value).map_err(|e| told(e.into())).and_then(|()| file.write_all(b"\n").map_err(told))
+    })
 }

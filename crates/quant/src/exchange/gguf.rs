@@ -54,7 +54,9 @@ pub fn save_gguf(model: &(impl Walk + ?Sized), path: impl AsRef<Path>, metadata:
     });
     let all: Vec<(String, GgufData)> = codes.chain(numbers).filter_map(|(name, data)| Some((names(&name)?, data))).collect();
     if all.is_empty() {
-        return Err(Error::new(SAVE, ErrorKind::Argument("no tensor of the model has a name in the file".into())).hint("let `names` say what they are called there"));
+        return Err(
+            Error::new(SAVE, ErrorKind::Argument("no tensor of the model has a name in the file".into())).hint("let `names` say what they are called there")
+        );
     }
     gguf::save(path, metadata, &all)
 }

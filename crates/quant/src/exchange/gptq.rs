@@ -172,7 +172,7 @@ pub fn save_gptq(model: &(impl Walk + ?Sized), folder: impl AsRef<Path>, format:
             return Err(told(format!("it has {} bits in groups of {:?}, and the layers before {bits} in groups of {group:?}", packing.bits, packing.group))
                 .hint("a GPTQ folder has one kind of codes: quantize all layers alike, and skip the others"));
         }
-        let raw = RawCodes::of(weight).map_err(told)?;
+        let raw = RawCodes::of(weight).map_err(|text| told(text).hint("save with `save_quantized`, or quantize by rounding, GPTQ or AWQ"))?;
         if [raw.columns, raw.out].iter().any(|n| n * bits as usize % 32 != 0) {
             return Err(told(format!("{} inputs and {} outputs of {bits} bits do not fill words of 32", raw.columns, raw.out))
                 .hint("leave the layer out (`skip`), or save with `save_quantized`"));

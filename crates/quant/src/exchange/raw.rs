@@ -1,5 +1,9 @@
 //! Codes one by one, between the words that folders pack them in and the bytes of a [`PackedWeight`].
-use adamant_core::{DType, Device, Tensor, composite::packed::{CodeLevels, Packing}, functional::PackedWeight};
+use adamant_core::{
+    DType, Device, Tensor,
+    composite::packed::{CodeLevels, Packing},
+    functional::PackedWeight,
+};
 
 /// Codes of a weight `[out, columns]`, none of them below 0. A number is `(code - zero) · scale` of its group.
 pub(super) struct RawCodes {

@@ -11,7 +11,10 @@ use crate::{
     isa::Isa,
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::{ErrorKind, composite::packed::{CodeLevels, Packing}};
+use adamant_runtime::{
+    ErrorKind,
+    composite::packed::{CodeLevels, Packing},
+};
 
 /// The weight of a layer, its bias, and what else its rows have.
 #[derive(Clone, Copy)]
