@@ -222,7 +222,7 @@ fn gpt2_sizes() -> adamant::Result<Sequential> {
 fn memory() -> adamant::Result<bool> {
     let model = gpt2_sizes()?;
     let whole = 4 * model.memory_usage();
-    code(&model, 4, Some(32))?;
+    code(&model, "w4", Some(32))?;
     let adapters = adapters(&model)?;
     let parameters = adapters.parameters();
     let mut optimizer = AdamW::new(1e-3).over(parameters.clone());

@@ -292,7 +292,8 @@ fn json_value(value: &mut Value, random: &mut Random) -> String {
 fn edge(bytes: &mut [u8], head: usize, random: &mut Random) -> String {
     let number = [0, 1, 2, 7, 31, 32, 33, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 40, u64::MAX / 2, u64::MAX - 31, u64::MAX, 0x7e01, 0xfc00][random.below(17)];
     let size = [1, 2, 4, 8][random.below(4)];
-    let at = random.below(if random.one_in(4) { bytes.len() } else { head.min(bytes.len()) }.max(1));
+    let within = if random.one_in(4) { bytes.len() } else { head.min(bytes.len()) };
+    let at = random.below(within.max(1));
     if let Some(to) = bytes.get_mut(at..at + size) {
         to.copy_from_slice(&number.to_le_bytes()[..size]);
     }
