@@ -139,11 +139,14 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, String>> {
     let Some(Value::Object(of)) = index.get("weight_map") else {
         return Err(refused(path, "it has no `weight_map`".into()));
     };
-    let each = of.iter().map(|(tensor, shard)| match shard.as_str() {
-        Some(shard) => Ok((tensor.clone(), shard.to_string())),
-        None => Err(refused(path, format!("the shard of `{}` is no text", shown(tensor)))),
-    });
-    each.collect()
+    let mut map = BTreeMap::new();
+    for (tensor, shard) in of {
+        let Some(shard) = shard.as_str() else {
+            return Err(refused(path, format!("the shard of `{}` is no text", shown(tensor))));
+        };
+        map.insert(tensor.clone(), shard.to_string());
+    }
+    Ok(map)
 }
 /// A small JSON file beside weights: an index or a configuration.
 ///

@@ -100,8 +100,11 @@ pub trait FromFolder: LoadWeights + Sized {
     fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let path = folder.join(CONFIG);
-        let refused = |e: serde_json::Error| Error::new("weights", ErrorKind::File { path: path.display().to_string(), reason: e.to_string() });
-        let model = Self::from_config(serde_json::from_value(json(&path)?).map_err(refused)?)?;
+        let config = match serde_json::from_value(json(&path)?) {
+            Ok(config) => config,
+            Err(e) => return Err(Error::new("weights", ErrorKind::File { path: path.display().to_string(), reason: e.to_string() })),
+        };
+        let model = Self::from_config(config)?;
         model.load_path(folder)?;
         model.eval();
         Ok(model)

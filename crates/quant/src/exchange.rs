@@ -18,7 +18,7 @@ use crate::{
     file::{MadeWeight, put_codes},
     select::{PlacedParam, joined, placed_params},
 };
-use adamant_core::{DType, Device, Error, ErrorKind, Result, Tensor, functional::PackedWeight};
+use adamant_core::{DType, Device, Error, ErrorKind, Origin, Result, Tensor, functional::PackedWeight};
 use adamant_formats::{
     safetensors,
     weights::{Weights, json},
@@ -78,21 +78,33 @@ fn install(op: &'static str, path: &Path, model: &(impl Walk + ?Sized), found: F
         }
         made.push(MadeWeight { param: placed.param.clone(), weight, input: InputCodes::Float, is_transposed });
     }
-    put_codes(model, &made, || state(op, path, model, &params, found.numbers))
+    let refuse = Refusing { op, path, here: Origin::here() };
+    put_codes(model, &made, || state(&refuse, model, &params, found.numbers))
+}
+/// Errors about a file, with the user's line.
+struct Refusing<'a> {
+    op: &'static str,
+    path: &'a Path,
+    here: Origin,
+}
+impl Refusing<'_> {
+    fn error(&self, reason: String) -> Error {
+        refused_at(self.op, self.path, reason, self.here)
+    }
 }
 /// A whole state dict: numbers of the file, codes that were put in place, and what is tied to either.
-#[track_caller]
-fn state(op: &'static str, path: &Path, model: &(impl Walk + ?Sized), params: &[PlacedParam], numbers: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>> {
+fn state(refuse: &Refusing<'_>, model: &(impl Walk + ?Sized), params: &[PlacedParam], numbers: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>> {
     let packed: HashMap<&str, bool> = params.iter().map(|p| (p.path.as_str(), p.param.packed().is_some())).collect();
     let is_code = |name: &str| PARTS.iter().any(|part| name.strip_suffix(part).is_some_and(|of| packed.get(of) == Some(&true)));
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     for (name, value) in numbers {
         if packed.get(name.as_str()) == Some(&true) {
-            return Err(refused(op, path, format!("`{name}` has numbers in the file, and codes there or in what it is tied to"))
+            return Err(refuse
+                .error(format!("`{name}` has numbers in the file, and codes there or in what it is tied to"))
                 .hint("leave one of them out: let its name be passed over"));
         }
         if given.insert(name.clone(), value).is_some() {
-            return Err(refused(op, path, format!("two tensors of the file are `{name}` of the model")));
+            return Err(refuse.error(format!("two tensors of the file are `{name}` of the model")));
         }
     }
     let first_of: HashMap<usize, &str> = params.iter().filter(|p| given.contains_key(&p.path)).map(|p| (p.param.id(), p.path.as_str())).collect();
@@ -106,7 +118,7 @@ fn state(op: &'static str, path: &Path, model: &(impl Walk + ?Sized), params: &[
         match (given.get(&name), tied.and_then(|tied| given.get(tied))) {
             (Some(own), Some(other)) if tied != Some(name.as_str()) && own.to_bytes()? != other.to_bytes()? => {
                 let tied = tied.unwrap_or_default();
-                return Err(refused(op, path, format!("`{name}` and `{tied}` are one parameter of the model and have different values in the file")));
+                return Err(refuse.error(format!("`{name}` and `{tied}` are one parameter of the model and have different values in the file")));
             }
             (Some(value), _) | (None, Some(value)) => state.push((name, value.clone())),
             (None, None) => {}
@@ -124,7 +136,7 @@ struct WrittenWeight {
 /// The weights of codes of a model, each once, and its other parameters and buffers. `Conv1D` or `Linear` alone can be read back.
 #[track_caller]
 fn written(op: &'static str, model: &(impl Walk + ?Sized), any_layer: bool) -> Result<(Vec<WrittenWeight>, Vec<(String, Tensor)>)> {
-    let params = placed_params(model);
+    let (params, here) = (placed_params(model), Origin::here());
     let layers: BTreeMap<String, &'static str> = model.named_modules().into_iter().map(|(path, module)| (joined(&path, "weight"), module.kind)).collect();
     let (mut all, mut seen, mut parts) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for PlacedParam { path, param, is_computed } in params {
@@ -137,7 +149,7 @@ fn written(op: &'static str, model: &(impl Walk + ?Sized), any_layer: bool) -> R
         if !seen.insert(param.id()) {
             continue;
         }
-        let told = |text: &str| Error::new(op, ErrorKind::Argument(format!("`{path}` {text}")));
+        let told = |text: &str| Error::at(op, ErrorKind::Argument(format!("`{path}` {text}")), here);
         if packed.input()? != InputCodes::Float {
             return Err(told("has inputs that become codes, which such a file cannot say").hint("quantize weights alone (`QuantizationConfig::weights`)"));
         }
@@ -216,12 +228,12 @@ fn load_folder(
     if layers.is_empty() {
         return Err(refused(op, folder, "it has no layer with codes (`qweight`)".into()).hint("a folder of floats is read by `load_path`"));
     }
-    let device = Device::current()?;
+    let (device, here) = (Device::current()?, Origin::here());
     let mut found = FoundTensors::default();
     for layer in layers {
         let Some(own) = names(&joined(&layer, "weight")) else { continue };
         let weight = read(&LayerTensors { weights: &weights, layer: &layer }).and_then(|raw| raw.packed(device));
-        let weight = weight.map_err(|text| refused(op, folder, format!("the layer `{layer}`: {text}")).hint(DAMAGED))?;
+        let weight = weight.map_err(|text| refused_at(op, folder, format!("the layer `{layer}`: {text}"), here).hint(DAMAGED))?;
         found.codes.push((own, weight));
     }
     for name in others {
@@ -241,7 +253,8 @@ fn save_folder(
     own: &serde_json::Value,
     hub: &serde_json::Value,
 ) -> Result<()> {
-    let io = |e: std::io::Error| refused(op, folder, e.to_string());
+    let here = Origin::here();
+    let io = |e: std::io::Error| refused_at(op, folder, e.to_string(), here);
     fs::create_dir_all(folder).map_err(io)?;
     let config = folder.join("config.json");
     let mut all = if config.exists() { json(&config)? } else { serde_json::json!({}) };
@@ -257,5 +270,8 @@ const DAMAGED: &str =
 
 #[track_caller]
 fn refused(op: &'static str, path: &Path, reason: String) -> Error {
-    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason: adamant_formats::shown_reason(reason) })
+    refused_at(op, path, reason, Origin::here())
+}
+fn refused_at(op: &'static str, path: &Path, reason: String, here: Origin) -> Error {
+    Error::at(op, ErrorKind::File { path: path.display().to_string(), reason: adamant_formats::shown_reason(reason) }, here)
 }

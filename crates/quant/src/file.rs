@@ -177,7 +177,11 @@ pub(crate) fn put_codes(model: &(impl Walk + ?Sized), made: &[MadeWeight], state
         packed += 1;
         Ok(())
     });
-    let loaded = loaded.and_then(|()| model.load_state_dict(&state()?));
+    let state = loaded.and_then(|()| state());
+    let loaded = match state {
+        Ok(state) => model.load_state_dict(&state),
+        Err(e) => Err(e),
+    };
     if loaded.is_err() {
         for (MadeWeight { param, .. }, value) in made.iter().zip(&before).take(packed) {
             param.unpack()?;

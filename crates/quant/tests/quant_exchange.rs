@@ -266,6 +266,7 @@ fn damage_that_is_read_or_refused_without_the_layer() -> Result<()> {
             let error = load(&case, &net, place.path()).expect_err(says);
             let text = error.to_string();
             assert!(text.contains(says), "{case:?}: {text} does not say {says:?}");
+            assert!(text.contains("quant_exchange.rs:"), "{text} does not say where");
             let named_by_state_dict = says.contains("missing") || says.contains("extra");
             assert!(named_by_state_dict || error.hint_text().is_some_and(|hint| hint.len() > 10), "{text} has no hint");
             assert_eq!(held(&net), before, "{case:?}: {text}");
@@ -363,7 +364,7 @@ fn models_that_a_format_has_no_place_for() -> Result<()> {
     let place = tempfile::tempdir().unwrap();
     let refused = |result: Result<()>, says: &str| {
         let error = result.expect_err(says);
-        assert!(error.to_string().contains(says), "{error} does not say {says:?}");
+        assert!(error.to_string().contains(says) && error.to_string().contains("quant_exchange.rs:"), "{error} does not say {says:?}");
         assert!(error.hint_text().is_some(), "{error}");
         assert!(!place.path().join("model.safetensors").exists());
     };

@@ -18,12 +18,12 @@ pub enum GgufData {
     Codes(PackedWeight),
 }
 impl GgufData {
-    fn placed(&self) -> Result<(GgmlType, Shape), Error> {
+    fn placed(&self, here: Origin) -> Result<(GgmlType, Shape), Error> {
         match self {
             GgufData::Numbers(tensor) => {
                 let m = tensor.try_meta()?;
                 let kind = super::LAYOUTS.iter().map(|l| l.0).find(|kind| kind.dtype() == Some(m.dtype));
-                kind.map(|kind| (kind, m.shape)).ok_or_else(|| refuse(format!("{} has no type of ggml", m.dtype)))
+                kind.map(|kind| (kind, m.shape)).ok_or_else(|| refuse(format!("{} has no type of ggml", m.dtype), here))
             }
             GgufData::Codes(weight) => {
                 let plain = weight.levels() == CodeLevels::Even && weight.minimum().is_none() && weight.order().is_none();
@@ -32,14 +32,14 @@ impl GgufData {
                     Packing { bits: 4, group: Some(32), symmetric: true } if plain => GgmlType::Q4_0,
                     packing => {
                         let text = format!("codes of {} bits, in groups of {:?}, are none of ggml's", packing.bits, packing.group);
-                        return Err(refuse(text).hint("Q8_0 and Q4_0 have 8 and 4 bits, groups of 32 and no zero points"));
+                        return Err(refuse(text, here).hint("Q8_0 and Q4_0 have 8 and 4 bits, groups of 32 and no zero points"));
                     }
                 };
                 Ok((kind, weight.shape()))
             }
         }
     }
-    fn bytes(&self, name: &str) -> Result<Vec<u8>, Error> {
+    fn bytes(&self, name: &str, here: Origin) -> Result<Vec<u8>, Error> {
         let weight = match self {
             GgufData::Numbers(tensor) => return Ok(little_endian(tensor)?),
             GgufData::Codes(weight) => weight,
@@ -51,7 +51,7 @@ impl GgufData {
         for (codes, scale) in codes.chunks(block.max(1)).zip(&scales) {
             let half = f16::from_f32(*scale);
             if half.to_f32() != *scale {
-                return Err(refuse(format!("`{}`: f16 does not hold the scale {scale}", shown(name))).hint("quantize with `scales(DType::F16)`"));
+                return Err(refuse(format!("`{}`: f16 does not hold the scale {scale}", shown(name)), here).hint("quantize with `scales(DType::F16)`"));
             }
             all.extend(half.to_le_bytes());
             if weight.packing().bits == 8 {
@@ -65,9 +65,8 @@ impl GgufData {
         Ok(all)
     }
 }
-#[track_caller]
-fn refuse(text: String) -> Error {
-    Error::new("gguf", ErrorKind::Argument(text))
+fn refuse(text: String, here: Origin) -> Error {
+    Error::at("gguf", ErrorKind::Argument(text), here)
 }
 /// Writes a file of version 3. It appears whole or not at all.
 ///
@@ -82,12 +81,12 @@ pub fn save<K: AsRef<str>, N: AsRef<str>>(path: impl AsRef<Path>, metadata: &[(K
     let (mut keys, mut names) = (BTreeSet::new(), BTreeSet::new());
     let twice = metadata.iter().map(|(key, _)| key.as_ref()).find(|key| !keys.insert(*key));
     if let Some(name) = twice.or_else(|| tensors.iter().map(|(name, _)| name.as_ref()).find(|name| !names.insert(*name))) {
-        return Err(refuse(format!("`{}` is given twice", shown(name))));
+        return Err(refuse(format!("`{}` is given twice", shown(name)), here));
     }
     let alignment = metadata.iter().find(|(key, _)| key.as_ref() == "general.alignment").and_then(|(_, value)| value.unsigned());
     let alignment = alignment.unwrap_or(ALIGNMENT);
     if !(alignment.is_power_of_two() && alignment <= 1 << 16) {
-        return Err(refuse("`general.alignment` is no power of two up to 65536".into()));
+        return Err(refuse("`general.alignment` is no power of two up to 65536".into(), here));
     }
     let mut header = Vec::new();
     header.extend(MAGIC);
@@ -101,9 +100,9 @@ pub fn save<K: AsRef<str>, N: AsRef<str>>(path: impl AsRef<Path>, metadata: &[(K
     for (name, data) in tensors {
         let (kind, shape) = data
             .placed()
-            .map_err(|e| refuse(format!("`{}`: {}", shown(name.as_ref()), e.kind())).hint(e.hint_text().unwrap_or("write it as f32").to_string()))?;
+            .map_err(|e| refuse(format!("`{}`: {}", shown(name.as_ref()), e.kind()), here).hint(e.hint_text().unwrap_or("write it as f32").to_string()))?;
         if shape.rank() > super::MOST_AXES as usize {
-            return Err(refuse(format!("`{}` has {} axes, and ggml knows {}", shown(name.as_ref()), shape.rank(), super::MOST_AXES)));
+            return Err(refuse(format!("`{}` has {} axes, and ggml knows {}", shown(name.as_ref()), shape.rank(), super::MOST_AXES), here));
         }
         write_text(&mut header, name.as_ref()).map_err(io)?;
         header.extend((shape.rank() as u32).to_le_bytes());
@@ -119,7 +118,7 @@ pub fn save<K: AsRef<str>, N: AsRef<str>>(path: impl AsRef<Path>, metadata: &[(K
     whole::replace(path, io, |file| {
         file.write_all(&header).map_err(io)?;
         for (name, data) in tensors {
-            let bytes = data.bytes(name.as_ref())?;
+            let bytes = data.bytes(name.as_ref(), here)?;
             file.write_all(&bytes).and_then(|()| file.write_all(&padded(bytes.len()))).map_err(io)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! eight codes of neighbouring outputs in a word, in the order 0, 2, 4, 6, 1, 3, 5, 7), `X.qzeros` `[groups, out / 8]` likewise, and
 //! `X.scales` `[groups, out]`. What AWQ scales its inputs by is in the norms before already.
 use super::{LayerTensors, WrittenWeight, config::FolderConfig, load_folder, raw::RawCodes, save_folder, written};
-use adamant_core::{Error, ErrorKind, Result, Tensor};
+use adamant_core::{Error, ErrorKind, Origin, Result, Tensor};
 use adamant_nn::Walk;
 use serde_json::json;
 use std::path::Path;
@@ -82,9 +82,10 @@ fn read(tensors: &LayerTensors<'_>, group: Option<usize>) -> std::result::Result
 #[track_caller]
 pub fn save_awq(model: &(impl Walk + ?Sized), folder: impl AsRef<Path>) -> Result<()> {
     let (all, mut tensors) = written(SAVE, model, false)?;
+    let here = Origin::here();
     let mut common = None;
     for WrittenWeight { path, weight } in &all {
-        let told = |text: String| Error::new(SAVE, ErrorKind::Argument(format!("the weight `{path}`: {text}")));
+        let told = |text: String| Error::at(SAVE, ErrorKind::Argument(format!("the weight `{path}`: {text}")), here);
         let packing = weight.packing();
         if packing.bits != 4 {
             return Err(told(format!("it has codes of {} bits", packing.bits)).hint("AWQ folders have 4: `save_gptq` writes 3 and 8 too"));

@@ -1,6 +1,6 @@
 //! What folders say of how their codes were made: `quantization_config` in `config.json`, or a file of its own.
-use super::refused;
-use adamant_core::Result;
+use super::{refused, refused_at};
+use adamant_core::{Origin, Result};
 use adamant_formats::{shown, weights::json, whole};
 use serde_json::{Map, Value};
 use std::{io::Write, path::Path};
@@ -79,7 +79,8 @@ impl FolderConfig<'_> {
 /// Writes JSON, whole or not at all.
 #[track_caller]
 pub(super) fn write(op: &'static str, path: &Path, value: &Value) -> Result<()> {
-    let told = |e: std::io::Error| refused(op, path, e.to_string());
+    let here = Origin::here();
+    let told = |e: std::io::Error| refused_at(op, path, e.to_string(), here);
     whole::replace(path, told, |file| {
         serde_json::to_writer_pretty(&mut *file, value).map_err(|e| told(e.into())).and_then(|()| file.write_all(b"\n").map_err(told))
     })

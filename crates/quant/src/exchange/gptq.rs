@@ -13,7 +13,7 @@ use super::{
     save_folder, written,
 };
 use crate::select::joined;
-use adamant_core::{Error, ErrorKind, Result, Tensor};
+use adamant_core::{Error, ErrorKind, Origin, Result, Tensor};
 use adamant_nn::Walk;
 use serde_json::json;
 use std::path::Path;
@@ -162,10 +162,11 @@ fn order(tensors: &LayerTensors<'_>, columns: usize, groups: usize) -> std::resu
 #[track_caller]
 pub fn save_gptq(model: &(impl Walk + ?Sized), folder: impl AsRef<Path>, format: GptqFormat) -> Result<()> {
     let (all, mut tensors) = written(SAVE, model, false)?;
+    let here = Origin::here();
     let mut common = None;
     let (mut symmetric, mut sorted) = (true, true);
     for WrittenWeight { path, weight } in &all {
-        let told = |text: String| Error::new(SAVE, ErrorKind::Argument(format!("the weight `{path}`: {text}")));
+        let told = |text: String| Error::at(SAVE, ErrorKind::Argument(format!("the weight `{path}`: {text}")), here);
         let packing = weight.packing();
         let (bits, group) = *common.get_or_insert((packing.bits, packing.group));
         if (bits, group) != (packing.bits, packing.group) {
