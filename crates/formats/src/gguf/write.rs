@@ -99,7 +99,7 @@ pub fn save<K: AsRef<str>, N: AsRef<str>>(path: impl AsRef<Path>, metadata: &[(K
     let mut start = 0u64;
     for (name, data) in tensors {
         let (kind, shape) = data
-            .placed()
+            .placed(here)
             .map_err(|e| refuse(format!("`{}`: {}", shown(name.as_ref()), e.kind()), here).hint(e.hint_text().unwrap_or("write it as f32").to_string()))?;
         if shape.rank() > super::MOST_AXES as usize {
             return Err(refuse(format!("`{}` has {} axes, and ggml knows {}", shown(name.as_ref()), shape.rank(), super::MOST_AXES), here));
