@@ -8,7 +8,7 @@ use adamant_core::{
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
-        packed::{Activations, CodedInputs, Packing, QuantizedConv, QuantizedLinear},
+        packed::{Activations, CodeLevels, CodedInputs, Packing, QuantizedConv, QuantizedLinear},
         search::SearchSorted,
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
         sorted_range::SortedRange,
@@ -443,6 +443,7 @@ fn coded_layer(layer: &QuantizedLinear, n: usize, k: usize) -> Vec<Tensor> {
 fn coded_layers() -> impl Iterator<Item = QuantizedLinear> {
     [(true, true, true), (true, true, false), (false, true, true), (true, false, true), (false, false, false)].into_iter().map(|(x, w, bias)| QuantizedLinear {
         packing: Packing { bits: 8, group: None, symmetric: w },
+        levels: CodeLevels::Even,
         activations: Activations::PerToken { symmetric: x },
         wide: false,
         bias,
@@ -483,7 +484,10 @@ fn layers_of_drawn_codes() {
         let group = (below(3) > 0).then(|| groups[below(groups.len())]);
         let packing = Packing { bits: [8, 4, 3][below(3)], group, symmetric: below(2) == 0 };
         let known = [Activations::Float, Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
-        let layer = QuantizedLinear { packing, activations: known[below(4)], wide: false, bias: below(2) == 0 };
+        let activations = known[below(4)];
+        let normal = packing.bits == 4 && packing.symmetric && activations == Activations::Float;
+        let levels = if normal && below(3) > 0 { CodeLevels::NormalFloat } else { CodeLevels::Even };
+        let layer = QuantizedLinear { packing, levels, activations, wide: false, bias: below(2) == 0 };
         let x = [DType::F32, DType::F32, DType::F16, DType::BF16][below(4)];
         let bias = [DType::F32, x][below(2)];
         let scale = [DType::F32, DType::F16][below(2)];
@@ -520,7 +524,7 @@ fn groups_that_fill_vectors() {
         let groups = [2, 3, 4, 5, 7, 16, 17, 40, 257, 300][below(10)].min(9600 / size).max(2);
         let packing = Packing { bits, group: Some(size), symmetric: below(2) == 0 };
         let known = [Activations::PerToken { symmetric: false }, Activations::PerToken { symmetric: true }, Activations::Given];
-        let layer = QuantizedLinear { packing, activations: known[below(3)], wide: false, bias: below(2) == 0 };
+        let layer = QuantizedLinear { packing, levels: CodeLevels::Even, activations: known[below(3)], wide: false, bias: below(2) == 0 };
         let (rows, n, k) = ([1, 1, 2, 3, 9, 33][below(6)], 1 + below(23), groups * size);
         let scale = [DType::F32, DType::F16][below(2)];
         check(&layer, || {

@@ -20,10 +20,10 @@ pub struct Options {
     /// what becomes of weights and inputs
     #[arg(long, value_enum)]
     scheme: Scheme,
-    /// how the codes of weights are found
-    #[arg(long, value_enum, default_value = "rtn")]
-    method: MethodName,
-    /// so many columns of a row share a scale; all of a row unless it is given
+    /// how the codes of weights are found; rtn, or nf4 of that scheme, unless it is given
+    #[arg(long, value_enum)]
+    method: Option<MethodName>,
+    /// so many columns of a row share a scale; all of a row, or 64 of nf4, unless it is given
     #[arg(long, value_name = "N")]
     group: Option<usize>,
     /// weights with zero points, instead of about 0
@@ -60,6 +60,8 @@ enum Scheme {
     W4,
     /// 3-bit weights alone
     W3,
+    /// weights alone, by 16 levels that lie as normal numbers do
+    Nf4,
 }
 /// How the codes of weights are found.
 #[derive(Clone, Copy, ValueEnum)]
@@ -70,6 +72,8 @@ enum MethodName {
     Gptq,
     /// columns that meet large inputs are scaled up, and ranges are clipped
     Awq,
+    /// each number to the nearest of 16 levels that lie as normal numbers do
+    Nf4,
 }
 /// The name by which the library knows a value.
 fn name(value: &impl ValueEnum) -> String {
@@ -77,10 +81,15 @@ fn name(value: &impl ValueEnum) -> String {
 }
 pub fn run(o: &Options) -> Result<(), Failure> {
     let usage = |e: adamant::Error| Failure::Usage(e.kind().to_string());
-    let method = WeightMethod::named(&name(&o.method)).map_err(usage)?;
     let scales = if o.f16_scales { DType::F16 } else { DType::F32 };
-    let config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.method(method).scales(scales).fuse(o.fuse).only_faster(o.only_faster);
-    let config = o.skip.iter().fold(config.group(o.group).symmetric(!o.affine), |config, pattern| config.skip(pattern));
+    let mut config = QuantizationConfig::named(&name(&o.scheme)).map_err(usage)?.scales(scales).symmetric(!o.affine).fuse(o.fuse).only_faster(o.only_faster);
+    if let Some(method) = &o.method {
+        config = config.method(WeightMethod::named(&name(method)).map_err(usage)?);
+    }
+    if o.group.is_some() {
+        config = config.group(o.group);
+    }
+    let config = o.skip.iter().fold(config, |config, pattern| config.skip(pattern));
     if o.calibration == 0 {
         return Err(Failure::Usage("--calibration takes a number from 1 on".into()));
     }

@@ -2,7 +2,7 @@
 //! them, whose integer sums are exact and whose f32 steps are taken in the order that is promised.
 use adamant_core::{
     DType, Device, Result, Tensor,
-    composite::packed::Packing,
+    composite::packed::{CodeLevels, NORMAL_FLOATS, Packing},
     functional::{ConvOptions, PackedWeight, Padding, QuantizedInput, conv1d, conv2d, conv3d, linear, quantized_conv, quantized_embedding, quantized_linear},
 };
 
@@ -335,5 +335,129 @@ fn a_table_gives_rows_and_wrong_calls_say_why() -> Result<()> {
     let bits = PackedWeight::round(&Tensor::ones([2, 8]), Packing { bits: 5, group: None, symmetric: true });
     assert!(bits.is_err_and(|e| e.to_string().contains("8, 4 or 3")));
     assert!(PackedWeight::new(table.packing(), [9, 9], table.codes(), table.scale(), None).is_err());
+    Ok(())
+}
+
+/// The probability that a standard normal number is below x: the integral by Simpson's rule.
+fn normal_below(x: f64) -> f64 {
+    let (n, density) = (2000, |t: f64| (-t * t / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt());
+    let h = x / n as f64;
+    let inner: f64 = (1..n).map(|k| density(k as f64 * h) * if k % 2 == 1 { 4.0 } else { 2.0 }).sum();
+    0.5 + h / 3.0 * (density(0.0) + inner + density(x))
+}
+fn normal_quantile(p: f64) -> f64 {
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if normal_below(middle) < p { low = middle } else { high = middle }
+    }
+    low
+}
+#[test]
+fn levels_of_nf4_are_quantiles_of_a_normal_distribution() {
+    let from = 1.0 - (1.0 / 32.0 + 1.0 / 30.0) / 2.0;
+    let part = |steps: usize| (0..steps).map(move |k| normal_quantile(from + (0.5 - from) * k as f64 / steps as f64));
+    let mut all: Vec<f64> = part(8).chain(part(7).map(|q| -q)).chain([0.0]).collect();
+    all.sort_by(f64::total_cmp);
+    let largest = all[15];
+    for (k, (level, quantile)) in NORMAL_FLOATS.iter().zip(&all).enumerate() {
+        assert!((f64::from(*level) - quantile / largest).abs() < 5e-7, "level {k} is {level}, and the quantile is {}", quantile / largest);
+    }
+}
+#[test]
+fn codes_of_nf4_are_those_of_the_nearest_levels() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(17);
+    for (columns, group, scales) in [(64usize, Some(16usize), DType::F32), (33, None, DType::F32), (64, Some(64), DType::F16)] {
+        let (rows, weight) = (5, draw.tensor(&[5, columns]));
+        let packed = PackedWeight::round_normal_float(&weight, group, scales)?;
+        let (bytes, scale) = (packed.codes().to_vec::<u8>()?, packed.scale().to_vec_as::<f32>()?);
+        let (numbers, want) = (packed.dequantize(DType::F32).to_vec::<f32>()?, weight.to_vec::<f32>()?);
+        let size = group.unwrap_or(columns);
+        for at in 0..rows * columns {
+            let (row, column) = (at / columns, at % columns);
+            let of_group = &want[row * columns + column / size * size..][..size];
+            let largest = of_group.iter().fold(0f32, |m, v| m.max(v.abs()));
+            let stored = scale[row * (columns / size) + column / size];
+            assert!((stored - if largest == 0.0 { 1.0 } else { largest }).abs() <= largest * 1e-3, "{stored} {largest}");
+            let code = bytes[row * columns.div_ceil(2) + column / 2] >> (column % 2 * 4) & 15;
+            assert_eq!(numbers[at], NORMAL_FLOATS[code as usize] * stored);
+            let nearest = NORMAL_FLOATS.iter().map(|level| (level * stored - want[at]).abs()).fold(f32::MAX, f32::min);
+            assert!((numbers[at] - want[at]).abs() <= nearest + 1e-6 * largest, "{} for {}", numbers[at], want[at]);
+        }
+        let (x, bias) = (draw.tensor(&[2, 3, columns]), draw.tensor(&[rows]));
+        let y = quantized_linear(&x, &packed, Some(&bias), QuantizedInput::Float).to_vec::<f32>()?;
+        let plain = linear(&x, &Tensor::from_vec(numbers, [rows, columns]), Some(&bias)).to_vec::<f32>()?;
+        assert!(y.iter().zip(&plain).all(|(a, b)| (a - b).abs() < 1e-4));
+        let error = quantized_linear(&x, &packed, None, QuantizedInput::PerToken { symmetric: true }).to_vec::<f32>().err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("NF4 are multiplied as numbers")));
+    }
+    let eight = PackedWeight::round(&Tensor::ones([2, 8]), Packing { bits: 8, group: None, symmetric: true })?;
+    assert!(eight.with_levels(CodeLevels::NormalFloat).is_err_and(|e| e.to_string().contains("4 bits without zero points")));
+    // A kernel of a convolution.
+    let kernel = draw.tensor(&[4, 2, 3, 3]);
+    let packed = PackedWeight::round_normal_float(&kernel, None, DType::F32)?;
+    let x = draw.tensor(&[2, 2, 6, 5]);
+    let options = ConvOptions::default();
+    let plain = conv2d(&x, &packed.dequantize(DType::F32), None, &options);
+    assert_eq!(quantized_conv(&x, &packed, None, &options, QuantizedInput::Float).to_vec::<f32>()?, plain.to_vec::<f32>()?);
+    Ok(())
+}
+#[test]
+fn minima_and_columns_in_another_order() -> Result<()> {
+    Device::reference().make_current();
+    let mut draw = Draw(19);
+    let (rows, columns) = (5, 48);
+    let inputs = [QuantizedInput::Float, QuantizedInput::PerToken { symmetric: true }, QuantizedInput::PerToken { symmetric: false }];
+    for packing in packings().into_iter().filter(|p| p.group != Some(5)) {
+        for (has_minimum, has_order) in [(true, false), (false, true), (true, true)] {
+            let plain = PackedWeight::round(&draw.tensor(&[rows, columns]), packing)?;
+            let groups = packing.groups(columns);
+            let minimum = draw.tensor(&[rows, groups]);
+            let mut order: Vec<i32> = (0..columns as i32).collect();
+            (1..columns).rev().for_each(|k| order.swap(k, draw.below(k + 1)));
+            let mut weight = plain.clone();
+            if has_minimum {
+                weight = weight.with_minimum(&minimum)?;
+            }
+            if has_order {
+                weight = weight.with_order(&Tensor::from_vec(order.clone(), [columns]))?;
+            }
+            let (codes, minima) = (plain.dequantize(DType::F32).to_vec::<f32>()?, minimum.to_vec::<f32>()?);
+            let mut want = vec![0f32; rows * columns];
+            for at in 0..rows * columns {
+                let (row, column) = (at / columns, at % columns);
+                let place = if has_order { order[column] as usize } else { column };
+                let added = if has_minimum { minima[row * groups + column * groups / columns] } else { 0.0 };
+                want[row * columns + place] = codes[at] + added;
+            }
+            assert_eq!(weight.dequantize(DType::F32).to_vec::<f32>()?, want, "{packing:?}");
+            let want = Tensor::from_vec(want, [rows, columns]);
+            let (x, bias) = (draw.tensor(&[2, 3, columns]), draw.tensor(&[rows]));
+            for input in inputs {
+                let y = quantized_linear(&x, &weight, Some(&bias), input);
+                // What codes of x lose is at most half a step of each.
+                let loss = if matches!(input, QuantizedInput::Float) { 1e-4 } else { 3.0 };
+                let off = (&y - linear(&x, &want, Some(&bias))).abs().max().item::<f32>()?;
+                assert!(off < loss, "{packing:?} {input:?}: {off}");
+                let part = quantized_linear(&x, &weight.narrow(1, 2)?, Some(&bias.narrow(0, 1, 2)), input);
+                assert_eq!(part.to_vec::<f32>()?, y.narrow(2, 1, 2).to_vec::<f32>()?);
+            }
+            let row = quantized_embedding(&Tensor::from_vec(vec![3i64, 0], [2]), &weight);
+            assert_eq!(row.to_vec::<f32>()?, want.index_select(0, &Tensor::from_vec(vec![3i64, 0], [2])).to_vec::<f32>()?);
+            let cell = adamant_core::Cell::new(&x, true)?;
+            let of = |y: Tensor| -> Result<Vec<f32>> { y.square().sum(..).backward()?.of(&cell).map_or(Ok(vec![]), |g| g.to_vec::<f32>()) };
+            let (got, plain) = (of(quantized_linear(&cell.get(), &weight, None, QuantizedInput::Float))?, of(linear(&cell.get(), &want, None))?);
+            assert!(got.len() == plain.len() && !got.is_empty() && got.iter().zip(&plain).all(|(a, b)| (a - b).abs() < 2e-3 * b.abs().max(1.0)), "{packing:?}");
+        }
+    }
+    let weight = PackedWeight::round(&draw.tensor(&[4, 6]), Packing { bits: 4, group: Some(3), symmetric: true })?;
+    let text = |r: Result<PackedWeight>| r.err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(text(weight.clone().with_minimum(&Tensor::ones([4, 3]))).contains("minima of [4, 2]"));
+    assert!(text(weight.clone().with_minimum(&Tensor::ones([4, 2]).cast(DType::F64))).contains("f32 or f16"));
+    assert!(text(weight.clone().with_order(&Tensor::ones([6]))).contains("i32"));
+    let wide = weight.with_order(&Tensor::from_vec(vec![0i32, 1, 2, 3, 5, 4], [6]))?;
+    let error = quantized_linear(&Tensor::ones([2, 5]), &wide, None, QuantizedInput::Float).to_vec::<f32>().err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains("[.., 6]"), "{error}");
     Ok(())
 }

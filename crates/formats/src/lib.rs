@@ -7,6 +7,7 @@
 //! Architecture invariant: knows core and nothing of layers, optimizers or backends.
 
 mod elements;
+pub mod gguf;
 #[cfg(feature = "mmap")]
 pub mod mmap;
 pub mod npy;
@@ -15,6 +16,7 @@ pub mod npz;
 pub mod regular;
 pub mod safetensors;
 mod shown;
+pub mod weights;
 pub mod whole;
 #[cfg(feature = "npz")]
 mod zip;

@@ -3,7 +3,7 @@ use crate::{
     FromFolder, HiddenActivation, LoadWeights, Naming,
     attend::{Sight, attend, check_tokens, join_heads, refuse, seen, split_heads, token_loss},
 };
-use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 use adamant_nn::{CacheStep, CachedAttentionOptions, Dropout, Embedding, KeyValueCache, LayerNorm, LayerNormOptions, Linear, Module, Param, Site, init};
 use serde::Deserialize;
 
@@ -115,7 +115,7 @@ impl TransposedLinear {
 impl Module for TransposedLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
-        functional::linear(x, &self.weight.get().mt(), Some(&self.bias.get())).ok()
+        self.weight.transposed_linear(x, Some(&self.bias.get())).ok()
     }
 }
 

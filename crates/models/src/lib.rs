@@ -10,6 +10,7 @@
 mod attend;
 mod bert;
 pub mod generate;
+pub mod gguf;
 mod gpt2;
 mod load;
 mod resnet;

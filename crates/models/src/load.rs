@@ -1,124 +1,15 @@
-//! Weights from safetensors files by name: one file, or a folder as transformers' `save_pretrained` writes it, in one piece or
-//! in shards. Knows no network: what names may look like in files is told by a [`Naming`].
+//! Weights from files into a network by name. Knows no network: what names may look like in files is told by a [`Naming`].
 use adamant_core::{Error, ErrorKind, Result, Tensor};
-use adamant_formats::{regular, safetensors::SafeTensors, shown};
+pub use adamant_formats::weights::Weights;
+use adamant_formats::weights::json;
 use adamant_nn::Walk;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Component, Path},
+    path::Path,
 };
 
-const ONE_FILE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 const CONFIG: &str = "config.json";
-/// No index and no configuration is larger.
-const MOST_JSON_BYTES: u64 = 64 << 20;
-
-/// The tensors of one or several safetensors files by name. Only headers are in memory until a tensor is asked for.
-///
-/// ```
-/// # use adamant_core::Tensor;
-/// # use adamant_models::Weights;
-/// # adamant_core::Device::reference().make_current();
-/// # let folder = tempfile::tempdir()?;
-/// let file = folder.path().join("model.safetensors");
-/// adamant_formats::safetensors::save(&file, [("fc.weight", Tensor::ones([2, 3]))], &Default::default())?;
-/// // The file, or the folder around it.
-/// assert_eq!(Weights::open(&file)?.names(), ["fc.weight"]);
-/// assert_eq!(Weights::open(folder.path())?.names(), ["fc.weight"]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct Weights {
-    files: Vec<SafeTensors>,
-    /// the file of each name
-    places: BTreeMap<String, usize>,
-}
-impl Weights {
-    /// Opens a safetensors file, or a folder that has `model.safetensors`, or `model.safetensors.index.json` and the shards
-    /// that it names.
-    ///
-    /// # Errors
-    /// `File`: there is none of these; a file is damaged; the index names a tensor that its shard has not, or a shard outside
-    /// the folder.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Weights> {
-        let path = path.as_ref();
-        if !path.is_dir() {
-            return Weights::of(SafeTensors::open(path)?);
-        }
-        if path.join(ONE_FILE).exists() {
-            return Weights::of(SafeTensors::open(path.join(ONE_FILE))?);
-        }
-        if path.join(INDEX).exists() {
-            return shards(path);
-        }
-        Err(refused(path, format!("it has neither `{ONE_FILE}` nor `{INDEX}`")))
-    }
-    #[track_caller]
-    fn of(file: SafeTensors) -> Result<Weights> {
-        let places = file.names().into_iter().map(|name| (name, 0)).collect();
-        Ok(Weights { files: vec![file], places })
-    }
-    /// The names, sorted.
-    pub fn names(&self) -> Vec<&str> {
-        self.places.keys().map(String::as_str).collect()
-    }
-    /// The file of a name.
-    #[track_caller]
-    fn file(&self, name: &str) -> Result<&SafeTensors> {
-        match self.places.get(name) {
-            Some(number) => Ok(&self.files[*number]),
-            None => Err(wrong(format!("there is no tensor `{name}`"))),
-        }
-    }
-    /// Are two tensors the same in dtype, shape and bits?
-    #[track_caller]
-    fn equal(&self, a: &str, b: &str) -> Result<bool> {
-        let (of_a, of_b) = (self.file(a)?, self.file(b)?);
-        Ok(of_a.meta(a)? == of_b.meta(b)? && of_a.bytes(a)? == of_b.bytes(b)?)
-    }
-}
-#[derive(Deserialize)]
-struct ShardIndex {
-    weight_map: BTreeMap<String, String>,
-}
-#[track_caller]
-fn shards(folder: &Path) -> Result<Weights> {
-    let index_path = folder.join(INDEX);
-    let index: ShardIndex = json(&index_path)?;
-    let names: BTreeSet<&String> = index.weight_map.values().collect();
-    let mut files = Vec::with_capacity(names.len());
-    let mut numbers = BTreeMap::new();
-    for name in names {
-        // An index comes from a stranger: its shards lie beside it.
-        if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
-            return Err(refused(&index_path, format!("the shard `{}` is no file of the folder", shown(name))));
-        }
-        numbers.insert(name, files.len());
-        files.push(SafeTensors::open(folder.join(name))?);
-    }
-    let mut places = BTreeMap::new();
-    for (tensor, shard) in &index.weight_map {
-        let number = numbers.get(shard).copied().unwrap_or_default();
-        // Says which file lacks it.
-        files[number].meta(tensor)?;
-        places.insert(tensor.clone(), number);
-    }
-    Ok(Weights { files, places })
-}
-#[track_caller]
-fn json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = regular::read_text(path, MOST_JSON_BYTES).map_err(|e| e.to_string());
-    match text.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string())) {
-        Ok(value) => Ok(value),
-        Err(reason) => Err(refused(path, reason)),
-    }
-}
-#[track_caller]
-fn refused(path: &Path, reason: String) -> Error {
-    Error::new("weights", ErrorKind::File { path: path.display().to_string(), reason })
-}
 
 /// How the names in files differ from a network's own. Names are compared without [`Naming::prefix`], which stands in files of
 /// a network with a head and not in files of the body alone; the other fields see them so.
@@ -139,6 +30,25 @@ impl Naming {
     /// The network's own names, all of them and no other.
     pub const EXACT: Naming = Naming { prefix: "", renamed: &[], passed_over: |_| false, optional: |_| false, tied: &[] };
 
+    /// What a name in a file is called in a network of these names: `None` for what is passed over, and itself for one that is unknown.
+    ///
+    /// ```
+    /// # use adamant_models::{Gpt2, Gpt2Config, LoadWeights};
+    /// # use adamant_nn::Walk;
+    /// # adamant_core::Device::reference().make_current();
+    /// let model = Gpt2::new(Gpt2Config { vocab_size: 11, n_positions: 16, n_embd: 8, n_layer: 1, n_head: 2, ..Default::default() })?;
+    /// let own = model.naming().own_names(model.state_dict().into_iter().map(|(name, _)| name));
+    /// assert_eq!(own("transformer.h.0.attn.c_attn.weight").as_deref(), Some("h.0.attn.c_attn.weight"));
+    /// assert_eq!(own("lm_head.weight"), None);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn own_names(self, names: impl IntoIterator<Item = String>) -> impl Fn(&str) -> Option<String> {
+        let own: BTreeMap<String, String> = names.into_iter().map(|name| (self.key(&name), name)).collect();
+        move |name| {
+            let key = self.key(name);
+            if (self.passed_over)(&key) { None } else { Some(own.get(&key).cloned().unwrap_or_else(|| name.to_string())) }
+        }
+    }
     fn key(&self, name: &str) -> String {
         let name = name.strip_prefix(self.prefix).unwrap_or(name);
         let old = self.renamed.iter().find_map(|(old, new)| Some((name.strip_suffix(old)?, new)));
@@ -189,7 +99,12 @@ pub trait FromFolder: LoadWeights + Sized {
     #[track_caller]
     fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        let model = Self::from_config(json(&folder.join(CONFIG))?)?;
+        let path = folder.join(CONFIG);
+        let config = match serde_json::from_value(json(&path)?) {
+            Ok(config) => config,
+            Err(e) => return Err(Error::new("weights", ErrorKind::File { path: path.display().to_string(), reason: e.to_string() })),
+        };
+        let model = Self::from_config(config)?;
         model.load_path(folder)?;
         model.eval();
         Ok(model)
@@ -225,7 +140,7 @@ fn state_of(own: &[(String, Tensor)], weights: &Weights, naming: &Naming) -> Res
                 }
             }
             used.extend(found.iter().copied());
-            state.push((name.clone(), weights.file(first)?.tensor(first, value.device()?)?));
+            state.push((name.clone(), weights.tensor(first, value.device()?)?));
         } else if (naming.optional)(&key) {
             state.push((name.clone(), value.clone()));
         }

@@ -5,14 +5,14 @@
 //! stand for, without a gradient; layers that know codes ([`Linear`](crate::Linear), [`Embedding`](crate::Embedding),
 //! [`MultiheadAttention`](crate::MultiheadAttention), convolutions, the recurrent ones) read those instead. A walk meets the tensors that hold
 //! the codes as buffers: the codes under the parameter's own name, and `weight_scale` and, of an affine packing,
-//! `weight_zero_point` beside it, so that they are saved, moved and counted as what they are. Tied layers share one parameter,
+//! `weight_zero_point` beside it (and `weight_minimum` and `weight_order` of a weight that has such), so that they are saved, moved and counted as what they are. Tied layers share one parameter,
 //! and so its codes.
 //!
 //! Must not know how codes are found.
 use crate::{Copies, Param, Walker};
 use adamant_core::{
     DType, Device, Error, ErrorKind, Meta, Result, Shape, Tensor,
-    composite::packed::{Activations, Packing},
+    composite::packed::{Activations, CodeLevels, Packing},
     functional::{self, PackedWeight, QuantizedInput},
 };
 use std::sync::Arc;
@@ -50,18 +50,24 @@ impl InputCodes {
 /// What holds a packed parameter.
 pub(crate) struct PackedParts {
     packing: Packing,
+    levels: CodeLevels,
+    /// of the codes' weight
     shape: Shape,
+    /// the parameter `[in, out]` is that weight, transposed
+    transposed: bool,
     dtype: DType,
     codes: Param,
     scale: Param,
     zero_point: Option<Param>,
+    minimum: Option<Param>,
+    order: Option<Param>,
     activations: Activations,
     /// scale and zero point of given activations, single numbers that are saved with the codes
     given: Option<(Param, Param)>,
 }
 impl PackedParts {
     #[track_caller]
-    fn new(weight: &PackedWeight, dtype: DType, input: &InputCodes) -> Result<PackedParts> {
+    fn new(weight: &PackedWeight, transposed: bool, dtype: DType, input: &InputCodes) -> Result<PackedParts> {
         let buffer = |t: &Tensor| Param::buffer(t);
         let device = weight.codes().try_meta()?.device;
         let given = match input {
@@ -77,11 +83,15 @@ impl PackedParts {
         };
         Ok(PackedParts {
             packing: weight.packing(),
+            levels: weight.levels(),
             shape: weight.shape(),
+            transposed,
             dtype,
             codes: buffer(weight.codes())?,
             scale: buffer(weight.scale())?,
             zero_point: weight.zero_point().map(buffer).transpose()?,
+            minimum: weight.minimum().map(buffer).transpose()?,
+            order: weight.order().map(buffer).transpose()?,
             activations: input.activations(),
             given,
         })
@@ -90,7 +100,14 @@ impl PackedParts {
     #[track_caller]
     pub fn weight(&self) -> Result<PackedWeight> {
         let zero_point = self.zero_point.as_ref().map(Param::get);
-        PackedWeight::new(self.packing, self.shape, &self.codes.get(), &self.scale.get(), zero_point.as_ref())
+        let mut weight = PackedWeight::new(self.packing, self.shape, &self.codes.get(), &self.scale.get(), zero_point.as_ref())?.with_levels(self.levels)?;
+        if let Some(minimum) = &self.minimum {
+            weight = weight.with_minimum(&minimum.get())?;
+        }
+        match &self.order {
+            Some(order) => weight.with_order(&order.get()),
+            None => Ok(weight),
+        }
     }
     /// Calls a function with what becomes of an input.
     pub fn with_input<R>(&self, f: impl FnOnce(QuantizedInput<'_>) -> R) -> R {
@@ -103,14 +120,16 @@ impl PackedParts {
     /// The numbers.
     #[track_caller]
     pub fn value(&self) -> Tensor {
-        self.weight().map_or_else(Tensor::failed, |w| w.dequantize(self.dtype).detach())
+        let numbers = self.weight().map_or_else(Tensor::failed, |w| w.dequantize(self.dtype).detach());
+        if self.transposed { numbers.mt() } else { numbers }
     }
     pub fn meta(&self) -> Meta {
-        Meta { shape: self.shape, dtype: self.dtype, ..self.codes.meta() }
+        Meta { shape: parameter_shape(self.shape, self.transposed), dtype: self.dtype, ..self.codes.meta() }
     }
     fn parts(&self) -> Vec<(&'static str, &Param)> {
         let mut all = vec![("", &self.codes), ("_scale", &self.scale)];
-        all.extend(self.zero_point.as_ref().map(|z| ("_zero_point", z)));
+        let others = [("_zero_point", &self.zero_point), ("_minimum", &self.minimum), ("_order", &self.order)];
+        all.extend(others.into_iter().filter_map(|(suffix, part)| Some((suffix, part.as_ref()?))));
         if let Some((scale, zero_point)) = &self.given {
             all.extend([("_input_scale", scale), ("_input_zero_point", zero_point)]);
         }
@@ -127,9 +146,18 @@ impl PackedParts {
             codes: copy(&self.codes)?,
             scale: copy(&self.scale)?,
             zero_point: self.zero_point.as_ref().map(&mut copy).transpose()?,
+            minimum: self.minimum.as_ref().map(&mut copy).transpose()?,
+            order: self.order.as_ref().map(&mut copy).transpose()?,
             given: self.given.as_ref().map(|(scale, zero_point)| Ok::<_, Error>((copy(scale)?, copy(zero_point)?))).transpose()?,
             ..*self
         })
+    }
+}
+/// The shape of a parameter that a weight of codes is held in.
+fn parameter_shape(weight: Shape, transposed: bool) -> Shape {
+    match weight[..] {
+        [out, columns] if transposed => weight.with(0, columns).with(1, out),
+        _ => weight,
     }
 }
 /// Walks the tensors that hold a packed parameter.
@@ -154,6 +182,10 @@ impl PackedParam {
     #[track_caller]
     pub fn weight(&self) -> Result<PackedWeight> {
         self.0.weight()
+    }
+    /// Is the parameter `[in, out]` the transpose of the weight?
+    pub fn is_transposed(&self) -> bool {
+        self.0.transposed
     }
     /// What becomes of an input.
     ///
@@ -216,6 +248,31 @@ impl Param {
     /// It holds codes already, is computed from other parameters, has no value yet, or is of another shape or device.
     #[track_caller]
     pub fn pack(&self, weight: &PackedWeight, input: InputCodes) -> Result<()> {
+        self.pack_parts(weight, &input, false)
+    }
+    /// As [`Param::pack`], of a parameter `[in, out]` whose layer multiplies its inputs with it as it stands (GPT-2's `Conv1D`): the codes are
+    /// those of the weight `[out, in]`.
+    ///
+    /// # Errors
+    /// As [`Param::pack`]; a parameter that is no matrix.
+    #[track_caller]
+    pub fn pack_transposed(&self, weight: &PackedWeight, input: InputCodes) -> Result<()> {
+        let shape = weight.shape();
+        if shape.rank() != 2 {
+            return Err(Error::new("pack", ErrorKind::Shape { shape, expected: "a weight [out, in] of a transposed parameter".into() }));
+        }
+        self.pack_parts(weight, &input, true)
+    }
+    /// Holds the codes that another parameter holds, or held.
+    ///
+    /// # Errors
+    /// As [`Param::pack`].
+    #[track_caller]
+    pub fn pack_as(&self, other: &PackedParam) -> Result<()> {
+        self.pack_parts(&other.weight()?, &other.input()?, other.is_transposed())
+    }
+    #[track_caller]
+    fn pack_parts(&self, weight: &PackedWeight, input: &InputCodes, transposed: bool) -> Result<()> {
         let refuse = |text: String| Err(Error::new("pack", ErrorKind::Argument(text)));
         let meta = self.meta();
         if self.packed().is_some() {
@@ -224,11 +281,11 @@ impl Param {
         if !self.is_plain() {
             return refuse(format!("{} holds no value of its own that codes could take the place of", self.called()));
         }
-        let (left, right) = (meta.shape, weight.shape());
+        let (left, right) = (meta.shape, parameter_shape(weight.shape(), transposed));
         if left != right {
             return Err(Error::new("pack", ErrorKind::ShapeMismatch { left, right, axes: None, expected: "codes of the parameter's shape" }));
         }
-        let parts = PackedParts::new(weight, meta.dtype, &input)?;
+        let parts = PackedParts::new(weight, transposed, meta.dtype, input)?;
         parts.move_to(meta.device)?;
         parts.parts().into_iter().for_each(|(suffix, part)| part.name_it(&format!("{}{suffix}", self.path())));
         // The old value is let go of: the place keeps its shape alone.
@@ -254,10 +311,22 @@ impl Param {
     pub fn linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
         self.read().linear(x, bias)
     }
+    /// `x weight + bias` of this weight `[in, out]`, by its codes if it holds those of its transpose.
+    #[track_caller]
+    pub fn transposed_linear(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        match self.parts() {
+            Some(parts) if parts.transposed => {
+                let by_codes = |weight: PackedWeight| parts.with_input(|input| functional::quantized_linear(x, &weight, bias, input));
+                parts.weight().map_or_else(Tensor::failed, by_codes)
+            }
+            _ => functional::linear(x, &self.get().mt(), bias),
+        }
+    }
     /// What a layer reads of it, for several products.
     #[track_caller]
     pub(crate) fn read(&self) -> ReadWeight {
         match self.parts() {
+            Some(parts) if parts.transposed => ReadWeight::Numbers(parts.value()),
             Some(parts) => parts.weight().map_or_else(|e| ReadWeight::Numbers(Tensor::failed(e)), |weight| ReadWeight::Codes(weight, parts)),
             None => ReadWeight::Numbers(self.get()),
         }
@@ -266,6 +335,7 @@ impl Param {
     #[track_caller]
     pub(crate) fn embedding(&self, ids: &Tensor, padding_idx: Option<usize>) -> Tensor {
         match self.parts() {
+            Some(parts) if parts.transposed => functional::embedding(ids, &parts.value(), padding_idx),
             Some(parts) => match parts.weight() {
                 Ok(weight) => functional::quantized_embedding(ids, &weight).cast(parts.dtype),
                 Err(error) => Tensor::failed(error),

@@ -4,14 +4,17 @@
 //! The metadata's `quantization` is JSON: `{"version": 1, "weights": {"fc.weight": {"bits": 8, "group": null, "symmetric": true,
 //! "shape": [10, 64], "input": "token"}}}`. Scales are f32 or f16, as their tensor says. A number of row r and column c is
 //! `(code - zero point) · scale` of its group; codes of fewer than 8 bits lie side by side in the bytes of a row, the first in the
-//! lowest bits, and symmetric ones are stored plus `2^(bits - 1)`. Of norms that were folded it has `"folded": [["conv1", "bn1"]]`.
+//! lowest bits, and symmetric ones are stored plus `2^(bits - 1)`. Of norms that were folded it has `"folded": [["conv1", "bn1"]]`. What
+//! other programs' weights and NF4 have beside that is said where it is so, and the version is 2 then: `"levels": "normal_float"`,
+//! `"minimum": true` (`fc.weight_minimum` is added to all of a group), `"order": true` (column k of the codes is column
+//! `fc.weight_order[k]`), `"transposed": true` (of a parameter `[in, out]`), `"signed_scales": true` (some are below 0).
 use crate::{
     fuse::{folded_pairs, shape_as_folded},
     select::{PlacedParam, placed_params},
 };
 use adamant_core::{
     Device, Error, ErrorKind, Origin, Result, Tensor,
-    composite::packed::{Activations, Packing},
+    composite::packed::{Activations, CodeLevels, Packing},
     functional::PackedWeight,
 };
 use adamant_formats::safetensors::{self, SafeTensors};
@@ -24,7 +27,8 @@ use std::{
 
 /// The name in a file's metadata.
 const KEY: &str = "quantization";
-const VERSION: u32 = 1;
+/// Of schemes that say more than [`Packing`] does; others are of version 1.
+const VERSION: u32 = 2;
 
 #[derive(Serialize)]
 struct SavedScheme {
@@ -50,6 +54,22 @@ struct SavedWeight {
     shape: Vec<usize>,
     /// [`Activations::name`]
     input: String,
+    /// [`CodeLevels::name`], unless they are even
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    levels: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    minimum: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    order: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    transposed: bool,
+    /// are there scales below 0?
+    #[serde(default, skip_serializing_if = "is_false")]
+    signed_scales: bool,
+}
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(of: &bool) -> bool {
+    !of
 }
 /// Writes parameters and saved buffers of a model with the schemes of its weights of codes. The file appears whole or not at all.
 ///
@@ -81,13 +101,26 @@ pub fn save_quantized(model: &(impl Walk + ?Sized), path: impl AsRef<Path>) -> R
         let Some(packed) = param.packed() else { continue };
         let (weight, input) = (packed.weight()?, packed.input()?);
         let Packing { bits, group, symmetric } = weight.packing();
-        weights.insert(path, SavedWeight { bits, group, symmetric, shape: weight.shape().to_vec(), input: input.activations().name().into() });
+        let saved = SavedWeight {
+            bits,
+            group,
+            symmetric,
+            shape: weight.shape().to_vec(),
+            input: input.activations().name().into(),
+            levels: (weight.levels() != CodeLevels::Even).then(|| weight.levels().name().into()),
+            minimum: weight.minimum().is_some(),
+            order: weight.order().is_some(),
+            transposed: packed.is_transposed(),
+            signed_scales: weight.scale().to_vec_as::<f32>()?.iter().any(|s| *s < 0.0),
+        };
+        weights.insert(path, saved);
     }
     if weights.is_empty() {
         return Err(Error::new("save_quantized", ErrorKind::Argument("the model has no weights of codes".into()))
             .hint("quantize it first (`quantize_model`), or save its state dict as it is"));
     }
-    let text = serde_json::to_string(&SavedScheme { version: VERSION, weights, folded: folded_pairs(model) });
+    let says_more = weights.values().any(|w| w.levels.is_some() || w.minimum || w.order || w.transposed || w.signed_scales);
+    let text = serde_json::to_string(&SavedScheme { version: if says_more { VERSION } else { 1 }, weights, folded: folded_pairs(model) });
     let text = text.map_err(|e| Error::new("save_quantized", ErrorKind::Internal(e.to_string())))?;
     safetensors::save(path, model.state_dict(), &BTreeMap::from([(KEY.to_string(), text)]))
 }
@@ -118,7 +151,7 @@ fn load_codes(model: &(impl Walk + ?Sized), path: &Path, file: &SafeTensors, sch
     let state = file.names().into_iter().map(|name| file.tensor(&name, device).map(|t| (name, t))).collect::<Result<Vec<_>>>()?;
     let tensors: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();
     let params = placed_params(model);
-    let mut made: Vec<(Param, PackedWeight, InputCodes)> = Vec::new();
+    let mut made: Vec<MadeWeight> = Vec::new();
     for (name, saved) in &scheme.weights {
         let Some(placed) = params.iter().find(|p| p.path == *name) else {
             let error = refused(path, format!("it has codes of `{name}`, which the model lacks"));
@@ -126,32 +159,52 @@ fn load_codes(model: &(impl Walk + ?Sized), path: &Path, file: &SafeTensors, sch
             return Err(error.hint(near.map_or(DAMAGED.to_string(), |near| format!("the nearest parameter is `{near}`"))));
         };
         let (weight, input) = saved.read(name, &tensors).map_err(|text| refused(path, text).hint(DAMAGED))?;
-        if let Some((_, known, known_input)) = made.iter().find(|(known, ..)| known.same(&placed.param)) {
-            if (known.packing(), known.shape(), known_input) != (weight.packing(), weight.shape(), &input) {
+        if let Some(known) = made.iter().find(|known| known.param.same(&placed.param)) {
+            let what = |w: &PackedWeight| (w.packing(), w.levels(), w.shape());
+            if (what(&known.weight), &known.input, known.is_transposed) != (what(&weight), &input, saved.transposed) {
                 return Err(refused(path, format!("`{name}` is tied to another parameter of the model, and the two have schemes that differ")).hint(DAMAGED));
             }
             continue;
         }
-        let (wanted, found) = (placed.param.meta().shape, weight.shape());
-        if wanted != found && !placed.param.is_uninitialized() {
-            return Err(refused(path, format!("`{name}` has shape {found} in the file and {wanted} in the model")).hint(DAMAGED));
+        let (wanted, mut found) = (placed.param.meta().shape, weight.shape().to_vec());
+        if saved.transposed {
+            found.reverse();
         }
-        made.push((placed.param.clone(), weight, input));
+        if wanted[..] != found[..] && !placed.param.is_uninitialized() {
+            return Err(refused(path, format!("`{name}` has shape {found:?} in the file and {wanted} in the model")).hint(DAMAGED));
+        }
+        made.push(MadeWeight { param: placed.param.clone(), weight, input, is_transposed: saved.transposed });
     }
     if made.is_empty() {
         return Err(refused(path, "its schemes name no weight".into()).hint(DAMAGED));
     }
-    let before: Vec<Tensor> = made.iter().map(|(param, ..)| param.detached()).collect();
+    put_codes(model, &made, || Ok(state))
+}
+/// A weight of codes that is to take the place of a parameter's numbers.
+pub(crate) struct MadeWeight {
+    pub param: Param,
+    pub weight: PackedWeight,
+    pub input: InputCodes,
+    /// the parameter is `[in, out]`
+    pub is_transposed: bool,
+}
+/// Puts codes in their places and loads a state dict that has them; after an error the model is the one of floats that it was.
+#[track_caller]
+pub(crate) fn put_codes(model: &(impl Walk + ?Sized), made: &[MadeWeight], state: impl FnOnce() -> Result<Vec<(String, Tensor)>>) -> Result<()> {
+    let before: Vec<Tensor> = made.iter().map(|m| m.param.detached()).collect();
     let mut packed = 0;
-    let loaded = made.iter().try_for_each(|(param, weight, input)| {
-        param.pack(weight, input.clone())?;
+    let loaded = made.iter().try_for_each(|MadeWeight { param, weight, input, is_transposed }| {
+        if *is_transposed { param.pack_transposed(weight, input.clone()) } else { param.pack(weight, input.clone()) }?;
         packed += 1;
         Ok(())
     });
-    let loaded = loaded.and_then(|()| model.load_state_dict(&state));
+    let state = loaded.and_then(|()| state());
+    let loaded = match state {
+        Ok(state) => model.load_state_dict(&state),
+        Err(e) => Err(e),
+    };
     if loaded.is_err() {
-        // The model was one of floats, and is again.
-        for ((param, ..), value) in made.iter().zip(&before).take(packed) {
+        for (MadeWeight { param, .. }, value) in made.iter().zip(&before).take(packed) {
             param.unpack()?;
             param.set(value)?;
         }
@@ -174,8 +227,8 @@ fn scheme(path: &Path, file: &SafeTensors) -> Result<SavedScheme> {
     };
     let told = |e: serde_json::Error| refused(path, format!("its schemes cannot be read: {e}")).hint(DAMAGED);
     let read: ReadScheme = serde_json::from_str(text).map_err(told)?;
-    if read.version != VERSION {
-        let text = format!("its schemes are of version {}, known is {VERSION}", read.version);
+    if !(1..=VERSION).contains(&read.version) {
+        let text = format!("its schemes are of version {}, known are 1 to {VERSION}", read.version);
         return Err(refused(path, text).hint("a later Adamant wrote it: read it with that one, or quantize the model again"));
     }
     let each = read.weights.into_iter().map(|(name, weight)| match serde_json::from_value(weight) {
@@ -194,6 +247,18 @@ impl SavedWeight {
         let zero_point = if self.symmetric { None } else { Some(tensor("_zero_point")?) };
         let told = |e: Error| format!("`{name}`: {}", e.kind());
         let weight = PackedWeight::new(packing, self.shape.clone(), tensor("")?, tensor("_scale")?, zero_point).map_err(told)?;
+        let levels = self.levels.as_deref().map_or(Some(CodeLevels::Even), CodeLevels::named);
+        let levels = levels.ok_or_else(|| format!("`{name}`: levels of the kind {:?} are not known", self.levels))?;
+        let mut weight = weight.with_levels(levels).map_err(told)?;
+        if self.minimum {
+            weight = weight.with_minimum(tensor("_minimum")?).map_err(told)?;
+        }
+        if self.order {
+            weight = weight.with_order(tensor("_order")?).map_err(told)?;
+        }
+        if self.transposed && weight.shape().rank() != 2 {
+            return Err(format!("`{name}`: a weight {} is no transposed matrix", weight.shape()));
+        }
         self.check_numbers(&weight).map_err(|text| format!("`{name}`: {text}"))?;
         let input = match Activations::named(&self.input) {
             Some(Activations::Float) => InputCodes::Float,
@@ -209,8 +274,20 @@ impl SavedWeight {
     fn check_numbers(&self, weight: &PackedWeight) -> std::result::Result<(), String> {
         let told = |e: Error| e.kind().to_string();
         let scales = weight.scale().to_vec_as::<f32>().map_err(told)?;
-        if let Some((at, scale)) = scales.iter().enumerate().find(|(_, s)| !(s.is_finite() && **s > 0.0)) {
-            return Err(format!("scale {at} is {scale}, and a scale is a finite number above 0"));
+        if let Some((at, scale)) = scales.iter().enumerate().find(|(_, s)| !(s.is_finite() && (**s > 0.0 || (self.signed_scales && **s < 0.0)))) {
+            return Err(format!("scale {at} is {scale}, and a scale is a finite number {}", if self.signed_scales { "other than 0" } else { "above 0" }));
+        }
+        let minima = weight.minimum().map_or(Ok(Vec::new()), Tensor::to_vec_as::<f32>).map_err(told)?;
+        if let Some((at, minimum)) = minima.iter().enumerate().find(|(_, m)| !m.is_finite()) {
+            return Err(format!("minimum {at} is {minimum}, and a minimum is a finite number"));
+        }
+        let order = weight.order().map_or(Ok(Vec::new()), Tensor::to_vec::<i32>).map_err(told)?;
+        let mut named = vec![false; order.len()];
+        for (at, column) in order.iter().enumerate() {
+            match usize::try_from(*column).ok().and_then(|column| named.get_mut(column)) {
+                Some(named) if !*named => *named = true,
+                _ => return Err(format!("column {at} stands at {column}, and each of {} stands somewhere else", order.len())),
+            }
         }
         let (_, most) = weight.packing().range();
         let zero_points = weight.zero_point().map_or(Ok(Vec::new()), |z| z.to_vec::<u8>()).map_err(told)?;

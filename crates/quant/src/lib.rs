@@ -11,6 +11,7 @@
 //! | the range of values that codes span | [`observe`] |
 //! | training with what codes stand for | [`qat`] |
 //! | files of quantized models | [`save_quantized`], [`load_quantized`] |
+//! | folders of GPTQ and AWQ, files of GGUF | [`exchange`] |
 //! | low-rank adapters | [`lora`] |
 //! | adapters on what layers return: FiLM, bottlenecks | [`adapters`] |
 //! | weights that are zero and stay so | [`prune`] |
@@ -30,6 +31,7 @@ mod select;
 
 pub mod adapters;
 pub mod distill;
+pub mod exchange;
 pub mod lora;
 pub mod observe;
 pub mod prune;

@@ -258,7 +258,7 @@ impl Adapted {
     fn restore_base(&mut self) -> Result<()> {
         match self.base.take() {
             Some(BaseWeight::Numbers(base)) => self.param.set(&base),
-            Some(BaseWeight::Codes(codes)) => self.param.pack(&codes.weight()?, codes.input()?),
+            Some(BaseWeight::Codes(codes)) => self.param.pack_as(&codes),
             None => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ mod gptq;
 mod inputs;
 mod sequence;
 
-pub(crate) use candidate::rounded;
+pub(crate) use candidate::{normal_floats, rounded};
 pub(crate) use inputs::{Hooks, Run, device_of_f64, locked};
 pub(crate) use sequence::quantize_in_order;
 
@@ -39,12 +39,15 @@ pub enum WeightMethod {
     Gptq(GptqOptions),
     /// columns that meet large inputs are scaled up before they are rounded, and ranges are clipped
     Awq(AwqOptions),
+    /// NF4: each number to the nearest of 16 levels that lie as densely as normal numbers do, about a group's largest (Dettmers et al. 2023,
+    /// "QLoRA: Efficient Finetuning of Quantized LLMs"). Of 4 bits and inputs that stay what they are; no data are needed
+    NormalFloat,
 }
 impl WeightMethod {
     /// Their names, as [`WeightMethod::named`] takes them.
-    pub const NAMES: [&'static str; 3] = ["rtn", "gptq", "awq"];
+    pub const NAMES: [&'static str; 4] = ["rtn", "gptq", "awq", "nf4"];
 
-    /// The method of a name, with its default options: `rtn` (round to nearest), `gptq` or `awq`.
+    /// The method of a name, with its default options: `rtn` (round to nearest), `gptq`, `awq` or `nf4`.
     ///
     /// # Errors
     /// Another name; the nearest is named.
@@ -54,6 +57,7 @@ impl WeightMethod {
             "rtn" => WeightMethod::Round,
             "gptq" => WeightMethod::Gptq(GptqOptions::default()),
             "awq" => WeightMethod::Awq(AwqOptions::default()),
+            "nf4" => WeightMethod::NormalFloat,
             _ => return Err(unknown("method", name, &WeightMethod::NAMES)),
         })
     }
@@ -63,6 +67,7 @@ impl WeightMethod {
             WeightMethod::Round => "rtn",
             WeightMethod::Gptq(_) => "gptq",
             WeightMethod::Awq(_) => "awq",
+            WeightMethod::NormalFloat => "nf4",
         }
     }
     #[track_caller]

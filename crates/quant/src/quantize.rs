@@ -6,7 +6,7 @@
 use crate::{
     faster::{self, LayersOfBothForms},
     fuse::fold_all,
-    method::{Run, WeightMethod, quantize_in_order, rounded},
+    method::{Run, WeightMethod, normal_floats, quantize_in_order, rounded},
     observe::Observer,
     report::{LayerReport, MethodReport, Outcome, QuantizationReport},
     scheme::{InputScheme, LayerKind, LayerScheme, QuantizationConfig},
@@ -174,12 +174,13 @@ impl PlannedLayer {
         }
         Ok(value)
     }
-    /// Its weights by the nearest codes.
+    /// Its weights by the nearest codes, or by the levels of NF4.
     #[track_caller]
-    pub(crate) fn rounded(&self, op: &'static str) -> Result<Vec<RoundedWeight>> {
+    pub(crate) fn rounded(&self, op: &'static str, method: WeightMethod) -> Result<Vec<RoundedWeight>> {
+        let nearest = if method == WeightMethod::NormalFloat { normal_floats } else { rounded };
         let of = |(name, param): &(String, Param)| {
             let value = self.value(op, name, param)?;
-            let weight = rounded(&value, &self.scheme).map_err(|e| named(op, &joined(self.layer.path(), name), &e))?;
+            let weight = nearest(&value, &self.scheme).map_err(|e| named(op, &joined(self.layer.path(), name), &e))?;
             let numbers = weight.dequantize(DType::F32);
             Ok(RoundedWeight { param: param.clone(), weight, numbers })
         };
@@ -213,7 +214,7 @@ pub(crate) fn tied(first: &str) -> Outcome {
     Outcome::Tied(format!("its weight is that of `{first}`, and has become codes there"))
 }
 #[track_caller]
-fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan, calibrated: &Calibrated) -> Result<QuantizationReport> {
+fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan, calibrated: &Calibrated, method: WeightMethod) -> Result<QuantizationReport> {
     let (mut all, mut reports) = (Vec::new(), plan.left);
     let mut known: HashMap<usize, String> = HashMap::new();
     for planned in &plan.planned {
@@ -223,8 +224,8 @@ fn apply(op: &'static str, model: &(impl Walk + ?Sized), plan: QuantizationPlan,
         }
         let input = planned.input(calibrated);
         let (rounded, outcome) = no_grad(|| {
-            let rounded = planned.rounded(op)?;
-            let outcome = planned.outcome(&rounded, input.clone(), MethodReport::rounded(None))?;
+            let rounded = planned.rounded(op, method)?;
+            let outcome = planned.outcome(&rounded, input.clone(), MethodReport { name: method.name(), ..MethodReport::rounded(None) })?;
             Ok::<_, Error>((rounded, outcome))
         })?;
         known.extend(rounded.iter().map(|r| (r.param.id(), planned.layer.path().to_string())));
@@ -306,7 +307,7 @@ fn quantize_running(op: &'static str, model: &(impl Walk + ?Sized), config: &Qua
     let both = config.keeps_only_faster().then(|| LayersOfBothForms::of(&plan));
     let calibrated = calibrate(op, &plan, run)?;
     let report = match config.weight_method() {
-        WeightMethod::Round => apply(op, model, plan, &calibrated)?,
+        method @ (WeightMethod::Round | WeightMethod::NormalFloat) => apply(op, model, plan, &calibrated, method)?,
         method => quantize_in_order(op, model, plan, &calibrated, method, run)?,
     };
     match both {
@@ -343,5 +344,5 @@ pub fn quantize_dynamic(model: &(impl Walk + ?Sized), kinds: &[LayerKind], dtype
         }
     };
     let config = QuantizationConfig::int8_dynamic().kinds(kinds).symmetric(symmetric);
-    apply(OP, model, plan(OP, model, &config)?, &Calibrated::new())
+    apply(OP, model, plan(OP, model, &config)?, &Calibrated::new(), WeightMethod::Round)
 }

@@ -6,7 +6,7 @@ use std::fmt;
 /// How the codes of a layer's weights were found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MethodReport {
-    /// `rtn`, `gptq` or `awq`
+    /// `rtn`, `gptq`, `awq` or `nf4`
     pub name: &'static str,
     /// the squared error of its outputs on the calibration data, as a part of that of weights rounded to the nearest codes; `None`:
     /// rounding had none, or these are those

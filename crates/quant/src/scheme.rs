@@ -151,10 +151,10 @@ impl QuantizationConfig {
         QuantizationConfig::with(LayerScheme::weights(bits))
     }
     /// Their names, as [`QuantizationConfig::named`] takes them.
-    pub const NAMES: [&'static str; 5] = ["int8-static", "int8-dynamic", "w8", "w4", "w3"];
+    pub const NAMES: [&'static str; 6] = ["int8-static", "int8-dynamic", "w8", "w4", "w3", "nf4"];
 
     /// The configuration of a name: `int8-static` ([`QuantizationConfig::int8`]), `int8-dynamic`, or `w8`, `w4`, `w3` for weights
-    /// alone.
+    /// alone, `nf4` for those by 16 levels in groups of 64 ([`WeightMethod::NormalFloat`]).
     ///
     /// # Errors
     /// Another name; the nearest is named.
@@ -166,6 +166,7 @@ impl QuantizationConfig {
             "w8" => QuantizationConfig::weights(8),
             "w4" => QuantizationConfig::weights(4),
             "w3" => QuantizationConfig::weights(3),
+            "nf4" => QuantizationConfig::weights(4).group(Some(64)).method(WeightMethod::NormalFloat),
             _ => return Err(unknown("scheme", name, &QuantizationConfig::NAMES)),
         })
     }

@@ -1,6 +1,7 @@
-//! Mutated files of codes, of sparse weights and of adapters through every loader of `quant`: read or refused, never a panic; what is
+//! Mutated files of codes, of sparse weights, of adapters, of GPTQ and AWQ and of GGUF through every loader of `quant`: read or refused, never a panic; what is
 //! refused leaves the model as it was; what is read computes, and is written and read again to the same bits. Which file, and how it
 //! is mutated, follows from the seed and the number of the run.
+mod foreign;
 mod parts;
 mod subjects;
 

@@ -34,7 +34,8 @@ const CASES: [LoraCase; 1] = [LoraCase {
     text: "../names/names.txt",
 }];
 /// The bases, and how many nats more than over floats may remain.
-const BASES: [(&str, Option<u32>, Option<usize>, f64); 3] = [("f32", None, None, 0.0), ("w8", Some(8), None, 0.02), ("w4-g32", Some(4), Some(32), 0.02)];
+const BASES: [(&str, Option<&str>, Option<usize>, f64); 4] =
+    [("f32", None, None, 0.0), ("w8", Some("w8"), None, 0.02), ("w4-g32", Some("w4"), Some(32), 0.02), ("nf4-g64", Some("nf4"), Some(64), 0.02)];
 /// The layers that have adapters.
 const TARGETS: [&str; 3] = ["out_proj", "linear1", "linear2"];
 const STEPS: usize = 300;
@@ -87,14 +88,14 @@ fn adapters(model: &Sequential) -> adamant::Result<LoraAdapters> {
     LoraConfig::new(8, 16.0, TARGETS).apply(model)
 }
 /// Makes codes of all weights.
-fn code(model: &Sequential, bits: u32, group: Option<usize>) -> adamant::Result<()> {
-    quantize_model_with(model, &QuantizationConfig::weights(bits).group(group).scales(DType::F16), || Ok(())).map(drop)
+fn code(model: &Sequential, scheme: &str, group: Option<usize>) -> adamant::Result<()> {
+    quantize_model_with(model, &QuantizationConfig::named(scheme)?.group(group).scales(DType::F16), || Ok(())).map(drop)
 }
 /// The model of a run with codes for weights, or floats, and adapters.
-fn adapted(run: &Path, bits: Option<u32>, group: Option<usize>) -> Result<(Trained, LoraAdapters), Failure> {
+fn adapted(run: &Path, scheme: Option<&str>, group: Option<usize>) -> Result<(Trained, LoraAdapters), Failure> {
     let trained = Trained::open(run)?;
-    if let Some(bits) = bits {
-        code(&trained.model, bits, group)?;
+    if let Some(scheme) = scheme {
+        code(&trained.model, scheme, group)?;
     }
     let adapters = adapters(&trained.model)?;
     Ok((trained, adapters))
@@ -120,10 +121,10 @@ fn coded(model: &Sequential) -> Vec<Param> {
     all
 }
 /// How far the gradients of adapters over codes are from those over the numbers that codes stand for.
-fn gradients_apart(run: &Path, bits: u32, group: Option<usize>, batch: &(Tensor, Tensor)) -> Result<f64, Failure> {
-    let (codes, of_codes) = adapted(run, Some(bits), group)?;
+fn gradients_apart(run: &Path, scheme: &str, group: Option<usize>, batch: &(Tensor, Tensor)) -> Result<f64, Failure> {
+    let (codes, of_codes) = adapted(run, Some(scheme), group)?;
     let numbers = Trained::open(run)?;
-    code(&numbers.model, bits, group)?;
+    code(&numbers.model, scheme, group)?;
     let coded = coded(&numbers.model);
     if coded.is_empty() {
         return Err(Failure::Run("the base has no weights of codes".into()));
@@ -167,8 +168,8 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
     let cut = ids.len() * 9 / 10;
     let (train, test) = (TextWindows { ids: ids[..cut].to_vec(), context }, TextWindows { ids: ids[cut..].to_vec(), context });
     let (name, mut outcomes, mut over_floats) = (case.model.name, Vec::new(), f64::NAN);
-    for (base, bits, group, most) in BASES {
-        let (trained, mut adapters) = adapted(&run, bits, group)?;
+    for (base, scheme, group, most) in BASES {
+        let (trained, mut adapters) = adapted(&run, scheme, group)?;
         let model = &trained.model;
         model.train();
         let parameters = adapters.parameters();
@@ -179,7 +180,7 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
         }
         model.eval();
         let after = judged(model, &test)?;
-        if bits.is_none() {
+        if scheme.is_none() {
             over_floats = after;
         }
         let kept = base_bytes(model, &parameters)? == bytes;
@@ -192,7 +193,7 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
                 if kept { "unchanged" } else { "changed" }
             ),
         ));
-        if bits.is_none() {
+        if scheme.is_none() {
             let (x, _) = test.batch(0);
             let apart_from = no_grad(|| model.forward(&x)?.ok())?;
             apart_from.materialize()?;
@@ -200,8 +201,8 @@ fn judge(case: &LoraCase, data: &Path, seed: u64, runs: &Path, _: Device) -> Res
             let merged = no_grad(|| apart(&model.forward(&x)?, &apart_from))?;
             outcomes.push(told(merged <= NEAR, format!("{name} seed {seed}: merged adapters {merged:.1e} from those apart (at most {NEAR:.0e})")));
         }
-        if let Some(bits) = bits {
-            let worst = gradients_apart(&run, bits, group, &train.batch(0))?;
+        if let Some(scheme) = scheme {
+            let worst = gradients_apart(&run, scheme, group, &train.batch(0))?;
             outcomes
                 .push(told(worst <= NEAR, format!("{name} seed {seed} over {base}: gradients {worst:.1e} from those over its numbers (at most {NEAR:.0e})")));
         }
@@ -221,7 +222,7 @@ fn gpt2_sizes() -> adamant::Result<Sequential> {
 fn memory() -> adamant::Result<bool> {
     let model = gpt2_sizes()?;
     let whole = 4 * model.memory_usage();
-    code(&model, 4, Some(32))?;
+    code(&model, "w4", Some(32))?;
     let adapters = adapters(&model)?;
     let parameters = adapters.parameters();
     let mut optimizer = AdamW::new(1e-3).over(parameters.clone());

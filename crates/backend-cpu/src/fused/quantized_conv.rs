@@ -26,7 +26,7 @@ use crate::{
 };
 use adamant_runtime::{
     Composite, DType, ErrorKind, Shape, TensorType,
-    composite::packed::{Activations, MOST_COLUMNS, QuantizedConv},
+    composite::packed::{Activations, CodeLevels, MOST_COLUMNS, QuantizedConv},
     kernel::FaultWord,
 };
 use kernel::KernelRows;
@@ -56,7 +56,7 @@ impl CpuKernel for QuantizedConvKernel {
         let (x, shape): (&[f32], Shape) = (operands.input(0)?, operands.shape(0)?);
         let (window, rows) = (layer.weight[1..].iter().product(), layer.weight[0]);
         let mut own = <[ScratchVec<f32>; 2]>::default();
-        let CodedLayer { weight, by } = CodedLayer::new(&layer.codes, [rows, window], operands, &mut own, &runtime.threads, false)?;
+        let CodedLayer { weight, by } = CodedLayer::new(&layer.codes, CodeLevels::Even, [rows, window], operands, &mut own, &runtime.threads, false)?;
         let ty = |shape| TensorType { shape, dtype: DType::F32 };
         let made = layer.conv.infer(&[ty(shape), ty(layer.weight)])?;
         let sizes = ConvSizes::new(&layer.conv, &shape, &layer.weight, &made);

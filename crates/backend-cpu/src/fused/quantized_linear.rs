@@ -24,7 +24,7 @@ use crate::{
 };
 use adamant_runtime::{
     Composite, DType, ErrorKind, bf16,
-    composite::packed::{Activations, CodedInputs, QuantizedLinear},
+    composite::packed::{Activations, CodeLevels, CodedInputs, QuantizedLinear},
     f16,
     kernel::FaultWord,
 };
@@ -107,6 +107,7 @@ impl<'a> CodedLayer<'a> {
     /// `OutOfMemory`; inputs that are not there.
     pub(super) fn new(
         codes: &CodedInputs,
+        levels: CodeLevels,
         [rows, columns]: [usize; 2],
         operands: &KernelOperands<'_, 'a, '_>,
         own: &'a mut [ScratchVec<f32>; 2],
@@ -133,7 +134,7 @@ impl<'a> CodedLayer<'a> {
             }
             _ => None,
         };
-        let weight = CodedWeight { packing: codes.packing, bytes: operands.input(*of.codes)?, scale, halves, zero_point, bias, rows, columns };
+        let weight = CodedWeight { packing: codes.packing, levels, bytes: operands.input(*of.codes)?, scale, halves, zero_point, bias, rows, columns };
         Ok(CodedLayer { weight, by })
     }
 }
@@ -149,7 +150,7 @@ fn run<'o>(
     let rows = operands.shape(2)?.first().copied().ok_or_else(|| internal("scales of a number"))?;
     let mut own = <[ScratchVec<f32>; 2]>::default();
     let halves = widens_by_rows(layer, ByteIsa::of(runtime.isa), x.len() / columns.max(1), columns);
-    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), [rows, columns], operands, &mut own, &runtime.threads, halves)?;
+    let CodedLayer { weight, by } = CodedLayer::new(&layer.coded_inputs(), layer.levels, [rows, columns], operands, &mut own, &runtime.threads, halves)?;
     write(operands, &|out| {
         if out.is_empty() || columns == 0 {
             return Ok(());
@@ -159,7 +160,7 @@ fn run<'o>(
             return Err(internal("a layer of codes whose operands do not fit"));
         }
         match by {
-            None if few::takes(&layer.packing, columns, m) => few::of_numbers(runtime, x, &weight, out),
+            None if few::takes(&layer.packing, layer.levels, columns, m) => few::of_numbers(runtime, x, &weight, out),
             None => numbers::product(runtime, x, &weight, out),
             Some(by) if weight.groups() == 1 && layer.packing.bits == 8 => whole(runtime, x, by, &weight, out),
             Some(by) => GroupedProduct::run(runtime, x, by, &weight, out),
@@ -170,7 +171,7 @@ fn run<'o>(
 fn widens_by_rows(layer: &QuantizedLinear, isa: ByteIsa, m: usize, columns: usize) -> bool {
     let groups = layer.packing.groups(columns);
     let codes = layer.activations != Activations::Float;
-    groups > 1 && (few::takes(&layer.packing, columns, m) || codes && CodedGroups::suit(isa, columns / groups, layer.packing.bits as usize))
+    groups > 1 && (few::takes(&layer.packing, layer.levels, columns, m) || codes && CodedGroups::suit(isa, columns / groups, layer.packing.bits as usize))
 }
 /// A layer of 8 bits with one scale a row.
 fn whole(runtime: &Runtime, x: &[f32], by: RowScale, weight: &CodedWeight<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {

@@ -45,24 +45,30 @@ pub(crate) fn packed(packing: &Packing, codes: &Tensor) -> Tensor {
     let word = CodeWords::of(packing);
     regrouped(codes, (word.codes, packing.bits), (word.bytes, 8), packing.row_bytes(codes.meta().shape[1])).cast(DType::U8)
 }
-/// The numbers `[rows, columns]` of codes, in f32; `zero_point` and the codes count from the same place.
-fn numbers(codes: &Tensor, scale: &Tensor, zero_point: Option<&Tensor>, offset: i64) -> Tensor {
-    let [rows, columns] = [codes.meta().shape[0], codes.meta().shape[1]];
+/// What codes of NF4 count, in f32.
+fn normal_floats(codes: &Tensor) -> Tensor {
+    let lowest = codes.cast(DType::F32).zeros_like() + f64::from(NORMAL_FLOATS[0]);
+    (1..NORMAL_FLOATS.len()).fold(lowest, |all, k| codes.eq(k as i64).where_(f64::from(NORMAL_FLOATS[k]), all))
+}
+/// The numbers `[rows, columns]` of codes, in f32; zero point and codes count from the same place.
+fn numbers(w: &WeightCodes, scale: &Tensor) -> Tensor {
+    let [rows, columns] = [w.codes.meta().shape[0], w.codes.meta().shape[1]];
     let groups = scale.meta().shape[1];
     let by_group = |t: &Tensor| t.cast(DType::F32).reshape([rows, groups, 1]);
-    let codes = codes.cast(DType::F32).reshape([rows, groups, columns / groups]);
-    let codes = match zero_point {
-        Some(zero_point) => codes - by_group(zero_point),
-        None if offset != 0 => codes - offset as f64,
-        None => codes,
+    let counted = if w.levels == CodeLevels::NormalFloat { normal_floats(&w.codes) } else { w.codes.cast(DType::F32) };
+    let counted = counted.reshape([rows, groups, columns / groups]);
+    let counted = match &w.zero_point {
+        Some(zero_point) => counted - by_group(zero_point),
+        None if w.offset != 0 => counted - w.offset as f64,
+        None => counted,
     };
-    (codes * by_group(scale)).reshape([rows, columns])
+    (counted * by_group(scale)).reshape([rows, columns])
 }
 impl Compound for Dequantize {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (_, columns) = matrix(&self.shape);
-        let codes = unpacked(&self.packing, &inputs[0], columns);
-        let numbers = numbers(&codes, &inputs[1], inputs.get(2), self.packing.offset() as i64);
+        let w = WeightCodes::new(&self.packing, self.levels, &inputs[0], inputs.get(2), columns);
+        let numbers = numbers(&w, &inputs[1]);
         Ok(vec![numbers.cast(self.dtype).reshape(self.shape)])
     }
     fn saves(&self) -> Option<Saves> {
@@ -112,11 +118,15 @@ struct WeightCodes {
     /// i32 `[rows, groups]`; `None`: `offset`
     zero_point: Option<Tensor>,
     offset: i64,
+    levels: CodeLevels,
 }
 impl WeightCodes {
-    fn of(packing: &Packing, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
-        let zero_point = of.zero_point.map(|z| z.cast(DType::I32));
-        WeightCodes { codes: unpacked(packing, of.codes, columns), zero_point, offset: packing.offset() as i64 }
+    fn new(packing: &Packing, levels: CodeLevels, codes: &Tensor, zero_point: Option<&Tensor>, columns: usize) -> WeightCodes {
+        let zero_point = zero_point.map(|z| z.cast(DType::I32));
+        WeightCodes { codes: unpacked(packing, codes, columns), zero_point, offset: i64::from(levels.offset(packing)), levels }
+    }
+    fn of(packing: &Packing, levels: CodeLevels, of: &Roles<'_, Tensor>, columns: usize) -> WeightCodes {
+        WeightCodes::new(packing, levels, of.codes, of.zero_point, columns)
     }
 }
 /// `Σ (x - z)(w - Z)` of all columns, i32 `[rows of x, rows of w]`.
@@ -149,7 +159,7 @@ fn exact_sums(x: &CodedInput, w: &WeightCodes) -> Tensor {
     let stretch = |t: &Tensor, start: usize| t.narrow(1, start, MOST_COLUMNS.min(columns - start));
     let of_stretch = |start: usize| {
         let x = CodedInput { codes: stretch(&x.codes, start), scale: x.scale.clone(), zero_point: x.zero_point.clone() };
-        let w = WeightCodes { codes: stretch(&w.codes, start), zero_point: w.zero_point.clone(), offset: w.offset };
+        let w = WeightCodes { codes: stretch(&w.codes, start), zero_point: w.zero_point.clone(), ..*w };
         sums(&x, &w).cast(DType::I64)
     };
     let all = (0..columns).step_by(MOST_COLUMNS).map(of_stretch).reduce(|all, next| all + next);
@@ -180,11 +190,11 @@ fn scaled_product(x: &CodedInput, w: &WeightCodes, scale: &Tensor) -> Tensor {
 }
 /// The product in f32, without the bias.
 fn product(layer: &QuantizedLinear, of: &Roles<'_, Tensor>, x: &Tensor, columns: usize) -> Tensor {
-    let w = WeightCodes::of(&layer.packing, of, columns);
+    let w = WeightCodes::of(&layer.packing, layer.levels, of, columns);
     let scale = of.scale.cast(DType::F32);
     match coded(layer.activations, of, x) {
         Some(x) => scaled_product(&x, &w, &scale),
-        None => x.matmul(numbers(&w.codes, &scale, w.zero_point.as_ref(), w.offset).mt()),
+        None => x.matmul(numbers(&w, &scale).mt()),
     }
 }
 impl Compound for QuantizedLinear {
@@ -212,8 +222,8 @@ impl Compound for QuantizedLinear {
         let meta = args.metas[0];
         let g = rows(g);
         if args.needs[0] {
-            let w = WeightCodes::of(&self.packing, &of, meta.shape[meta.shape.rank() - 1]);
-            let numbers = numbers(&w.codes, of.scale, w.zero_point.as_ref(), w.offset);
+            let w = WeightCodes::of(&self.packing, self.levels, &of, meta.shape[meta.shape.rank() - 1]);
+            let numbers = numbers(&w, of.scale);
             out[0] = Some(g.cast(DType::F32).matmul(numbers).cast(meta.dtype).reshape(meta.shape));
         }
         let last = args.metas.len() - 1;
@@ -248,8 +258,8 @@ fn windows(conv: &ConvSpec, kernel: &[usize], x: &Tensor) -> Tensor {
 /// The numbers of a convolution's weight.
 fn kernel_numbers(layer: &QuantizedConv, of: &Roles<'_, Tensor>) -> Tensor {
     let (_, columns) = matrix(&layer.weight);
-    let w = WeightCodes::of(&layer.codes.packing, of, columns);
-    numbers(&w.codes, &of.scale.cast(DType::F32), w.zero_point.as_ref(), w.offset).reshape(layer.weight)
+    let w = WeightCodes::of(&layer.codes.packing, CodeLevels::Even, of, columns);
+    numbers(&w, &of.scale.cast(DType::F32)).reshape(layer.weight)
 }
 /// The convolution of codes of x, which has a shape, into a shape; without the bias.
 fn convolved(layer: &QuantizedConv, of: &Roles<'_, Tensor>, x: &CodedInput, shape: Shape, made: Shape) -> Tensor {
@@ -262,7 +272,7 @@ fn convolved(layer: &QuantizedConv, of: &Roles<'_, Tensor>, x: &CodedInput, shap
     let widths: Vec<isize> = layer.conv.padding.iter().rev().flat_map(|&(before, after)| [before as isize, after as isize]).collect();
     let padded = centered.reshape(shape).pad_constant(&widths[..], 0);
     let rows_of_x = windows(&layer.conv, &layer.weight[2..], &padded);
-    let w = WeightCodes::of(&layer.codes.packing, of, columns);
+    let w = WeightCodes::of(&layer.codes.packing, CodeLevels::Even, of, columns);
     let scale = of.scale.cast(DType::F32);
     // A sample's scale is that of each of its places.
     let x_scale = if x.scale.rank() == 0 { x.scale.clone() } else { x.scale.reshape([batch, 1]).expand([batch, places]).reshape([batch * places, 1]) };
@@ -270,7 +280,7 @@ fn convolved(layer: &QuantizedConv, of: &Roles<'_, Tensor>, x: &CodedInput, shap
     let of_group = |g: usize| {
         let cut = |t: &Tensor| t.narrow(0, g * per_group, per_group);
         let x = CodedInput { codes: rows_of_x.select(0, g), scale: x_scale.clone(), zero_point: None };
-        let w = WeightCodes { codes: cut(&w.codes), zero_point: w.zero_point.as_ref().map(cut), offset: w.offset };
+        let w = WeightCodes { codes: cut(&w.codes), zero_point: w.zero_point.as_ref().map(cut), ..w };
         scaled_product(&x, &w, &cut(&scale))
     };
     let all: Vec<Tensor> = (0..groups).map(of_group).collect();

@@ -5,7 +5,7 @@ use crate::{
     Arg, Error, ErrorKind, Meta, Op, Scalar, Shape, Tensor,
     composite::{
         conv::BiasedConv,
-        packed::{CodedInputs, QuantizedConv},
+        packed::{CodeLevels, CodedInputs, QuantizedConv},
     },
     op::{ConvRole, ConvSpec, PadSpec},
     tensor::compose::compose,
@@ -171,6 +171,16 @@ pub fn quantized_conv(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, 
         let n = ws.rank() - 2;
         let (batched, single) = batched(x, n)?;
         let PlannedConv { spec, .. } = convolve(&ws, options, n)?;
+        if weight.levels() != CodeLevels::Even {
+            // Nothing multiplies such codes here: they become numbers.
+            let numbers = weight.dequantize(x.meta().dtype);
+            let convolution = match n {
+                1 => conv1d,
+                2 => conv2d,
+                _ => conv3d,
+            };
+            return Ok(convolution(x, &numbers, bias, options));
+        }
         let codes = CodedInputs { packing: weight.packing(), activations: input.activations(), bias: bias.is_some() };
         let conv = QuantizedConv { conv: crate::specs::shared_conv(spec), weight: ws, codes };
         let y = Tensor::composite1(conv, &weight.inputs(&batched, input, bias)).ok()?;

@@ -1,12 +1,16 @@
 //! Weights as integer codes, and the layers that read them.
 use crate::{
     DType, Error, ErrorKind, Origin, Result, Shape, Tensor,
-    composite::packed::{Activations, Dequantize, MOST_COLUMNS, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
+    composite::packed::{Activations, CodeLevels, Dequantize, MOST_COLUMNS, NORMAL_FLOATS, Packing, QuantizedLinear, SMALLEST_ROW, matrix, packed},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
 
 /// A weight `[rows, ..]` as integer codes: the tensors that hold it, and how they stand for its numbers.
+///
+/// What other programs write may have more to it than a [`Packing`] says: levels that are not even ([`PackedWeight::with_levels`]), a
+/// number that is added to all of a group ([`PackedWeight::with_minimum`]), columns in another order
+/// ([`PackedWeight::with_order`]).
 ///
 /// ```
 /// # use adamant_core::{Device, DType, Tensor, functional::PackedWeight, composite::packed::Packing};
@@ -20,10 +24,13 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug)]
 pub struct PackedWeight {
     packing: Packing,
+    levels: CodeLevels,
     shape: Shape,
     codes: Tensor,
     scale: Tensor,
     zero_point: Option<Tensor>,
+    minimum: Option<Tensor>,
+    order: Option<Tensor>,
 }
 impl PackedWeight {
     /// Of tensors that hold it: codes as they are stored, scales and, of an affine packing, zero points.
@@ -37,7 +44,8 @@ impl PackedWeight {
         let shape = shape.to_shape().map_err(refuse)?;
         let ty = |t: &Tensor| t.try_meta().map(|m| m.ty());
         packing.check_parts(&shape, &ty(codes)?, &ty(scale)?, zero_point.map(ty).transpose()?.as_ref()).map_err(refuse)?;
-        Ok(PackedWeight { packing, shape, codes: codes.clone(), scale: scale.clone(), zero_point: zero_point.cloned() })
+        let (codes, scale, zero_point) = (codes.clone(), scale.clone(), zero_point.cloned());
+        Ok(PackedWeight { packing, levels: CodeLevels::Even, shape, codes, scale, zero_point, minimum: None, order: None })
     }
     /// Of codes that are not stored yet: any integers `[rows, columns]` within [`Packing::range`].
     ///
@@ -95,6 +103,74 @@ impl PackedWeight {
         let zero_point = zero_point.map(|z| by_group(&z).cast(DType::U8));
         PackedWeight::of_codes(packing, m.shape, &codes, &by_group(&scale), zero_point.as_ref())
     }
+    /// Each number rounded to the nearest of the 16 levels of NF4, with a scale for each group, f32 or f16: its largest absolute value.
+    /// Groups of zeros have scale 1. No data is read.
+    ///
+    /// Source: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023.
+    ///
+    /// # Errors
+    /// As [`PackedWeight::round`].
+    #[track_caller]
+    pub fn round_normal_float(weight: &Tensor, group: Option<usize>, scales: DType) -> Result<PackedWeight> {
+        let packing = Packing { bits: 4, group, symmetric: true };
+        let m = weight.try_meta()?;
+        // Its refusals, and its scale of each group but for the largest code.
+        let even = PackedWeight::round(weight, packing)?;
+        let (rows, columns) = matrix(&m.shape);
+        let groups = packing.groups(columns);
+        let w = weight.detach().cast(DType::F32).reshape([rows, groups, columns / groups]);
+        let largest = w.abs().amax_keepdim(2);
+        let scale = largest.gt(SMALLEST_ROW).where_(&largest, largest.ne(&largest).where_(&largest, 1.0)).cast(scales);
+        let w = w / scale.cast(DType::F32);
+        let between = NORMAL_FLOATS.windows(2).map(|pair| f64::midpoint(f64::from(pair[0]), f64::from(pair[1])));
+        let codes = between.map(|bound| w.gt(bound).cast(DType::I32)).reduce(|all, above| all + above);
+        let codes = packed(&packing, &codes.unwrap_or_else(|| w.cast(DType::I32)).reshape([rows, columns]));
+        PackedWeight::new(packing, even.shape, &codes, &scale.reshape([rows, groups]), None)?.with_levels(CodeLevels::NormalFloat)
+    }
+    /// With codes that count other levels.
+    ///
+    /// # Errors
+    /// NF4's, with other codes than 4 bits without zero points.
+    #[track_caller]
+    pub fn with_levels(self, levels: CodeLevels) -> Result<PackedWeight> {
+        levels.check(&self.packing).map_err(|kind| Error::new("packed weight", kind))?;
+        Ok(PackedWeight { levels, ..self })
+    }
+    /// With a number for each row and group, f32 or f16 `[rows, groups]`, that is added to all that the group's codes stand for. A
+    /// layer multiplies it with the sum of the group's inputs, as they are before they become codes.
+    ///
+    /// # Errors
+    /// Another shape or dtype; a weight that is no matrix.
+    #[track_caller]
+    pub fn with_minimum(self, minimum: &Tensor) -> Result<PackedWeight> {
+        self.extra("minima", minimum, self.packing.scales(&self.shape), &[DType::F32, DType::F16])?;
+        Ok(PackedWeight { minimum: Some(minimum.clone()), ..self })
+    }
+    /// With columns in another order, i32 `[columns]`: column k of the codes is column `order[k]` of the weight. That each is named once is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// Another shape or dtype; a weight that is no matrix.
+    #[track_caller]
+    pub fn with_order(self, order: &Tensor) -> Result<PackedWeight> {
+        self.extra("an order of columns", order, Shape::along(0, matrix(&self.shape).1, 1), &[DType::I32])?;
+        Ok(PackedWeight { order: Some(order.clone()), ..self })
+    }
+    #[track_caller]
+    fn extra(&self, what: &str, given: &Tensor, shape: Shape, dtypes: &[DType]) -> Result<()> {
+        let m = given.try_meta()?;
+        if self.shape.rank() != 2 {
+            return Err(Error::new("packed weight", ErrorKind::Shape { shape: self.shape, expected: format!("a matrix, for {what}") }));
+        }
+        if !dtypes.contains(&m.dtype) {
+            let wanted: Vec<String> = dtypes.iter().map(DType::to_string).collect();
+            return Err(Error::new("packed weight", ErrorKind::Dtype(format!("{what}: {}, not {}", wanted.join(" or "), m.dtype))));
+        }
+        if m.shape != shape {
+            return Err(Error::new("packed weight", ErrorKind::Shape { shape: m.shape, expected: format!("{what} of {shape}") }));
+        }
+        Ok(())
+    }
     /// How codes stand for numbers.
     pub fn packing(&self) -> Packing {
         self.packing
@@ -115,16 +191,42 @@ impl PackedWeight {
     pub fn zero_point(&self) -> Option<&Tensor> {
         self.zero_point.as_ref()
     }
+    /// What codes count.
+    pub fn levels(&self) -> CodeLevels {
+        self.levels
+    }
+    /// What is added to all of a group, `[rows, groups]`.
+    pub fn minimum(&self) -> Option<&Tensor> {
+        self.minimum.as_ref()
+    }
+    /// Where the columns of the codes stand in the weight.
+    pub fn order(&self) -> Option<&Tensor> {
+        self.order.as_ref()
+    }
     /// Bytes of the tensors that hold it.
     pub fn bytes(&self) -> usize {
-        [Some(&self.codes), Some(&self.scale), self.zero_point.as_ref()].into_iter().flatten().map(|t| t.meta().ty().bytes()).sum()
+        let all = [Some(&self.codes), Some(&self.scale), self.zero_point.as_ref(), self.minimum.as_ref(), self.order.as_ref()];
+        all.into_iter().flatten().map(|t| t.meta().ty().bytes()).sum()
     }
     /// The numbers, in a float dtype; each is computed in f32 and rounded once.
     #[track_caller]
     pub fn dequantize(&self, dtype: DType) -> Tensor {
         let mut inputs: SmallVec<[&Tensor; 3]> = [&self.codes, &self.scale].into_iter().collect();
         inputs.extend(&self.zero_point);
-        Tensor::composite1(Dequantize { packing: self.packing, shape: self.shape, dtype }, &inputs)
+        let all = |dtype| Tensor::composite1(Dequantize { packing: self.packing, levels: self.levels, shape: self.shape, dtype }, &inputs);
+        let numbers = match &self.minimum {
+            None => all(dtype),
+            Some(minimum) => {
+                let (rows, columns) = matrix(&self.shape);
+                let groups = self.packing.groups(columns);
+                let by_group = all(DType::F32).reshape([rows, groups, columns / groups]) + minimum.cast(DType::F32).reshape([rows, groups, 1]);
+                by_group.reshape(self.shape).cast(dtype)
+            }
+        };
+        match &self.order {
+            Some(order) => numbers.index_select(1, &order.argsort(0, false)),
+            None => numbers,
+        }
     }
     /// So many rows from one on: views of its tensors.
     ///
@@ -134,7 +236,8 @@ impl PackedWeight {
     pub fn narrow(&self, start: usize, len: usize) -> Result<PackedWeight> {
         let cut = |t: &Tensor| t.narrow(0, start, len).ok();
         let (codes, scale, zero_point) = (cut(&self.codes)?, cut(&self.scale)?, self.zero_point.as_ref().map(cut).transpose()?);
-        Ok(PackedWeight { shape: self.shape.with(0, len), codes, scale, zero_point, ..*self })
+        let (minimum, order) = (self.minimum.as_ref().map(cut).transpose()?, self.order.clone());
+        Ok(PackedWeight { shape: self.shape.with(0, len), codes, scale, zero_point, minimum, order, ..*self })
     }
     /// The inputs of a layer of codes, in their order.
     pub(super) fn inputs<'t>(&'t self, x: &'t Tensor, input: QuantizedInput<'t>, bias: Option<&'t Tensor>) -> SmallVec<[&'t Tensor; 8]> {
@@ -156,6 +259,8 @@ impl PackedWeight {
             codes: select(&self.codes),
             scale: select(&self.scale),
             zero_point: self.zero_point.as_ref().map(select),
+            minimum: self.minimum.as_ref().map(select),
+            order: self.order.clone(),
             ..*self
         }
     }
@@ -206,10 +311,44 @@ impl QuantizedInput<'_> {
 /// Shapes that do not go together; an input of f64, since codes are scaled in f32.
 #[track_caller]
 pub fn quantized_linear(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, input: QuantizedInput<'_>) -> Tensor {
+    if weight.minimum.is_some() || weight.order.is_some() {
+        return with_extras(x, weight, bias, input);
+    }
+    by_codes(x, weight, bias, input)
+}
+#[track_caller]
+fn by_codes(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, input: QuantizedInput<'_>) -> Tensor {
     let inputs = weight.inputs(x, input, bias);
     let wide = x.meta().shape.last().is_some_and(|columns| *columns > MOST_COLUMNS);
-    let layer = QuantizedLinear { packing: weight.packing, activations: input.activations(), wide, bias: bias.is_some() };
+    let layer = QuantizedLinear { packing: weight.packing, levels: weight.levels, activations: input.activations(), wide, bias: bias.is_some() };
     Tensor::composite1(layer, &inputs)
+}
+/// The product by codes of a weight whose columns stand elsewhere, or whose groups have something added to them. That is one number for
+/// all columns of a group, so it meets the sum of the group's inputs: `x wᵀ = x codesᵀ + sums minimaᵀ`, a product of as many columns as there are
+/// groups. No matrix of numbers is made.
+#[track_caller]
+fn with_extras(x: &Tensor, weight: &PackedWeight, bias: Option<&Tensor>, input: QuantizedInput<'_>) -> Tensor {
+    let mut operands = weight.inputs(x, input, bias);
+    operands.extend(weight.minimum.iter().chain(&weight.order));
+    compose("quantized_linear", &operands, || {
+        let m = x.meta();
+        let columns = matrix(&weight.shape).1;
+        let last = match m.shape.last() {
+            Some(given) if *given == columns => m.shape.rank() - 1,
+            _ => return Err(ErrorKind::Shape { shape: m.shape, expected: format!("an input [.., {columns}] of a weight {}", weight.shape) }.into()),
+        };
+        let x = match &weight.order {
+            Some(order) => x.index_select(last, order),
+            None => x.clone(),
+        };
+        let Some(minimum) = &weight.minimum else { return Ok(by_codes(&x, weight, bias, input)) };
+        let x = x.cast(DType::F32);
+        let groups = weight.packing.groups(columns);
+        let sums = x.reshape(m.shape.with(last, groups).insert(last + 1, columns / groups)?).sum(last + 1);
+        let bias = bias.map(|b| b.cast(DType::F32));
+        let y = by_codes(&x, weight, bias.as_ref(), input) + super::linear(&sums, &minimum.cast(DType::F32), None);
+        Ok(y.cast(m.dtype))
+    })
 }
 /// Rows of a table of codes `[rows, features]` by integer indices of any shape: `[..indices, features]` in f32. An index out of
 /// range is an error when the result is read.

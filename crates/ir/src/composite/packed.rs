@@ -102,6 +102,75 @@ impl Packing {
         Ok(Packing { bits: given.size("bits")? as u32, symmetric: given.bool("symmetric")?, group: given.size_or_none("group")? })
     }
 }
+/// The numbers that codes count, before the zero point is taken away and the scale is multiplied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum CodeLevels {
+    /// a code counts itself: steps are even
+    #[default]
+    Even,
+    /// a code of 4 bits is the number of one of [`NORMAL_FLOATS`], which lie as densely as normal numbers do
+    NormalFloat,
+}
+/// The levels of NF4: quantiles of a normal distribution, divided by the largest. From the probability `1 - (1/32 + 1/30) / 2` down
+/// to 1/2 there are eight steps, whose quantiles are the levels above 0, and seven steps, whose quantiles lie below; 0 is one too.
+///
+/// Source: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, section 3 and appendix E.
+pub const NORMAL_FLOATS: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+impl CodeLevels {
+    /// Its name in attributes and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            CodeLevels::Even => "even",
+            CodeLevels::NormalFloat => "normal_float",
+        }
+    }
+    /// What has a name.
+    pub fn named(name: &str) -> Option<CodeLevels> {
+        [CodeLevels::Even, CodeLevels::NormalFloat].into_iter().find(|l| l.name() == name)
+    }
+    /// What is added to a code of a packing where it is stored.
+    pub fn offset(self, packing: &Packing) -> i32 {
+        if self == CodeLevels::Even { packing.offset() } else { 0 }
+    }
+    /// Do codes of a packing have such levels?
+    ///
+    /// # Errors
+    /// Levels of 4 bits with codes of others, or with zero points.
+    pub fn check(self, packing: &Packing) -> Result<(), ErrorKind> {
+        if self == CodeLevels::NormalFloat && !(packing.bits == 4 && packing.symmetric) {
+            return Err(ErrorKind::Argument(format!(
+                "NF4 has codes of 4 bits without zero points, not {} bits{}",
+                packing.bits,
+                if packing.symmetric { "" } else { ", affine" }
+            )));
+        }
+        Ok(())
+    }
+    fn given(given: &mut Given) -> Result<CodeLevels, ErrorKind> {
+        let name = given.text("levels")?;
+        CodeLevels::named(&name).ok_or_else(|| ErrorKind::Argument(format!("levels are even or normal_float, not {name:?}")))
+    }
+    fn attr(self) -> (&'static str, Attr) {
+        ("levels", Attr::Text(self.name().into()))
+    }
+}
 /// Rows and columns of a weight.
 pub fn matrix(weight: &Shape) -> (usize, usize) {
     (weight.first().copied().unwrap_or(1), weight.iter().skip(1).product())
@@ -123,6 +192,8 @@ pub(super) fn same(what: &str, got: &TensorType, shape: Shape, dtypes: &[DType])
 pub struct Dequantize {
     /// how codes stand for numbers
     pub packing: Packing,
+    /// what they count
+    pub levels: CodeLevels,
     /// the weight's shape
     pub shape: Shape,
     /// the dtype of the result
@@ -134,7 +205,12 @@ impl Dequantize {
     /// # Errors
     /// One that is missing or of another kind.
     pub fn given(given: &mut Given) -> Result<Dequantize, ErrorKind> {
-        Ok(Dequantize { packing: Packing::given(given)?, shape: shape_of(given.ints("shape")?)?, dtype: given.dtype("dtype")? })
+        Ok(Dequantize {
+            packing: Packing::given(given)?,
+            levels: CodeLevels::given(given)?,
+            shape: shape_of(given.ints("shape")?)?,
+            dtype: given.dtype("dtype")?,
+        })
     }
 }
 impl Composite for Dequantize {
@@ -143,10 +219,12 @@ impl Composite for Dequantize {
     }
     fn attrs(&self) -> Attrs {
         let shape = self.shape.iter().map(|d| *d as i64).collect();
-        self.packing.attrs().into_iter().chain([("shape", Attr::Ints(shape)), ("dtype", Attr::DType(self.dtype))]).collect()
+        let own = [self.levels.attr(), ("shape", Attr::Ints(shape)), ("dtype", Attr::DType(self.dtype))];
+        self.packing.attrs().into_iter().chain(own).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
         let made = floats(&TensorType { shape: self.shape, dtype: self.dtype })?;
+        self.levels.check(&self.packing)?;
         self.packing.check_parts(&self.shape, &inputs[0], &inputs[1], inputs.get(2))?;
         Ok(smallvec![made])
     }
@@ -204,6 +282,8 @@ pub const MOST_COLUMNS: usize = 32_768;
 pub struct QuantizedLinear {
     /// how codes stand for numbers
     pub packing: Packing,
+    /// what they count; levels that are not even are no integers to multiply, and x stays what it is
+    pub levels: CodeLevels,
     /// what becomes of x
     pub activations: Activations,
     /// has a row more columns than [`MOST_COLUMNS`]?
@@ -218,7 +298,7 @@ impl QuantizedLinear {
     /// One that is missing or of another kind.
     pub fn given(given: &mut Given) -> Result<QuantizedLinear, ErrorKind> {
         let CodedInputs { packing, activations, bias } = CodedInputs::given(given)?;
-        Ok(QuantizedLinear { packing, activations, wide: given.bool("wide")?, bias })
+        Ok(QuantizedLinear { packing, levels: CodeLevels::given(given)?, activations, wide: given.bool("wide")?, bias })
     }
     /// How many inputs it takes.
     pub fn inputs(&self) -> usize {
@@ -319,7 +399,7 @@ impl Composite for QuantizedLinear {
         "adamant.quantized_linear"
     }
     fn attrs(&self) -> Attrs {
-        self.coded_inputs().attrs().into_iter().chain([("wide", Attr::Bool(self.wide))]).collect()
+        self.coded_inputs().attrs().into_iter().chain([("wide", Attr::Bool(self.wide)), self.levels.attr()]).collect()
     }
     fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
         let of = self.roles(inputs)?;
@@ -334,6 +414,10 @@ impl Composite for QuantizedLinear {
             return Err(ErrorKind::Argument(format!("rows of {columns} columns are {}wide", if self.wide { "not " } else { "" })));
         }
         self.coded_inputs().check(&of, &weight)?;
+        self.levels.check(&self.packing)?;
+        if self.levels != CodeLevels::Even && self.activations != Activations::Float {
+            return Err(ErrorKind::Argument(format!("codes of NF4 are multiplied as numbers, and inputs of the kind {} are codes", self.activations.name())));
+        }
         Ok(smallvec![TensorType { shape: x.shape.with(x.shape.rank() - 1, rows), ..x }])
     }
 }

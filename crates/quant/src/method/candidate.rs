@@ -1,8 +1,8 @@
 //! Codes that a weight could have, and what they stand for. A scale is the dtype's that is stored before any code is found by it.
-use crate::scheme::LayerScheme;
+use crate::scheme::{InputScheme, LayerScheme};
 use adamant_core::{
     DType, Error, ErrorKind, Result, Tensor,
-    composite::packed::{Packing, matrix},
+    composite::packed::{CodeLevels, Packing, matrix},
     functional::PackedWeight,
 };
 
@@ -140,4 +140,19 @@ pub(crate) fn rounded(weight: &Tensor, scheme: &LayerScheme) -> Result<PackedWei
     let shape = weight.try_meta()?.shape;
     let (rows, columns) = matrix(&shape);
     Candidate::rounded(&weight.detach().reshape([rows, columns]), scheme)?.packed(scheme, &shape)
+}
+/// Each number of a weight to the nearest level of NF4.
+///
+/// # Errors
+/// A scheme of other bits, with zero points, or whose inputs become codes; as [`rounded`].
+#[track_caller]
+pub(crate) fn normal_floats(weight: &Tensor, scheme: &LayerScheme) -> Result<PackedWeight> {
+    const HINT: &str = "take `QuantizationConfig::named(\"nf4\")`, and change its group and scales alone";
+    CodeLevels::NormalFloat.check(&scheme.packing).map_err(|kind| Error::new("packed weight", kind).hint(HINT))?;
+    if scheme.input != InputScheme::Float {
+        return Err(Error::new("packed weight", ErrorKind::Argument("codes of NF4 are multiplied as numbers, so inputs do not become codes".into())).hint(HINT));
+    }
+    let weight = PackedWeight::round_normal_float(weight, scheme.packing.group, scheme.scales)?;
+    check_scales(&weight.scale().cast(DType::F32), scheme.scales)?;
+    Ok(weight)
 }

@@ -129,7 +129,7 @@ impl InOrder<'_> {
                 seen.push(layer);
             } else {
                 let note = format!("{} looks at inputs, and hooks do not see what the weights of this layer meet", self.method.name());
-                let (rounded, input) = (layer.rounded(self.op)?, layer.input(self.calibrated));
+                let (rounded, input) = (layer.rounded(self.op, WeightMethod::Round)?, layer.input(self.calibrated));
                 self.finish(&layer, &rounded, &input, MethodReport::rounded(Some(&note)))?;
             }
         }
@@ -204,7 +204,7 @@ impl InOrder<'_> {
                 let choice = choice.map_err(|e| named(self.op, first.layer.path(), &e))?;
                 (choice.candidates, choice.factors)
             }
-            WeightMethod::Round => return Ok(()),
+            WeightMethod::Round | WeightMethod::NormalFloat => return Ok(()),
         };
         let mut candidates = candidates.into_iter();
         let mut closed = Vec::new();

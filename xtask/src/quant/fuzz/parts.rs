@@ -23,6 +23,8 @@ pub struct GoodFiles {
     pub file: FileParts,
     /// the file's name in the folder, and the JSON's name and what it holds
     pub folder: Option<(&'static str, &'static str, Value)>,
+    /// a file of another kind, in the place of `file`: what stands before this many bytes says what the others are
+    pub other: Option<(Vec<u8>, usize)>,
 }
 impl FileParts {
     /// Of a file that was written.
@@ -70,6 +72,13 @@ pub fn mutated(good: &GoodFiles, place: &Path, random: &mut Random) -> io::Resul
     let (mut files, mut how) = (good.clone(), Vec::new());
     // One of 16 stays as it was: a loader that refuses everything would pass.
     let times = if random.one_in(16) { 0 } else { 1 + random.below(2) };
+    if let Some((bytes, head)) = &mut files.other {
+        for _ in 0..times {
+            how.push(if random.one_in(3) { raw(bytes, random) } else { edge(bytes, *head, random) });
+        }
+        fs::write(place, bytes)?;
+        return Ok(how.join("; "));
+    }
     for _ in 0..times {
         let kind = random.below(if files.folder.is_some() { 5 } else { 4 });
         how.push(match kind {
@@ -278,6 +287,17 @@ fn json_value(value: &mut Value, random: &mut Random) -> String {
     let told = format!("value {n} is {}", new.to_string().chars().take(40).collect::<String>());
     *found = new;
     told
+}
+/// A number of 1 to 8 bytes becomes one at the edge of something, mostly among the first bytes.
+fn edge(bytes: &mut [u8], head: usize, random: &mut Random) -> String {
+    let number = [0, 1, 2, 7, 31, 32, 33, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 40, u64::MAX / 2, u64::MAX - 31, u64::MAX, 0x7e01, 0xfc00][random.below(17)];
+    let size = [1, 2, 4, 8][random.below(4)];
+    let within = if random.one_in(4) { bytes.len() } else { head.min(bytes.len()) };
+    let at = random.below(within.max(1));
+    if let Some(to) = bytes.get_mut(at..at + size) {
+        to.copy_from_slice(&number.to_le_bytes()[..size]);
+    }
+    format!("{number:#x} in {size} bytes at {at}")
 }
 /// Bytes, wherever they lie.
 fn raw(bytes: &mut Vec<u8>, random: &mut Random) -> String {

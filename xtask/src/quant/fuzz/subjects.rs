@@ -21,8 +21,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-type Wrong = (FileOutcome, String);
-type Reader = Box<dyn Fn(&Path, &PathBuf, u64) -> std::result::Result<(), Wrong>>;
+pub(super) type Wrong = (FileOutcome, String);
+pub(super) type Reader = Box<dyn Fn(&Path, &PathBuf, u64) -> std::result::Result<(), Wrong>>;
 /// A kind of file, and what reads it.
 pub struct PackedSubject {
     pub name: String,
@@ -30,8 +30,8 @@ pub struct PackedSubject {
     pub read: Reader,
 }
 /// Names and bytes of what a model holds.
-type Held = Vec<(String, Vec<u8>)>;
-fn held(state: &[(String, Tensor)]) -> Result<Held> {
+pub(super) type Held = Vec<(String, Vec<u8>)>;
+pub(super) fn held(state: &[(String, Tensor)]) -> Result<Held> {
     let mut all = state.iter().map(|(name, t)| Ok((format!("{name} {}", t.dtype()?), t.to_bytes()?))).collect::<Result<Held>>()?;
     all.sort();
     Ok(all)
@@ -42,7 +42,7 @@ fn refused(e: &adamant::Error) -> Wrong {
     let outcome = if matches!(e.kind(), adamant::ErrorKind::Internal(_)) || text.is_empty() { FileOutcome::RefusedWithoutName } else { FileOutcome::Refused };
     (outcome, text)
 }
-fn wrongly(text: impl std::fmt::Display) -> Wrong {
+pub(super) fn wrongly(text: impl std::fmt::Display) -> Wrong {
     (FileOutcome::ReadWrongly, text.to_string())
 }
 
@@ -62,16 +62,16 @@ fn model(kind: &str) -> Result<(Sequential, Tensor)> {
     })
 }
 /// A model that is used again until something has changed it.
-struct ReusedModel {
+pub(super) struct ReusedModel {
     make: Box<dyn Fn() -> Result<Sequential>>,
     kept: RefCell<Option<(Sequential, Held)>>,
 }
 impl ReusedModel {
-    fn new(make: impl Fn() -> Result<Sequential> + 'static) -> ReusedModel {
+    pub(super) fn new(make: impl Fn() -> Result<Sequential> + 'static) -> ReusedModel {
         ReusedModel { make: Box::new(make), kept: RefCell::new(None) }
     }
     /// Calls a reader; where that refuses, the model must be what it was.
-    fn with<R>(&self, number: u64, read: impl FnOnce(&Sequential) -> Result<R>) -> std::result::Result<(R, Sequential), Wrong> {
+    pub(super) fn with<R>(&self, number: u64, read: impl FnOnce(&Sequential) -> Result<R>) -> std::result::Result<(R, Sequential), Wrong> {
         let (model, before) = match self.kept.take() {
             Some(kept) => kept,
             None => {
@@ -97,7 +97,7 @@ fn of_codes(folder: &Path, kind: &'static str, scheme: LayerScheme, name: String
     quantize_model(&net, &QuantizationConfig::with(scheme), std::slice::from_ref(&x))?;
     let file = folder.join("good");
     save_quantized(&net, &file)?;
-    let good = GoodFiles { file: FileParts::read(&file).map_err(told)?, folder: None };
+    let good = GoodFiles { file: FileParts::read(&file).map_err(told)?, folder: None, other: None };
     let reused = ReusedModel::new(move || Ok(model(kind)?.0));
     let read = move |place: &Path, again: &PathBuf, number: u64| {
         // It may say either, and nothing else.
@@ -126,13 +126,13 @@ fn of_codes(folder: &Path, kind: &'static str, scheme: LayerScheme, name: String
     };
     Ok(PackedSubject { name, good, read: Box::new(read) })
 }
-fn told(e: std::io::Error) -> adamant::Error {
+pub(super) fn told(e: std::io::Error) -> adamant::Error {
     adamant::Error::new("fuzz", adamant::ErrorKind::Internal(e.to_string()))
 }
 fn of_sparse(folder: &Path, name: &str, state: &[(String, Tensor)]) -> Result<PackedSubject> {
     let file = folder.join("good");
     save_sparse(&file, state)?;
-    let good = GoodFiles { file: FileParts::read(&file).map_err(told)?, folder: None };
+    let good = GoodFiles { file: FileParts::read(&file).map_err(told)?, folder: None, other: None };
     let read = |place: &Path, again: &PathBuf, _: u64| {
         let state = load_sparse(place).map_err(|e| refused(&e))?;
         let accepted = || -> Result<bool> {
@@ -165,7 +165,7 @@ fn of_adapters(folder: &Path, kind: &'static str, codes: Option<LayerScheme>) ->
     let config = fs::read(folder.join("adapters/adapter_config.json")).map_err(told)?;
     let config = serde_json::from_slice(&config).map_err(|e| told(e.into()))?;
     let file = FileParts::read(&folder.join("adapters/adapter_model.safetensors")).map_err(told)?;
-    let good = GoodFiles { file, folder: Some(("adapter_model.safetensors", "adapter_config.json", config)) };
+    let good = GoodFiles { file, folder: Some(("adapter_model.safetensors", "adapter_config.json", config)), other: None };
     let (_, x) = model(kind)?;
     let reused = ReusedModel::new(make);
     let read = move |place: &Path, again: &PathBuf, number: u64| {
@@ -220,5 +220,6 @@ pub fn subjects(folder: &Path) -> Result<Vec<PackedSubject>> {
     for (kind, codes) in [("linear", None), ("embedding", None), ("linear", Some(LayerScheme::weights(4)))] {
         all.push(of_adapters(folder, kind, codes)?);
     }
+    all.extend(super::foreign::subjects(folder)?);
     Ok(all)
 }

@@ -21,7 +21,11 @@ use crate::{
     scratch::{filled, with_buffer},
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::{DType, ErrorKind, composite::packed::Packing, f16};
+use adamant_runtime::{
+    DType, ErrorKind,
+    composite::packed::{CodeLevels, Packing},
+    f16,
+};
 use std::cell::RefCell;
 
 /// Rows of x that are taken so.
@@ -29,10 +33,10 @@ pub(super) const MOST_ROWS: usize = 8;
 /// Multiplications up to which a layer runs on the calling thread.
 const SERIAL_WORK: usize = 1 << 17;
 
-/// Are the codes of a group in words of their own?
-pub(super) fn takes(packing: &Packing, columns: usize, rows: usize) -> bool {
+/// Are the codes of a group, whose levels are even, in words of their own?
+pub(super) fn takes(packing: &Packing, levels: CodeLevels, columns: usize, rows: usize) -> bool {
     let (per, groups) = (if packing.bits == 8 { 4 } else { 8 }, packing.groups(columns));
-    rows <= MOST_ROWS && (groups == 1 || (columns / groups).is_multiple_of(per))
+    rows <= MOST_ROWS && levels == CodeLevels::Even && (groups == 1 || (columns / groups).is_multiple_of(per))
 }
 
 /// Rows of x, as numbers or as codes less their zero points.

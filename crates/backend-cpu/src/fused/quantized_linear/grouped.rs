@@ -67,7 +67,7 @@ impl GroupedProduct<'_> {
         if let (Some(of), true) = (of, weight.groups() > 1) {
             return in_registers(runtime, &rows, weight, &of, out);
         }
-        if few::takes(&weight.packing, k, m) {
+        if few::takes(&weight.packing, weight.levels, k, m) {
             return few::of_codes(runtime, &rows, weight, out);
         }
         let (mut sums, mut zeros) = (filled(0i32, m * weight.groups())?, filled(0i32, m)?);

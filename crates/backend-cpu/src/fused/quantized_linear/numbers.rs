@@ -17,7 +17,10 @@ use crate::{
     isa::Isa,
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::ErrorKind;
+use adamant_runtime::{
+    ErrorKind,
+    composite::packed::{CodeLevels, NORMAL_FLOATS},
+};
 use std::cell::Cell;
 
 /// Products below this many multiplications run on the calling thread.
@@ -75,8 +78,14 @@ impl SimdKernel for NumbersOfBlocks<'_> {
                     let (Some(quads), shift) = (quads.get(c / QUAD), 24 - 8 * (c % QUAD) as u32) else { return };
                     let quads: [i32; BLOCK] = bytemuck::cast::<[i8; LINE], _>(*quads);
                     let mut numbers = [0f32; BLOCK];
-                    for l in 0..BLOCK {
-                        numbers[l] = (((i32::from_le(quads[l]) << shift) >> 24) - base[l]) as f32 * scale[l];
+                    if weight.levels == CodeLevels::NormalFloat {
+                        for l in 0..BLOCK {
+                            numbers[l] = NORMAL_FLOATS[(i32::from_le(quads[l]) >> (24 - shift)) as usize & 15] * scale[l];
+                        }
+                    } else {
+                        for l in 0..BLOCK {
+                            numbers[l] = (((i32::from_le(quads[l]) << shift) >> 24) - base[l]) as f32 * scale[l];
+                        }
                     }
                     match target[c * stride + first..].first_chunk_mut::<BLOCK>() {
                         Some(to) if wide == BLOCK => *to = numbers,

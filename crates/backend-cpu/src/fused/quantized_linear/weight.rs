@@ -12,12 +12,17 @@ use crate::{
     isa::Isa,
     simd::{Simd, SimdKernel, dispatch},
 };
-use adamant_runtime::{ErrorKind, composite::packed::Packing, f16};
+use adamant_runtime::{
+    ErrorKind,
+    composite::packed::{CodeLevels, Packing},
+    f16,
+};
 
 /// The weight of a layer, its bias, and what else its rows have.
 #[derive(Clone, Copy)]
 pub(in super::super) struct CodedWeight<'a> {
     pub(in super::super) packing: Packing,
+    pub(in super::super) levels: CodeLevels,
     pub(in super::super) bytes: &'a [u8],
     /// `[rows, groups]`
     pub(in super::super) scale: &'a [f32],
@@ -61,7 +66,7 @@ impl<'a> CodedWeight<'a> {
     /// What signed bytes of a row's group count from.
     #[inline(always)]
     pub(in super::super) fn base(&self, row: usize, group: usize) -> i32 {
-        let stored = self.zero_point.map_or(self.packing.offset(), |zero| i32::from(zero[row * self.groups() + group]));
+        let stored = self.zero_point.map_or(self.levels.offset(&self.packing), |zero| i32::from(zero[row * self.groups() + group]));
         stored - i32::from(self.flip())
     }
     /// What codes of a weight without zero points count from in words: signed bytes have 128 added there.
