@@ -6,7 +6,7 @@
 //! without. `--plant` shows that a part finds faults.
 mod accuracy;
 mod aware;
-mod described;
+pub mod described;
 mod distill;
 mod fuzz;
 mod integers;

@@ -163,8 +163,7 @@ impl Submodule {
         if let Some(other) = held.into_iter().find(|param| !param.is_plain()) {
             return refuse(format!("{} holds no value of its own", other.called()));
         }
-        let mut folded =
-            FoldedNorm { norm: norm_site.clone(), layer: layer_site.clone(), changed: Vec::new(), given_up: Vec::new(), got_bias: false };
+        let mut folded = FoldedNorm { norm: norm_site.clone(), layer: layer_site.clone(), changed: Vec::new(), given_up: Vec::new(), got_bias: false };
         [weight, bias].into_iter().try_for_each(Tensor::materialize)?;
         match folded.apply(self, layer, own, [weight, bias]) {
             Ok(()) => Ok(folded),

@@ -14,8 +14,8 @@ use adamant_nn::{
     Module, Param, Relu, Relu6, Sequential, Walk, init, manual_seed, parametrize::weight_norm,
 };
 use adamant_quant::{
-    FuseReport, LayerKind, NormOutcome, QuantizationConfig, folded_pairs, fuse_modules, fuse_modules_on, load_quantized, observe::Observation, quantize_dynamic,
-    quantize_model, save_quantized,
+    FuseReport, LayerKind, NormOutcome, QuantizationConfig, folded_pairs, fuse_modules, fuse_modules_on, load_quantized, observe::Observation,
+    quantize_dynamic, quantize_model, save_quantized,
 };
 
 fn normal(shape: impl adamant_core::ToShape) -> Tensor {
@@ -316,10 +316,14 @@ fn a_norm_that_is_folded_though_it_must_stay_or_stays_for_another_reason() -> Re
         ("it reads the model's input", |conv, norm, x| conv.forward(&norm.forward(x)?), |_| Ok(())),
         ("made by `relu`", |conv, norm, x| norm.forward(&conv.forward(x)?.relu()), |_| Ok(())),
         ("made by `slice`", |conv, norm, x| norm.forward(&conv.forward(x)?.transpose(1, 2).narrow(1, 0, 4)), |_| Ok(())),
-        ("it is not alone in reading", |conv, norm, x| {
-            let y = conv.forward(x)?;
-            Ok(Tensor::cat(&[norm.forward(&y)?, y], 1))
-        }, |_| Ok(())),
+        (
+            "it is not alone in reading",
+            |conv, norm, x| {
+                let y = conv.forward(x)?;
+                Ok(Tensor::cat(&[norm.forward(&y)?, y], 1))
+            },
+            |_| Ok(()),
+        ),
         ("`conv` is computed from other parameters", plain, |net| weight_norm(net, "conv.weight", Some(0)).map(drop)),
         ("`conv` is integer codes already", plain, |net| quantize_dynamic(net, &[LayerKind::Conv], DType::I8).map(drop)),
         ("its parameters are computed from others", plain, |net| weight_norm(net, "norm.weight", None).map(drop)),
@@ -412,7 +416,8 @@ fn a_fold_whose_numbers_are_not_those_of_f64_arithmetic() -> Result<()> {
         let (inputs, outputs) = (groups * 2, groups * each);
         manual_seed(random.bits());
         let conv = TransposeOptions { groups, ..Default::default() };
-        let net = Sequential::new().add(ConvTranspose::<1>::with(inputs, outputs, 2, ConvTransposeOptions { conv, bias: true })?).add(BatchNorm1d::new(outputs)?);
+        let net =
+            Sequential::new().add(ConvTranspose::<1>::with(inputs, outputs, 2, ConvTransposeOptions { conv, bias: true })?).add(BatchNorm1d::new(outputs)?);
         stir(&net)?;
         net.eval();
         let state: Vec<Vec<f64>> = net.state_dict().iter().filter(|(_, t)| t.dtype().unwrap().is_float()).map(|(_, t)| numbers(t)).collect();
@@ -457,7 +462,7 @@ fn codes_of_a_folded_model_that_another_program_reads_otherwise() -> Result<()> 
     {
         let (model, file) = (network(1)?, folder.path().join(format!("{k}.safetensors")));
         let wanted = answer(&model, &x)?;
-        let report = quantize_model(&model, &config.fuse(true), &[x.clone()])?;
+        let report = quantize_model(&model, &config.fuse(true), std::slice::from_ref(&x))?;
         assert_eq!(report.fused.as_ref().map(|f| f.folded().count()), Some(2), "{report}");
         let scale = wanted.iter().fold(0f64, |m, v| m.max(v.abs()));
         let got = answer(&model, &x)?;

@@ -9,7 +9,10 @@ use crate::{
 use adamant_core::{Device, Tensor, no_grad};
 use adamant_data::DataLoader;
 use adamant_nn::{InputCodes, Sequential, Walk};
-use adamant_quant::{FuseReport, LayerReport, NormOutcome, NormReport, Outcome, QuantizationReport, convert, fuse_modules_on, qat::remove_qat, quantize_model_with, save_quantized};
+use adamant_quant::{
+    FuseReport, LayerReport, NormOutcome, NormReport, Outcome, QuantizationReport, convert, fuse_modules_on, qat::remove_qat, quantize_model_with,
+    save_quantized,
+};
 pub use adamant_quant::{QuantizationConfig, WeightMethod};
 pub use measured::{BothWays, CodesReport, MeasuredLayer, REPORT, ReportPlan, report};
 use serde_json::{Value, json};

@@ -48,7 +48,8 @@ fn kernels(net: &Sequential, x: &Tensor) -> Result<usize> {
         if planted("a value kept before the ReLU") {
             let parts = net.named_modules();
             let between = parts.iter().find(|(path, _)| path == "0").and_then(|(_, m)| m.site().ok().cloned());
-            let hook = between.map(|site| site.register_forward_hook(|_, _, outputs| outputs.iter().try_for_each(Tensor::materialize).map(|()| None))).transpose()?;
+            let hook =
+                between.map(|site| site.register_forward_hook(|_, _, outputs| outputs.iter().try_for_each(Tensor::materialize).map(|()| None))).transpose()?;
             let done = answer(net, x)?.materialize();
             hook.iter().for_each(|hook| hook.remove());
             return done;

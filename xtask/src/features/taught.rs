@@ -228,7 +228,8 @@ fn least_filters() -> Result<(bool, usize)> {
 /// A model that learns with its codes in mind, with observers of inputs: the converted one answers as it did.
 fn converted() -> std::result::Result<(bool, usize), Box<dyn std::error::Error>> {
     let (digits, model) = (Digits::read()?, student(8)?);
-    let config = QuantizationConfig::with(adamant::quant::LayerScheme::int8(adamant::quant::InputScheme::Calibrated(Observation::MinMax))).kinds(&[LayerKind::Linear]);
+    let config =
+        QuantizationConfig::with(adamant::quant::LayerScheme::int8(adamant::quant::InputScheme::Calibrated(Observation::MinMax))).kinds(&[LayerKind::Linear]);
     prepare_qat(&model, &config, QatOptions::default())?;
     digits::train(&model, &digits.train, 4, 4e-3)?;
     let trained = no_grad(|| model.forward(&digits.test.images))?;
