@@ -124,7 +124,7 @@ fn products() -> Result<(bool, Vec<String>), Box<dyn Error>> {
     let config = if planted("products by codes of 4 bits in groups") { config.bits(4).group(Some(32)) } else { config };
     quantize_model(&codes, &config, &[init::normal([64, 1024], 0.0, 1.0)?])?;
     let (mut fast, mut told) = (true, Vec::new());
-    for rows in [32usize, 256] {
+    for rows in [256usize, 1024] {
         let x = init::normal([rows, 1024], 0.0, 1.0)?;
         let once = |layer: &Linear| drop(no_grad(|| layer.forward(&x).and_then(|y| y.materialize())));
         let (slow, quick) = least_of_two(30, || once(&floats), || once(&codes));
