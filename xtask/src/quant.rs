@@ -7,7 +7,7 @@
 mod accuracy;
 mod aware;
 mod cache;
-mod described;
+pub mod described;
 mod distill;
 mod fuzz;
 mod integers;

@@ -13,10 +13,10 @@
 //! ```
 //! # use adamant_core::Tensor;
 //! # use adamant_nn::{Linear, Module, Relu, Sequential, Walk};
-//! # use adamant_quant::adapters::AdapterConfig;
+//! # use adamant_quant::adapters::OutputAdapter;
 //! # adamant_core::Device::reference().make_current();
 //! let model = Sequential::new().add(Linear::new(8, 16)?).add(Relu::new()).add(Linear::new(16, 2)?);
-//! let adapters = AdapterConfig::film(["*"]).norm_cap(0.5).apply(&model)?;
+//! let adapters = OutputAdapter::film(["*"]).norm_cap(0.5).apply(&model)?;
 //! // A scale and a shift for each feature.
 //! assert_eq!(adapters.parameters().iter().map(|p| p.elements()).sum::<usize>(), 2 * (16 + 2));
 //! adapters.merge()?; // a plain model again
@@ -47,24 +47,24 @@ pub enum AdapterKind {
 }
 /// What adapters are like, and on which layers.
 #[derive(Clone, PartialEq, Debug)]
-pub struct AdapterConfig {
+pub struct OutputAdapter {
     kind: AdapterKind,
     norm_cap: Option<f64>,
     targets: Vec<String>,
 }
-impl AdapterConfig {
+impl OutputAdapter {
     /// A scale and a shift for each feature or channel of the layers that globs mean, as in [`crate::lora::LoraConfig::targets`].
-    pub fn film<T: Into<String>>(targets: impl IntoIterator<Item = T>) -> AdapterConfig {
-        AdapterConfig { kind: AdapterKind::Film, norm_cap: None, targets: targets.into_iter().map(Into::into).collect() }
+    pub fn film<T: Into<String>>(targets: impl IntoIterator<Item = T>) -> OutputAdapter {
+        OutputAdapter { kind: AdapterKind::Film, norm_cap: None, targets: targets.into_iter().map(Into::into).collect() }
     }
     /// A bottleneck of a width on the linear layers that globs mean.
-    pub fn bottleneck<T: Into<String>>(width: usize, targets: impl IntoIterator<Item = T>) -> AdapterConfig {
-        AdapterConfig { kind: AdapterKind::Bottleneck { width }, ..AdapterConfig::film(targets) }
+    pub fn bottleneck<T: Into<String>>(width: usize, targets: impl IntoIterator<Item = T>) -> OutputAdapter {
+        OutputAdapter { kind: AdapterKind::Bottleneck { width }, ..OutputAdapter::film(targets) }
     }
     /// Of A and of β no more than this counts, by their Frobenius norm.
     #[must_use]
-    pub fn norm_cap(self, cap: f64) -> AdapterConfig {
-        AdapterConfig { norm_cap: Some(cap), ..self }
+    pub fn norm_cap(self, cap: f64) -> OutputAdapter {
+        OutputAdapter { norm_cap: Some(cap), ..self }
     }
     /// Puts adapters on a model and freezes the rest. Make the optimizer afterwards, over [`OutputAdapters::parameters`].
     ///
@@ -221,7 +221,7 @@ struct AdaptedParam {
     param: Param,
     by: AdaptedOutput,
 }
-/// The adapters on a model: what [`AdapterConfig::apply`] gives. To drop it leaves them there.
+/// The adapters on a model: what [`OutputAdapter::apply`] gives. To drop it leaves them there.
 pub struct OutputAdapters {
     adapted: Vec<AdaptedParam>,
     parameters: Vec<Param>,

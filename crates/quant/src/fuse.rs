@@ -38,21 +38,21 @@ mod readers;
 const ACTIVATIONS: [&str; 2] = ["ReLU", "ReLU6"];
 
 /// How often each parameter stands in a model; what is computed from others counts twice.
-pub(crate) struct Places(HashMap<usize, usize>);
-impl Places {
-    fn of(model: &(impl Walk + ?Sized)) -> Places {
+pub(crate) struct ParamPlaces(HashMap<usize, usize>);
+impl ParamPlaces {
+    fn of(model: &(impl Walk + ?Sized)) -> ParamPlaces {
         let mut places = HashMap::new();
         for place in placed_params(model) {
             *places.entry(place.param.id()).or_default() += if place.is_computed { 2 } else { 1 };
         }
-        Places(places)
+        ParamPlaces(places)
     }
     fn is_shared(&self, module: &Submodule) -> bool {
         module.parameters.iter().any(|(_, p)| self.0.get(&p.id()) != Some(&1))
     }
 }
 /// Why a norm cannot be folded, whatever the model does with it.
-fn refused_norm(norm: &Submodule, places: &Places) -> Option<String> {
+fn refused_norm(norm: &Submodule, places: &ParamPlaces) -> Option<String> {
     let site = norm.site().ok()?;
     let computed = || norm.parameters.iter().any(|(name, p)| name.starts_with("parametrizations.") || p.packed().is_some());
     Some(match site.folded_into() {
@@ -67,7 +67,7 @@ fn refused_norm(norm: &Submodule, places: &Places) -> Option<String> {
     })
 }
 /// Why a layer cannot do a norm's part, whatever the model does with it.
-fn refused_layer(layer: &Submodule, norm: &Submodule, places: &Places) -> Option<String> {
+fn refused_layer(layer: &Submodule, norm: &Submodule, places: &ParamPlaces) -> Option<String> {
     let path = layer.path();
     let name = |text: &str| Some(format!("{text} `{path}`"));
     let Ok(site) = layer.site() else { return name("there is no convolution or linear layer of this library at") };
@@ -151,7 +151,7 @@ impl Foldings {
 #[track_caller]
 pub fn fuse_modules<S: AsRef<str>>(model: &(impl Walk + ?Sized), modules: &[impl AsRef<[S]>]) -> Result<FuseReport> {
     const OP: &str = "fuse_modules";
-    let (before, places) = (model.memory_usage(), Places::of(model));
+    let (before, places) = (model.memory_usage(), ParamPlaces::of(model));
     let (mut foldings, mut norms) = (Foldings::default(), Vec::new());
     let done = modules.iter().try_for_each(|list| {
         let list: Vec<Submodule> = list.as_ref().iter().map(|path| model.get_submodule(path.as_ref())).collect::<Result<_>>()?;
@@ -197,8 +197,8 @@ pub fn fuse_modules_on(model: &(impl Module + ?Sized), example: &Tensor) -> Resu
 }
 #[track_caller]
 pub(crate) fn fold_all(op: &'static str, model: &(impl Module + ?Sized), example: &Tensor) -> Result<(FuseReport, Foldings)> {
-    let (before, places) = (model.memory_usage(), Places::of(model));
-    let readers = readers::Readers::of(model, example)?;
+    let (before, places) = (model.memory_usage(), ParamPlaces::of(model));
+    let readers = readers::NormReaders::of(model, example)?;
     let answer = || -> Result<Tensor> {
         let y = evaluating(model, || no_grad(|| model.forward(example)))?;
         y.materialize()?;

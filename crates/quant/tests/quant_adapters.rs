@@ -5,7 +5,7 @@ use adamant_backend_cpu as _;
 use adamant_core::{DType, Result, Tensor, grad::no_grad};
 use adamant_nn::{Conv1d, ConvOptions, Flatten, Linear, Module, Param, Relu, Sequential, Unflatten, Walk, init, manual_seed};
 use adamant_optim::{AdamW, Optimizer, UpdateRule};
-use adamant_quant::{LayerKind, adapters::AdapterConfig, quantize_dynamic};
+use adamant_quant::{LayerKind, adapters::OutputAdapter, quantize_dynamic};
 
 fn normal(shape: impl adamant_core::ToShape) -> Tensor {
     init::normal(shape, 0.0, 1.0).unwrap()
@@ -29,8 +29,8 @@ fn model(bias: bool) -> Result<Sequential> {
     let net = net.add(if bias { Linear::new(24, 8)? } else { Linear::no_bias(24, 8)? });
     Ok(net.add(Relu::new()).add(Linear::new(8, 3)?))
 }
-fn configs() -> Vec<AdapterConfig> {
-    let both = [AdapterConfig::film(["*"]), AdapterConfig::bottleneck(2, ["4", "6"])];
+fn configs() -> Vec<OutputAdapter> {
+    let both = [OutputAdapter::film(["*"]), OutputAdapter::bottleneck(2, ["4", "6"])];
     both.iter().cloned().chain(both.iter().map(|config| config.clone().norm_cap(0.3))).collect()
 }
 /// Some steps toward other outputs.
@@ -126,7 +126,7 @@ fn a_merged_adapter_that_computes_something_else_or_passes_its_cap() -> Result<(
 
 #[test]
 fn targets_that_mean_nothing_or_cannot_have_an_adapter() -> Result<()> {
-    let told = |config: AdapterConfig, spoil: &dyn Fn(&Sequential) -> Result<()>| -> Result<String> {
+    let told = |config: OutputAdapter, spoil: &dyn Fn(&Sequential) -> Result<()>| -> Result<String> {
         let net = model(true)?;
         spoil(&net)?;
         let before: Vec<String> = net.state_dict().into_iter().map(|(n, _)| n).collect();
@@ -137,20 +137,20 @@ fn targets_that_mean_nothing_or_cannot_have_an_adapter() -> Result<()> {
     };
     let fine = |_: &Sequential| Ok(());
     for (config, text) in [
-        (AdapterConfig::film(["nine"]), "there is no module `nine`"),
-        (AdapterConfig::film(["2"]), "a ReLU, which has no such adapter"),
-        (AdapterConfig::bottleneck(2, ["1"]), "a Conv1d, which has no such adapter"),
-        (AdapterConfig::bottleneck(0, ["4"]), "width 0"),
-        (AdapterConfig::film(["4"]).norm_cap(0.0), "no number above 0"),
-        (AdapterConfig::film(["4"]).norm_cap(f64::NAN), "no number above 0"),
-        (AdapterConfig::film(Vec::<String>::new()), "there are no targets"),
+        (OutputAdapter::film(["nine"]), "there is no module `nine`"),
+        (OutputAdapter::film(["2"]), "a ReLU, which has no such adapter"),
+        (OutputAdapter::bottleneck(2, ["1"]), "a Conv1d, which has no such adapter"),
+        (OutputAdapter::bottleneck(0, ["4"]), "width 0"),
+        (OutputAdapter::film(["4"]).norm_cap(0.0), "no number above 0"),
+        (OutputAdapter::film(["4"]).norm_cap(f64::NAN), "no number above 0"),
+        (OutputAdapter::film(Vec::<String>::new()), "there are no targets"),
     ] {
         let error = told(config, &fine)?;
         assert!(error.contains(text), "{text}: {error}");
     }
-    let twice = |net: &Sequential| AdapterConfig::film(["4"]).apply(net).map(drop);
-    assert!(told(AdapterConfig::film(["*"]), &twice)?.contains("`4` is computed from other parameters already"));
+    let twice = |net: &Sequential| OutputAdapter::film(["4"]).apply(net).map(drop);
+    assert!(told(OutputAdapter::film(["*"]), &twice)?.contains("`4` is computed from other parameters already"));
     let codes = |net: &Sequential| quantize_dynamic(net, &[LayerKind::Linear], DType::I8).map(drop);
-    assert!(told(AdapterConfig::film(["6"]), &codes)?.contains("holds integer codes"));
+    assert!(told(OutputAdapter::film(["6"]), &codes)?.contains("holds integer codes"));
     Ok(())
 }

@@ -462,7 +462,7 @@ fn codes_of_a_folded_model_that_another_program_reads_otherwise() -> Result<()> 
     {
         let (model, file) = (network(1)?, folder.path().join(format!("{k}.safetensors")));
         let wanted = answer(&model, &x)?;
-        let report = quantize_model(&model, &config.fuse(true), &[x.clone()])?;
+        let report = quantize_model(&model, &config.fuse(true), std::slice::from_ref(&x))?;
         assert_eq!(report.fused.as_ref().map(|f| f.folded().count()), Some(2), "{report}");
         let scale = wanted.iter().fold(0f64, |m, v| m.max(v.abs()));
         let got = answer(&model, &x)?;

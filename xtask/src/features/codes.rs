@@ -6,7 +6,7 @@ use super::{
     smaller::has_vnni,
     timing::least_of_two,
 };
-use crate::workspace;
+use crate::{quant::described::SilentWatch, workspace};
 use adamant::{
     DType, Tensor,
     formats::safetensors::{self, SafeTensors},
@@ -18,7 +18,7 @@ use adamant::{
     quant::{LayerScheme, QuantizationConfig, quantize_model, save_quantized},
 };
 use adamant_train::{
-    Document, Run, Watch,
+    Document, Run,
     quantized::{QuantizePlan, ReportPlan, quantize, report},
 };
 use std::{error::Error, fs, path::Path};
@@ -68,7 +68,7 @@ fn transformer() -> adamant::Result<Sequential> {
 }
 /// A model, how long it learns, and how fast.
 type CodedCase = (&'static str, fn() -> adamant::Result<Sequential>, usize, f64);
-const CODED: [CodedCase; 2] = [("CNN", cnn, 8, 2e-3), ("transformer", transformer, 5, 6e-4)];
+const CODED: [CodedCase; 2] = [("CNN", cnn, 6, 2e-3), ("transformer", transformer, 3, 6e-4)];
 
 fn size(file: &Path) -> f64 {
     fs::metadata(file).map_or(f64::NAN, |m| m.len() as f64)
@@ -124,7 +124,7 @@ fn products() -> Result<(bool, Vec<String>), Box<dyn Error>> {
     let config = if planted("products by codes of 4 bits in groups") { config.bits(4).group(Some(32)) } else { config };
     quantize_model(&codes, &config, &[init::normal([64, 1024], 0.0, 1.0)?])?;
     let (mut fast, mut told) = (true, Vec::new());
-    for rows in [32usize, 256] {
+    for rows in [256usize, 1024] {
         let x = init::normal([rows, 1024], 0.0, 1.0)?;
         let once = |layer: &Linear| drop(no_grad(|| layer.forward(&x).and_then(|y| y.materialize())));
         let (slow, quick) = least_of_two(30, || once(&floats), || once(&codes));
@@ -134,16 +134,16 @@ fn products() -> Result<(bool, Vec<String>), Box<dyn Error>> {
     Ok((fast, told))
 }
 
-struct NoWatch;
-impl Watch for NoWatch {}
 /// A run of the digits, its codes, and what the report says of them: whole, and with one scale spoilt.
 fn reported() -> Checked {
     let (folder, data) = (tempfile::tempdir()?, workspace::root().join("examples/digits"));
     let at = |name: &str| folder.path().join(name);
     let told = |e: adamant_train::Failure| e.to_string();
     let mut document = Document::read(&data.join("digits.toml")).map_err(told)?;
-    document.set("epochs=4").map_err(told)?;
-    Run::new(&document).data(&data).folder(at("run")).train(&mut NoWatch).map_err(told)?;
+    for assignment in ["epochs=4".to_string(), format!("weights={:?}", at("digits.safetensors"))] {
+        document.set(&assignment).map_err(told)?;
+    }
+    Run::new(&document).data(&data).folder(at("run")).train(&mut SilentWatch).map_err(told)?;
     quantize(&at("run"), &at("codes"), &data, &QuantizePlan { config: QuantizationConfig::int8(), rows: 256 }).map_err(told)?;
     let mut whole = report(&at("codes"), &data, &ReportPlan { rows: 128, times: 15, ..Default::default() }).map_err(told)?;
     if planted("a layer that takes no time")

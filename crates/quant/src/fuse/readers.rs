@@ -14,19 +14,19 @@ use std::{
 const NORM: &str = "adamant.batch_norm_inference";
 
 /// A forward pass of a model.
-pub(super) struct Readers {
+pub(super) struct NormReaders {
     graph: Graph,
     modules: Vec<Submodule>,
     /// how often each module was called, by its number
     calls: BTreeMap<usize, usize>,
 }
-impl Readers {
+impl NormReaders {
     /// Of a model that evaluates, on an example, which is not run.
     ///
     /// # Errors
     /// A forward pass that cannot be captured.
     #[track_caller]
-    pub fn of(model: &(impl Module + ?Sized), example: &Tensor) -> Result<Readers> {
+    pub fn of(model: &(impl Module + ?Sized), example: &Tensor) -> Result<NormReaders> {
         let meta = example.try_meta()?;
         let mut modules: Vec<Submodule> = Vec::new();
         for module in model.modules() {
@@ -49,7 +49,7 @@ impl Readers {
         let graph = evaluating(model, || no_grad(|| Graph::capture(meta.device, &[meta], forward)));
         drop(hooks);
         let calls = std::mem::take(&mut *locked(&calls));
-        Ok(Readers { graph: graph?, modules, calls })
+        Ok(NormReaders { graph: graph?, modules, calls })
     }
     /// The batch norms of the model.
     pub fn norms(&self) -> impl Iterator<Item = &Submodule> {
@@ -70,7 +70,7 @@ impl Readers {
             0 => return Err("the model does not apply it to the example".into()),
             n => return Err(format!("it is applied {n} times")),
         }
-        let own = Readers::path(norm);
+        let own = NormReaders::path(norm);
         let mut nodes = self.graph.nodes.iter().filter(|n| n.op.name() == NORM && matches!(n.op, Op::Composite(_)) && scope::path(n.scope) == own);
         let (Some(node), None) = (nodes.next(), nodes.next()) else { return Err("what it computes is not known".into()) };
         let Some(read) = node.inputs.first().copied() else { return Err("what it reads is not known".into()) };
@@ -78,7 +78,7 @@ impl Readers {
             return Err("it reads the model's input".into());
         };
         let made_in = scope::path(maker.scope);
-        let layer = self.modules.iter().find(|m| m.site().is_ok_and(|site| site.takes_bias()) && Readers::path(m) == made_in);
+        let layer = self.modules.iter().find(|m| m.site().is_ok_and(|site| site.takes_bias()) && NormReaders::path(m) == made_in);
         let Some(layer) = layer else {
             let place = if made_in.is_empty() { String::new() } else { format!(" in `{made_in}`") };
             return Err(format!("what it reads is made by `{}`{place}, and by no convolution or linear layer", maker.op.name()));
