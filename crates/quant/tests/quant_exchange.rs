@@ -116,10 +116,10 @@ fn close(got: &Tensor, want: &Tensor, of: &dyn std::fmt::Debug) {
 /// All kinds of layers: each value of each option with each of every other.
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
-    for (bits, group) in [(3, None), (3, Some(32)), (4, None), (4, Some(32)), (4, Some(16)), (8, None), (8, Some(64))] {
+    for (bits, group) in [(3, None), (3, Some(32)), (4, None), (4, Some(32)), (4, Some(16)), (8, None), (8, Some(64)), (4, Some(128))] {
         for k in 0..16 {
             let [symmetric, act_order, v2, half] = [1, 2, 4, 8].map(|bit| k & bit != 0);
-            all.push(Case { awq: false, bits, columns: 128, out: 32, group, symmetric, act_order: act_order && group.is_some(), v2, half });
+            all.push(Case { awq: false, bits, columns: 128, out: 32, group, symmetric, act_order: act_order && group.is_some_and(|g| g < 128), v2, half });
         }
     }
     for (columns, out, group) in [(24, 8, None), (64, 40, Some(32)), (32, 16, Some(8))] {

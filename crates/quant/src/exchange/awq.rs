@@ -71,7 +71,7 @@ fn read(tensors: &LayerTensors<'_>, group: Option<usize>) -> std::result::Result
     }
     let (scales, half) = tensors.scales([groups, out])?;
     let (codes, zeros) = (transposed(&unpacked(&words), columns, out), transposed(&unpacked(&zeros), groups, out));
-    Ok(RawCodes { bits: 4, out, columns, codes, zeros, scales, half, order: None })
+    Ok(RawCodes { bits: 4, out, columns, group, codes, zeros, scales, half, order: None })
 }
 /// Writes a model whose linear layers hold codes of 4 bits, all in the same groups, as an AWQ folder: `model.safetensors`,
 /// `quant_config.json`, and `quantization_config` in `config.json`, whose other fields stay what they are.

@@ -124,7 +124,7 @@ fn read(tensors: &LayerTensors<'_>, layout: &GptqLayout) -> std::result::Result<
     };
     let largest = ((1u32 << bits) - 1) as u8;
     let zero = |at: usize| code_at(|word| zeros[at % groups * width + word], bits, at / groups).wrapping_add(least) & largest;
-    Ok(RawCodes { bits, out, columns, codes, zeros: (0..out * groups).map(zero).collect(), scales, half, order })
+    Ok(RawCodes { bits, out, columns, group: layout.group, codes, zeros: (0..out * groups).map(zero).collect(), scales, half, order })
 }
 /// The inputs by group, if they are not so already.
 fn order(tensors: &LayerTensors<'_>, columns: usize, groups: usize) -> std::result::Result<Option<Vec<i32>>, String> {

@@ -10,6 +10,8 @@ pub(super) struct RawCodes {
     pub bits: u32,
     pub out: usize,
     pub columns: usize,
+    /// columns of a group, if not all of a row
+    pub group: Option<usize>,
     /// `[out, columns]`; the groups are neighbouring columns
     pub codes: Vec<u8>,
     /// `[out, groups]`
@@ -55,7 +57,7 @@ impl RawCodes {
             self.codes.iter_mut().skip(at * size).take(size).for_each(|code| *code = zero);
         }
         let symmetric = self.zeros.iter().all(|zero| *zero == middle);
-        let packing = Packing { bits: self.bits, group: (groups > 1).then_some(size), symmetric };
+        let packing = Packing { bits: self.bits, group: self.group, symmetric };
         let shape = adamant_core::Shape::new(&[self.out, self.columns]).map_err(|e| e.to_string())?;
         packing.check(&shape).map_err(|e| e.to_string())?;
         let codes = match (self.bits, symmetric) {
@@ -89,7 +91,7 @@ impl RawCodes {
     }
     /// Of a weight of codes.
     pub(super) fn of(weight: &PackedWeight) -> Result<RawCodes, String> {
-        let Packing { bits, symmetric, .. } = weight.packing();
+        let Packing { bits, group, symmetric } = weight.packing();
         let shape = weight.shape();
         let [out, columns] = shape[..] else { return Err(format!("it is no matrix but {shape}")) };
         if weight.levels() != CodeLevels::Even || weight.minimum().is_some() {
@@ -117,7 +119,7 @@ impl RawCodes {
         };
         let order = weight.order().map(|order| order.to_vec::<i32>()).transpose().map_err(told)?;
         let half = weight.scale().dtype().map_err(told)? == DType::F16;
-        Ok(RawCodes { bits, out, columns, codes, zeros, scales, half, order })
+        Ok(RawCodes { bits, out, columns, group, codes, zeros, scales, half, order })
     }
     /// Scales as a folder has them: `[groups, out]`, f16 if that holds them.
     pub(super) fn scales_by_group(&self) -> Tensor {
