@@ -350,5 +350,6 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ("adamant.dequantize", "codes are no numbers that could be moved a little"),
     ("adamant.quantized_linear", "its input counts as not rounded, which is a convention; core/tests/quantized.rs has it"),
     ("adamant.quantized_conv", "as adamant.quantized_linear"),
+    ("adamant.quantized_attention", "it computes in f32, too short for differences; core/tests/token_codes.rs has attention over the codes' numbers"),
     ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),
 ];

@@ -260,7 +260,7 @@ fn attentions(n: usize, seed: u64, fault: Option<PlantedCacheFault>) -> Told<(us
         for (row, got) in got.chunks(of.features[1]).enumerate() {
             for (got, want) in got.iter().zip(of.row(row, &q, [&k, &v])) {
                 let off = (f64::from(*got) - want).abs() / size;
-                if !(off <= near) {
+                if off.is_nan() || off > near {
                     return Err(format!("failed: attention {case}, {:?}, row {row}: {got} for {want}", of.packing));
                 }
                 furthest = if of.dtype == DType::F32 { furthest.max(off) } else { furthest };
