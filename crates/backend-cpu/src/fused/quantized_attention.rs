@@ -1,10 +1,12 @@
-//! Attention over codes, head by head, without a matrix of numbers: codes of a few dozen tokens at a time become floats in a buffer
-//! that stays in the first cache, and are used up there. So the memory reads a quarter or an eighth of what floats would take, which
+//! Attention over codes, head by head, without a matrix of numbers: with few queries codes become floats in registers ([`words`]), with
+//! many those of a chunk of tokens in a buffer. So the memory reads a quarter or an eighth of what floats would take, which
 //! is what one query over many tokens waits for. Keys that a query does not see are not read.
 //!
 //! The sums are those of the body's products: in the order of k from zero, chunk by chunk. With few queries they are formed here, one
 //! row after the other; with many the buffer holds a chunk, and the product of matrices forms them. The bits are the body's either
 //! way. Float masks run as the body.
+mod words;
+
 use super::{
     attention::weights_of_row,
     known,
@@ -12,12 +14,12 @@ use super::{
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
-    gemm::{Accumulator, MatRef, NoEpilogue, gemm},
+    gemm::{MatRef, NoEpilogue, gemm},
     isa::Isa,
     map::load,
     operand::{In, internal},
     scratch::{ScratchVec, filled},
-    simd::{Arithmetic, Float, Simd, SimdKernel, dispatch},
+    simd::{Arithmetic, Simd, SimdKernel, dispatch},
     threads::Threads,
 };
 use adamant_runtime::{
@@ -28,6 +30,7 @@ use adamant_runtime::{
     },
     kernel::FaultWord,
 };
+use words::{WeightedWords, few_products};
 
 pub(super) struct QuantizedAttentionKernel;
 
@@ -37,8 +40,6 @@ const QUERIES: usize = 64;
 const FEW_QUERIES: usize = 4;
 /// The length of a chunk of a product's sums.
 const CHUNK: usize = 256;
-/// Tokens whose codes are floats at a time, with few queries.
-const TILE: usize = 32;
 
 /// Keys or values of all heads.
 struct CodedHeads<'a> {
@@ -130,47 +131,6 @@ impl SimdKernel for CenteredCodes<'_> {
             if let ([last], Some(byte)) = (last, bytes.get(pairs.len())) {
                 *last = (i32::from(byte & 15) - base) as f32;
             }
-        }
-    }
-}
-/// Adds weights times rows to sums, one row after the other.
-struct WeightedRows<'a> {
-    weights: &'a [f32],
-    rows: &'a [f32],
-    sums: &'a mut [f32],
-}
-impl SimdKernel for WeightedRows<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let WeightedRows { weights, rows, sums } = self;
-        let (n, lanes) = (sums.len(), S::F32::LANES);
-        let mut c = 0;
-        // Four chains of sums do not wait for each other.
-        while c + 4 * lanes <= n {
-            let mut four = [S::F32::splat(0.0); 4];
-            for (k, sum) in four.iter_mut().enumerate() {
-                *sum = S::F32::from_slice(&sums[c + k * lanes..]);
-            }
-            for (&weight, row) in weights.iter().zip(rows.chunks_exact(n)) {
-                let (weight, row) = (S::F32::splat(weight), &row[c..c + 4 * lanes]);
-                for (k, sum) in four.iter_mut().enumerate() {
-                    *sum = weight.mul_add(S::F32::from_slice(&row[k * lanes..]), *sum);
-                }
-            }
-            for (k, sum) in four.iter().enumerate() {
-                sum.write(&mut sums[c + k * lanes..]);
-            }
-            c += 4 * lanes;
-        }
-        while c < n {
-            let end = n.min(c + lanes);
-            let mut sum = S::F32::from_partial(&sums[c..end]);
-            for (&weight, row) in weights.iter().zip(rows.chunks_exact(n)) {
-                sum = S::F32::splat(weight).mul_add(S::F32::from_partial(&row[c..end]), sum);
-            }
-            sum.write_partial(&mut sums[c..end]);
-            c = end;
         }
     }
 }
@@ -295,9 +255,9 @@ impl CodedAttention<'_> {
         factors.iter_mut().for_each(|factor| *factor *= scale);
         let (keys, values) = (self.keys.head(shared, seen), self.values.head(shared, seen));
         let few = count <= FEW_QUERIES;
-        let mut tile = filled(0f32, if few { TILE } else { CHUNK }.min(seen) * e.max(ev))?;
+        let mut tile = filled(0f32, if few { 0 } else { CHUNK.min(seen) * e.max(ev) })?;
         if few {
-            self.few_products(q, keys, &mut tile, &mut scores)
+            few_products(isa, q, keys, &mut scores)?
         } else {
             self.many_products(q, keys, &mut tile, &mut scores)?
         }
@@ -306,7 +266,7 @@ impl CodedAttention<'_> {
             let mask = mask.map(|mask| if mask.len() > 1 { &mask[..seen] } else { mask });
             dispatch(isa, WeightsOfCodes { row, seen: self.seen(first + i), keys: &factors, values: &scales, mask });
         }
-        if few { self.few_sums(&scores, values, &mut tile, out) } else { self.many_sums(&scores, values, &mut tile, out) }
+        if few { self.few_sums(&scores, values, out) } else { self.many_sums(&scores, values, &mut tile, out) }
     }
     /// Codes of some tokens as floats.
     fn center<'t>(&self, rows: CodedRows<'_>, first: usize, count: usize, tile: &'t mut [f32]) -> &'t [f32] {
@@ -314,32 +274,17 @@ impl CodedAttention<'_> {
         dispatch(self.isa, CenteredCodes { rows: rows.narrow(first, count), out: tile });
         tile
     }
-    fn few_products(&self, q: &[f32], keys: CodedRows<'_>, tile: &mut [f32], scores: &mut [f32]) {
-        let context = f32::context(self.isa);
-        let (e, seen) = (keys.features, scores.len() * keys.features / q.len());
-        for first in (0..seen).step_by(TILE) {
-            let count = TILE.min(seen - first);
-            let tile = self.center(keys, first, count, tile);
-            for (q, scores) in q.chunks_exact(e).zip(scores.chunks_exact_mut(seen)) {
-                context.vector_by_columns(q, tile, e, &mut scores[first..first + count]);
-            }
-        }
-    }
-    fn few_sums(&self, scores: &[f32], values: CodedRows<'_>, tile: &mut [f32], out: &mut [f32]) -> Result<(), ErrorKind> {
+    fn few_sums(&self, scores: &[f32], values: CodedRows<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {
         let ev = values.features;
         let seen = scores.len() * ev / out.len();
         let mut sums = filled(0f32, out.len())?;
-        for chunk in (0..seen).step_by(CHUNK) {
+        for first in (0..seen).step_by(CHUNK) {
+            let n = CHUNK.min(seen - first);
             sums.fill(0.0);
-            let end = seen.min(chunk + CHUNK);
-            for first in (chunk..end).step_by(TILE) {
-                let count = TILE.min(end - first);
-                let rows = self.center(values, first, count, tile);
-                for (sums, scores) in sums.chunks_exact_mut(ev).zip(scores.chunks_exact(seen)) {
-                    dispatch(self.isa, WeightedRows { weights: &scores[first..first + count], rows, sums });
-                }
+            for (sums, scores) in sums.chunks_exact_mut(ev).zip(scores.chunks_exact(seen)) {
+                dispatch(self.isa, WeightedWords { weights: &scores[first..first + n], rows: values.narrow(first, n), sums });
             }
-            add_chunk(chunk == 0, &sums, out);
+            add_chunk(first == 0, &sums, out);
         }
         Ok(())
     }
