@@ -84,7 +84,7 @@ fn tokens_have_the_same_bits_however_they_come() {
                         assert_eq!(bits(&got), bits(&first), "{storage:?} {way:?}");
                         assert_eq!(bits(&own_got), bits(&own_first), "{storage:?} {way:?}");
                     }
-                    // Three attentions, keys and values, four heads of four features; codes have room for 128 tokens.
+                    // Three attentions, keys and values, four heads of four features; codes have space for 128 tokens.
                     let rows = 3 * 2 * batch * 4;
                     let bytes = match storage {
                         CacheStorage::Float => rows * 70 * 4 * 4,

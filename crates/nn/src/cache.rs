@@ -7,7 +7,7 @@
 //! same by a [`CacheStep`]. Layers are known by the order in which they are met. A step counts once it has succeeded: after an
 //! error the cache is what it was.
 //!
-//! Codes have room for more tokens than there are, in steps of [`ROOM`], and new ones are written into it: where nobody else holds the
+//! Codes have space for more tokens than there are, in steps of [`GROWTH`], and new ones are written into it: where nobody else holds the
 //! cache's tensors, in place. Attention over codes always reads codes, those of the new tokens too, so that the same tokens have
 //! the same bits whether they come at once or one by one.
 //!
@@ -20,8 +20,8 @@ use adamant_core::{
 };
 use std::cell::RefCell;
 
-/// Tokens that room is made for at a time.
-pub const ROOM: usize = 64;
+/// Tokens that space is made for at a time.
+pub const GROWTH: usize = 64;
 
 /// How a [`KeyValueCache`] holds numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,7 +121,7 @@ impl KeyValueCache {
     pub fn is_empty(&self) -> bool {
         self.tokens == 0
     }
-    /// Bytes of the tensors that hold it, room for tokens to come among them.
+    /// Bytes of the tensors that hold it, space for tokens to come among them.
     pub fn memory_bytes(&self) -> usize {
         self.layers.iter().map(KeysAndValues::bytes).sum()
     }
@@ -294,8 +294,8 @@ impl CacheStep {
         let joined = |before: Option<&TokenCodes>, new: &Tensor| -> Result<TokenCodes> {
             let new = TokenCodes::round(new, packing)?;
             match before {
-                None => new.extended(all.next_multiple_of(ROOM) - self.tokens),
-                Some(before) if before.tokens() < all => before.extended(all.next_multiple_of(ROOM) - before.tokens())?.updated(self.past, &new),
+                None => new.extended(all.next_multiple_of(GROWTH) - self.tokens),
+                Some(before) if before.tokens() < all => before.extended(all.next_multiple_of(GROWTH) - before.tokens())?.updated(self.past, &new),
                 Some(before) => before.updated(self.past, &new),
             }
         };
@@ -303,10 +303,10 @@ impl CacheStep {
             Some(KeysAndValues::Codes { keys, values }) => (joined(Some(keys), k)?, joined(Some(values), v)?),
             _ => (joined(None, k)?, joined(None, v)?),
         };
-        // What there is room for takes no part.
-        let room = keys.tokens();
+        // What there is space for takes no part.
+        let capacity = keys.tokens();
         let mask = match options.mask {
-            Some(mask) if mask.shape()?.last() == Some(&all) => Some(mask.pad_constant([0, (room - all) as isize], false).ok()?),
+            Some(mask) if mask.shape()?.last() == Some(&all) => Some(mask.pad_constant([0, (capacity - all) as isize], false).ok()?),
             mask => mask.cloned(),
         };
         let options = QuantizedAttentionOptions { tokens: Some(all), is_causal: true, mask: mask.as_ref(), scale: options.scale };

@@ -15,12 +15,12 @@ pub fn workloads() -> Vec<Workload> {
         Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)).with_precision(|s, precision| infer_in(s, precision, minilm)),
         Workload::new("gpt2_prefill64", None, prefill),
         Workload::new("gpt2_decode64", Rate::Tokens(64.0), |s| decode(s, None)),
-        Workload::new("gpt2_decode64_bf16", Rate::Tokens(64.0), |s| decode(s, Some(Stored::Half(DType::BF16)))).of_dtype("bf16"),
+        Workload::new("gpt2_decode64_bf16", Rate::Tokens(64.0), |s| decode(s, Some(HeldAs::Half(DType::BF16)))).of_dtype("bf16"),
         Workload::new("infer_resnet50_int8_b1", Rate::Flop(8.2e9), |s| infer_coded(s, coded_resnet, resnet)).of_dtype("int8"),
         Workload::new("infer_minilm_int8_b32_s128", Rate::Flop(91.8e9), |s| infer_coded(s, coded_minilm, minilm)).of_dtype("int8"),
-        Workload::new("gpt2_decode64_int8", Rate::Tokens(64.0), |s| decode(s, Some(Stored::Codes(BYTES)))).of_dtype("int8"),
+        Workload::new("gpt2_decode64_int8", Rate::Tokens(64.0), |s| decode(s, Some(HeldAs::Codes(BYTES)))).of_dtype("int8"),
         Workload::new("gpt2_decode64_int4", Rate::Tokens(64.0), |s| {
-            decode(s, Some(Stored::Codes(Packing { bits: 4, group: Some(s.of(32, 4)), symmetric: true })))
+            decode(s, Some(HeldAs::Codes(Packing { bits: 4, group: Some(s.of(32, 4)), symmetric: true })))
         })
         .of_dtype("int4"),
     ]
@@ -141,21 +141,21 @@ fn prefill(scale: Scale) -> Checked<Prepared> {
 }
 /// What matrices are held as in the place of f32.
 #[derive(Clone, Copy)]
-enum Stored {
+enum HeldAs {
     /// Those of 8 bits are multiplied with codes of x, others with its numbers.
     Codes(Packing),
     Half(DType),
 }
-impl Stored {
+impl HeldAs {
     fn hold(self, weights: &ModelWeights) -> Result<()> {
         match self {
-            Stored::Codes(packing) => weights.quantize(packing, packing.bits == 8),
-            Stored::Half(dtype) => weights.halve(dtype),
+            HeldAs::Codes(packing) => weights.quantize(packing, packing.bits == 8),
+            HeldAs::Half(dtype) => weights.halve(dtype),
         }
     }
 }
 /// So many greedy tokens.
-fn decode(scale: Scale, stored: Option<Stored>) -> Checked<Prepared> {
+fn decode(scale: Scale, stored: Option<HeldAs>) -> Checked<Prepared> {
     let (l, count) = (language(scale)?, scale.of(64, 4));
     if let Some(stored) = stored {
         stored.hold(&l.weights)?;
@@ -167,11 +167,11 @@ fn decode(scale: Scale, stored: Option<Stored>) -> Checked<Prepared> {
 }
 /// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole
 /// text anew for each token gives.
-fn check_decoding(stored: Option<Stored>) -> Checked<f64> {
+fn check_decoding(stored: Option<HeldAs>) -> Checked<f64> {
     let language = || {
         let l = language(Scale::SMALL)?;
         match stored {
-            Some(Stored::Codes(packing)) => Stored::Codes(Packing { group: packing.group.map(|_| 4), ..packing }).hold(&l.weights)?,
+            Some(HeldAs::Codes(packing)) => HeldAs::Codes(Packing { group: packing.group.map(|_| 4), ..packing }).hold(&l.weights)?,
             Some(half) => half.hold(&l.weights)?,
             None => {}
         }

@@ -236,8 +236,8 @@ fn attentions(n: usize, seed: u64, fault: Option<PlantedCacheFault>) -> Told<(us
         let of = DrawnAttention::new(&mut random);
         let [keys, mut values] = of.codes()?;
         if fault == Some(PlantedCacheFault::OtherScale) && of.keys > 1 {
-            let turned = values.scale().flip(2);
-            values = told(TokenCodes::new(of.packing, of.features[1], values.codes(), &turned, values.zero_point()))?;
+            let flipped = values.scale().flip(2);
+            values = told(TokenCodes::new(of.packing, of.features[1], values.codes(), &flipped, values.zero_point()))?;
         }
         let tokens = of.tokens - usize::from(fault == Some(PlantedCacheFault::UnseenToken));
         let got = told(of.attend(&keys, &values, tokens).cast(DType::F32).to_vec::<f32>())?;
@@ -309,7 +309,7 @@ fn kernels(n: usize, seed: u64, fault: Option<PlantedCacheFault>) -> Told<(usize
     Ok((n, format!("{} (instructions with threads)", names.join(", "))))
 }
 
-/// Bytes of caches of 1,024 tokens, and of 1,000, whose room is larger.
+/// Bytes of caches of 1,024 tokens, and of 1,000, whose capacity is larger.
 fn bytes() -> Told<bool> {
     let mut all = true;
     for features in [128usize, 64, 32] {
@@ -323,11 +323,11 @@ fn bytes() -> Told<bool> {
         };
         for (storage, most, _, _) in PROMISES {
             let share = |tokens: usize| Ok::<_, String>(held(storage, tokens)? as f64 / held(CacheStorage::Float, tokens)? as f64);
-            let (whole, with_room) = (share(1024)?, share(1000)?);
+            let (whole, with_more) = (share(1024)?, share(1000)?);
             let passed = whole <= most;
             all &= passed;
             println!(
-                "{} {}, heads of {features}: {whole:.4} of the bytes of f32 (at most {most}); {with_room:.4} with 1,000 tokens and room for 1,024",
+                "{} {}, heads of {features}: {whole:.4} of the bytes of f32 (at most {most}); {with_more:.4} with 1,000 tokens and space for 1,024",
                 if passed { "passed" } else { "failed" },
                 storage.name()
             );

@@ -70,9 +70,9 @@ impl<'a> CodedHeads<'a> {
         if fits { Ok(heads) } else { Err(internal("codes of tokens that do not fit")) }
     }
     /// The first tokens of a head.
-    fn head(&self, head: usize, count: usize) -> CodedRows<'a> {
+    fn head(&self, head: usize, count: usize) -> CodedTokens<'a> {
         let (first, length) = (head * self.tokens, self.packing.row_bytes(self.features));
-        CodedRows {
+        CodedTokens {
             packing: self.packing,
             features: self.features,
             bytes: &self.bytes[first * length..][..count * length],
@@ -87,28 +87,28 @@ impl<'a> CodedHeads<'a> {
 }
 /// Codes of some tokens of a head.
 #[derive(Clone, Copy)]
-struct CodedRows<'a> {
+struct CodedTokens<'a> {
     packing: Packing,
     features: usize,
     bytes: &'a [u8],
     zero_point: Option<&'a [u8]>,
 }
-impl<'a> CodedRows<'a> {
-    fn narrow(self, first: usize, count: usize) -> CodedRows<'a> {
+impl<'a> CodedTokens<'a> {
+    fn narrow(self, first: usize, count: usize) -> CodedTokens<'a> {
         let length = self.packing.row_bytes(self.features);
-        CodedRows { bytes: &self.bytes[first * length..][..count * length], zero_point: self.zero_point.map(|z| &z[first..][..count]), ..self }
+        CodedTokens { bytes: &self.bytes[first * length..][..count * length], zero_point: self.zero_point.map(|z| &z[first..][..count]), ..self }
     }
 }
 /// Turns codes, less the code of 0, into floats.
 struct CenteredCodes<'a> {
-    rows: CodedRows<'a>,
+    rows: CodedTokens<'a>,
     out: &'a mut [f32],
 }
 impl SimdKernel for CenteredCodes<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let CenteredCodes { rows: CodedRows { packing, features, bytes, zero_point }, out } = self;
+        let CenteredCodes { rows: CodedTokens { packing, features, bytes, zero_point }, out } = self;
         if packing.bits == 8 && packing.symmetric {
             for (to, &code) in out.iter_mut().zip(bytes) {
                 *to = f32::from(code as i8);
@@ -269,12 +269,12 @@ impl CodedAttention<'_> {
         if few { self.few_sums(&scores, values, out) } else { self.many_sums(&scores, values, &mut tile, out) }
     }
     /// Codes of some tokens as floats.
-    fn center<'t>(&self, rows: CodedRows<'_>, first: usize, count: usize, tile: &'t mut [f32]) -> &'t [f32] {
+    fn center<'t>(&self, rows: CodedTokens<'_>, first: usize, count: usize, tile: &'t mut [f32]) -> &'t [f32] {
         let tile = &mut tile[..count * rows.features];
         dispatch(self.isa, CenteredCodes { rows: rows.narrow(first, count), out: tile });
         tile
     }
-    fn few_sums(&self, scores: &[f32], values: CodedRows<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {
+    fn few_sums(&self, scores: &[f32], values: CodedTokens<'_>, out: &mut [f32]) -> Result<(), ErrorKind> {
         let ev = values.features;
         let seen = scores.len() * ev / out.len();
         let mut sums = filled(0f32, out.len())?;
@@ -288,7 +288,7 @@ impl CodedAttention<'_> {
         }
         Ok(())
     }
-    fn many_products(&self, q: &[f32], keys: CodedRows<'_>, tile: &mut [f32], scores: &mut [f32]) -> Result<(), ErrorKind> {
+    fn many_products(&self, q: &[f32], keys: CodedTokens<'_>, tile: &mut [f32], scores: &mut [f32]) -> Result<(), ErrorKind> {
         let e = keys.features;
         let count = q.len() / e;
         let seen = scores.len() / count;
@@ -304,7 +304,7 @@ impl CodedAttention<'_> {
         }
         Ok(())
     }
-    fn many_sums(&self, scores: &[f32], values: CodedRows<'_>, tile: &mut [f32], out: &mut [f32]) -> Result<(), ErrorKind> {
+    fn many_sums(&self, scores: &[f32], values: CodedTokens<'_>, tile: &mut [f32], out: &mut [f32]) -> Result<(), ErrorKind> {
         let ev = values.features;
         let count = out.len() / ev;
         let seen = scores.len() / count;

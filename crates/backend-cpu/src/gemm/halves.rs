@@ -6,7 +6,7 @@ use super::{
     driver::{BLOCK_COLUMNS, Size, SumsOutput},
     micro::A_STRIDE,
     pack::{MatrixView, PackA},
-    words::{Bf16Pairs, F16Pairs, FewVectors, REGION, Region, WordRows, multiply},
+    words::{Bf16Pairs, F16Pairs, FewVectors, REGION, RegionSum, WordRows, multiply},
 };
 use crate::{gemm::MatrixElement, isa::Isa};
 use adamant_runtime::ErrorKind;
@@ -68,8 +68,8 @@ pub(crate) fn multiply_few(
                 let x = FewVectors { data: x, stride: A_STRIDE, count: m };
                 let to = if column == 0 { &mut *totals } else { &mut *sums };
                 match kind {
-                    HalfKind::Bf16 => multiply::<Bf16Pairs>(isa, words, width, x, 0, columns, Region::Numbers(None), to),
-                    HalfKind::F16 => multiply::<F16Pairs>(isa, words, width, x, 0, columns, Region::Numbers(None), to),
+                    HalfKind::Bf16 => multiply::<Bf16Pairs>(isa, words, width, x, 0, columns, RegionSum::Numbers(None), to),
+                    HalfKind::F16 => multiply::<F16Pairs>(isa, words, width, x, 0, columns, RegionSum::Numbers(None), to),
                 }
                 if column > 0 {
                     totals.iter_mut().zip(&*sums).for_each(|(total, sum)| *total += sum);

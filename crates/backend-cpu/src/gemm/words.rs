@@ -26,8 +26,8 @@ pub(crate) trait WordNumbers {
     fn number<V: Float<Elem = f32, Int: Integer<Elem = i32>>>(word: V::Int, index: usize) -> V;
 }
 /// Codes of so many bits.
-pub(crate) struct Codes<const BITS: u32>;
-impl<const BITS: u32> WordNumbers for Codes<BITS> {
+pub(crate) struct UnsignedCodes<const BITS: u32>;
+impl<const BITS: u32> WordNumbers for UnsignedCodes<BITS> {
     const PER: usize = if BITS == 8 { 4 } else { 8 };
     #[inline(always)]
     fn number<V: Float<Elem = f32, Int: Integer<Elem = i32>>>(word: V::Int, index: usize) -> V {
@@ -41,7 +41,7 @@ impl WordNumbers for SignedCodes {
     const PER: usize = 4;
     #[inline(always)]
     fn number<V: Float<Elem = f32, Int: Integer<Elem = i32>>>(word: V::Int, index: usize) -> V {
-        Codes::<8>::number(word.xor(V::Int::constant(i64::from(i32::from_ne_bytes([0x80; 4])))), index)
+        UnsignedCodes::<8>::number(word.xor(V::Int::constant(i64::from(i32::from_ne_bytes([0x80; 4])))), index)
     }
 }
 /// Two bf16.
@@ -94,7 +94,7 @@ impl WordRows<'_> {
     /// `w · width + r`. Rows that are not there are zeros; what lies behind the columns is of any content. Of 3 bits, a word has 8 codes.
     pub(crate) fn stage<'s>(&self, isa: Isa, row: usize, column: usize, columns: usize, width: usize, space: &'s mut [f32]) -> &'s [f32] {
         let (words, spread) = space.split_at_mut(MOST_WORDS * width);
-        dispatch(isa, Stage { of: self, row, column, columns, width, words });
+        dispatch(isa, StageWords { of: self, row, column, columns, width, words });
         if self.bits != 3 {
             return words;
         }
@@ -106,18 +106,18 @@ fn side_by_side(vectors: usize) -> usize {
     SIDE_BY_SIDE[usize::from(vectors > 1)]
 }
 fn lanes(isa: Isa) -> usize {
-    struct Lanes;
-    impl SimdKernel for Lanes {
+    struct LaneCount;
+    impl SimdKernel for LaneCount {
         type Output = usize;
         #[inline(always)]
         fn run<S: Simd>(self) -> usize {
             S::F32::LANES
         }
     }
-    dispatch(isa, Lanes)
+    dispatch(isa, LaneCount)
 }
 
-struct Stage<'a> {
+struct StageWords<'a> {
     of: &'a WordRows<'a>,
     row: usize,
     column: usize,
@@ -125,11 +125,11 @@ struct Stage<'a> {
     width: usize,
     words: &'a mut [f32],
 }
-impl SimdKernel for Stage<'_> {
+impl SimdKernel for StageWords<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Stage { of: &WordRows { bytes, stride, length, rows, bits }, row, column, columns, width, words } = self;
+        let StageWords { of: &WordRows { bytes, stride, length, rows, bits }, row, column, columns, width, words } = self;
         let (lanes, first, count) = (S::F32::LANES, column * bits / 8, (columns * bits).div_ceil(32));
         let more = 4 * count + first < length;
         for r in 0..width.min(rows.saturating_sub(row)) {
@@ -234,7 +234,7 @@ pub(crate) struct ScaledGroups<'a> {
 }
 /// What is made of a region.
 #[derive(Clone, Copy)]
-pub(crate) enum Region<'a> {
+pub(crate) enum RegionSum<'a> {
     /// Sums of products with `(code - origin) · scale`, or with the numbers as they are, over all of it.
     Numbers(Option<ScaledGroups<'a>>),
     /// Sums of products with `code - origin`, over pieces of so many columns: `[pieces, vectors, width]`.
@@ -249,7 +249,7 @@ pub(crate) fn multiply<N: WordNumbers>(
     x: FewVectors<'_>,
     column: usize,
     columns: usize,
-    region: Region<'_>,
+    region: RegionSum<'_>,
     sums: &mut [f32],
 ) {
     let mut first = 0;
@@ -271,7 +271,7 @@ struct RegionSums<'a, N> {
     first: usize,
     column: usize,
     columns: usize,
-    region: Region<'a>,
+    region: RegionSum<'a>,
     sums: &'a mut [f32],
     numbers: std::marker::PhantomData<N>,
 }
@@ -292,11 +292,11 @@ impl<N: WordNumbers, const M: usize, const G: usize> SimdKernel for Together<'_,
         }
         let zero = [[S::F32::splat(0.0); G]; M];
         match region {
-            Region::Numbers(None) => {
+            RegionSum::Numbers(None) => {
                 let totals = stretch::<S::F32, N, AsTheyAre, M, G>(words, &rows, 0, columns, zero, &AsTheyAre);
                 write(&totals, &mut sums[first * width..]);
             }
-            Region::Numbers(Some(ScaledGroups { size, scales, origins })) => {
+            RegionSum::Numbers(Some(ScaledGroups { size, scales, origins })) => {
                 let (mut totals, mut at) = (zero, 0);
                 while at < columns {
                     let group = (column + at) / size;
@@ -311,7 +311,7 @@ impl<N: WordNumbers, const M: usize, const G: usize> SimdKernel for Together<'_,
                 }
                 write(&totals, &mut sums[first * width..]);
             }
-            Region::Pieces(piece, origins) => {
+            RegionSum::Pieces(piece, origins) => {
                 let vectors = sums.len() / width / columns.div_ceil(piece);
                 for (p, sums) in sums.chunks_exact_mut(vectors * width).enumerate() {
                     let made = FromOrigin::<_, G> { origin: origins.vectors(p * width) };

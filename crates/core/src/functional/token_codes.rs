@@ -104,7 +104,7 @@ impl TokenCodes {
         let shape = self.codes.meta().shape;
         shape.with(shape.rank() - 1, self.features)
     }
-    /// How many tokens there is room for.
+    /// How many tokens there is space for.
     pub fn tokens(&self) -> usize {
         let shape = self.codes.meta().shape;
         shape[shape.rank() - 2]
@@ -129,7 +129,7 @@ impl TokenCodes {
     pub fn parts(&self) -> impl Iterator<Item = &Tensor> {
         [Some(&self.codes), Some(&self.scale), self.zero_point.as_ref()].into_iter().flatten()
     }
-    /// With room for so many tokens more, which are zeros.
+    /// With space for so many tokens more, which are zeros.
     ///
     /// # Errors
     /// No memory that large.
@@ -140,7 +140,7 @@ impl TokenCodes {
     /// With others in the place of the tokens from `start` on.
     ///
     /// # Errors
-    /// Codes of another packing, of other leading axes or features, or more of them than there is room for.
+    /// Codes of another packing, of other leading axes or features, or more of them than there is space for.
     #[track_caller]
     pub fn updated(&self, start: usize, tokens: &TokenCodes) -> Result<TokenCodes> {
         if self.packing != tokens.packing || self.features != tokens.features {
@@ -181,7 +181,7 @@ impl TokenCodes {
 /// Options of [`quantized_attention`].
 #[derive(Clone, Copy, Default)]
 pub struct QuantizedAttentionOptions<'a> {
-    /// how many of the keys are tokens, where there is room for more; all if it is not given
+    /// how many of the keys are tokens, where there is space for more; all if it is not given
     pub tokens: Option<usize>,
     /// Are the queries the last of the tokens, each seeing itself and those before? Else each sees all.
     pub is_causal: bool,
@@ -217,10 +217,10 @@ pub fn quantized_attention(q: &Tensor, keys: &TokenCodes, values: &TokenCodes, o
         if keys.packing != values.packing {
             return Err(ErrorKind::Argument(format!("keys and values have one packing, not {:?} and {:?}", keys.packing, values.packing)).into());
         }
-        let room = keys.tokens();
-        let tokens = options.tokens.unwrap_or(room);
-        if tokens > room {
-            return Err(ErrorKind::Argument(format!("{tokens} tokens are more than the {room} keys")).into());
+        let capacity = keys.tokens();
+        let tokens = options.tokens.unwrap_or(capacity);
+        if tokens > capacity {
+            return Err(ErrorKind::Argument(format!("{tokens} tokens are more than the {capacity} keys")).into());
         }
         let m = q.meta();
         let Some(&features) = m.shape.last() else {

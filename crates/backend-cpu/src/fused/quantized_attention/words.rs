@@ -1,11 +1,11 @@
 //! Few queries times codes that are read as words: of keys a lane holds the word of one token ([`gemm::words`](crate::gemm::words)), of
 //! values one word of a token. What a code is as a float, less the code of 0, is found by its bits, and exact; the sums are those of a
 //! product of matrices, in their order.
-use super::CodedRows;
+use super::CodedTokens;
 use crate::{
     gemm::{
         context::Accumulator,
-        words::{CODE_BASE, Codes, FewVectors, Origins, REGION, Region, SignedCodes, WordNumbers, WordRows, multiply},
+        words::{CODE_BASE, FewVectors, Origins, REGION, RegionSum, SignedCodes, UnsignedCodes, WordNumbers, WordRows, multiply},
     },
     isa::Isa,
     simd::{Arithmetic, Float, Simd, SimdKernel},
@@ -15,7 +15,7 @@ use adamant_runtime::ErrorKind;
 /// Lanes of the widest vector.
 const LANES: usize = 16;
 
-impl CodedRows<'_> {
+impl CodedTokens<'_> {
     fn signed(&self) -> bool {
         self.packing.bits == 8 && self.packing.symmetric
     }
@@ -29,7 +29,7 @@ impl CodedRows<'_> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn few_products(isa: Isa, q: &[f32], keys: CodedRows<'_>, scores: &mut [f32]) -> Result<(), ErrorKind> {
+pub(super) fn few_products(isa: Isa, q: &[f32], keys: CodedTokens<'_>, scores: &mut [f32]) -> Result<(), ErrorKind> {
     let (e, length) = (keys.features, keys.packing.row_bytes(keys.features));
     let x = FewVectors { data: q, stride: e, count: q.len() / e };
     let (seen, width) = (scores.len() / x.count, WordRows::width(isa, x.count));
@@ -43,11 +43,11 @@ pub(super) fn few_products(isa: Isa, q: &[f32], keys: CodedRows<'_>, scores: &mu
             for column in (0..e).step_by(REGION) {
                 let columns = REGION.min(e - column);
                 let words = rows.stage(isa, first, column, columns, width, space);
-                let (region, to) = (Region::Pieces(columns, Origins::Each(origins)), if column == 0 { &mut *totals } else { &mut *sums });
+                let (region, to) = (RegionSum::Pieces(columns, Origins::Each(origins)), if column == 0 { &mut *totals } else { &mut *sums });
                 match keys.packing.bits {
                     8 if keys.signed() => multiply::<SignedCodes>(isa, words, width, x, column, columns, region, to),
-                    8 => multiply::<Codes<8>>(isa, words, width, x, column, columns, region, to),
-                    _ => multiply::<Codes<4>>(isa, words, width, x, column, columns, region, to),
+                    8 => multiply::<UnsignedCodes<8>>(isa, words, width, x, column, columns, region, to),
+                    _ => multiply::<UnsignedCodes<4>>(isa, words, width, x, column, columns, region, to),
                 }
                 if column > 0 {
                     totals.iter_mut().zip(&*sums).for_each(|(total, sum)| *total += sum);
@@ -64,7 +64,7 @@ pub(super) fn few_products(isa: Isa, q: &[f32], keys: CodedRows<'_>, scores: &mu
 /// Adds weights times codes to sums, one token after the other.
 pub(super) struct WeightedWords<'a> {
     pub(super) weights: &'a [f32],
-    pub(super) rows: CodedRows<'a>,
+    pub(super) rows: CodedTokens<'a>,
     pub(super) sums: &'a mut [f32],
 }
 impl SimdKernel for WeightedWords<'_> {
@@ -74,13 +74,13 @@ impl SimdKernel for WeightedWords<'_> {
         let WeightedWords { weights, rows, sums } = self;
         match rows.packing.bits {
             8 if rows.signed() => weighted::<S, SignedCodes, 4>(weights, &rows, sums),
-            8 => weighted::<S, Codes<8>, 4>(weights, &rows, sums),
-            _ => weighted::<S, Codes<4>, 8>(weights, &rows, sums),
+            8 => weighted::<S, UnsignedCodes<8>, 4>(weights, &rows, sums),
+            _ => weighted::<S, UnsignedCodes<4>, 8>(weights, &rows, sums),
         }
     }
 }
 #[inline(always)]
-fn weighted<S: Simd, N: WordNumbers, const CODES: usize>(weights: &[f32], rows: &CodedRows<'_>, sums: &mut [f32]) {
+fn weighted<S: Simd, N: WordNumbers, const CODES: usize>(weights: &[f32], rows: &CodedTokens<'_>, sums: &mut [f32]) {
     let lanes = S::F32::LANES;
     let length = rows.packing.row_bytes(rows.features);
     let stored: Option<&[f32]> = if length.is_multiple_of(4) { bytemuck::try_cast_slice(rows.bytes).ok() } else { None };

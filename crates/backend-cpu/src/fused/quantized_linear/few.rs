@@ -11,7 +11,7 @@ use crate::{
         MatrixElement,
         context::{Accumulator, AlignedBuffer},
         micro::Block,
-        words::{CODE_BASE, Codes, FewVectors, Origins, REGION, Region, ScaledGroups, SignedCodes, WordRows, multiply},
+        words::{CODE_BASE, FewVectors, Origins, REGION, RegionSum, ScaledGroups, SignedCodes, UnsignedCodes, WordRows, multiply},
     },
     isa::Isa,
     reduce::{
@@ -181,13 +181,13 @@ impl RowBlock<'_> {
         let rows = WordRows { bytes: weight.bytes, stride, length: stride, rows: self.row + self.rows, bits: weight.packing.bits as usize };
         rows.stage(self.isa, self.row, column, columns, self.width, words)
     }
-    fn multiply(&self, words: &[f32], column: usize, columns: usize, region: Region<'_>, sums: &mut [f32]) {
+    fn multiply(&self, words: &[f32], column: usize, columns: usize, region: RegionSum<'_>, sums: &mut [f32]) {
         let FewRows { weight, x, .. } = *self.of;
         match weight.packing.bits {
             8 if weight.signed() => multiply::<SignedCodes>(self.isa, words, self.width, x, column, columns, region, sums),
-            8 => multiply::<Codes<8>>(self.isa, words, self.width, x, column, columns, region, sums),
-            4 => multiply::<Codes<4>>(self.isa, words, self.width, x, column, columns, region, sums),
-            _ => multiply::<Codes<3>>(self.isa, words, self.width, x, column, columns, region, sums),
+            8 => multiply::<UnsignedCodes<8>>(self.isa, words, self.width, x, column, columns, region, sums),
+            4 => multiply::<UnsignedCodes<4>>(self.isa, words, self.width, x, column, columns, region, sums),
+            _ => multiply::<UnsignedCodes<3>>(self.isa, words, self.width, x, column, columns, region, sums),
         }
     }
     /// Sums of chunks, added in their order.
@@ -199,7 +199,7 @@ impl RowBlock<'_> {
             let columns = REGION.min(k - column);
             let words = self.staged(column, columns, words);
             let to = if column == 0 { &mut *totals } else { &mut *of_chunk };
-            self.multiply(words, column, columns, Region::Numbers(Some(groups)), to);
+            self.multiply(words, column, columns, RegionSum::Numbers(Some(groups)), to);
             if column > 0 {
                 totals.iter_mut().zip(&*of_chunk).for_each(|(total, sum)| *total += sum);
             }
@@ -223,13 +223,13 @@ impl RowBlock<'_> {
             };
             if size <= REGION {
                 let words = self.staged(g * size, some * size, words);
-                self.multiply(words, g * size, some * size, Region::Pieces(size, origins), terms);
+                self.multiply(words, g * size, some * size, RegionSum::Pieces(size, origins), terms);
             } else {
                 whole.fill(0);
                 for column in (0..size).step_by(REGION) {
                     let columns = REGION.min(size - column);
                     let words = self.staged(g * size + column, columns, words);
-                    self.multiply(words, g * size + column, columns, Region::Pieces(columns, origins), terms);
+                    self.multiply(words, g * size + column, columns, RegionSum::Pieces(columns, origins), terms);
                     whole.iter_mut().zip(&*terms).for_each(|(total, &sum)| *total = total.wrapping_add(sum as i32));
                 }
                 terms.iter_mut().zip(&whole[..]).for_each(|(to, &total)| *to = total as f32);

@@ -68,7 +68,7 @@ unsafe fn dots<const NIBBLES: bool>(codes: &[Codes; ROWS], x: *const u8, mut sum
 /// `[quarter][row]` of the sums of four rows.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn turned([a, b, c, d]: [__m512i; ROWS]) -> __m512i {
+fn transposed([a, b, c, d]: [__m512i; ROWS]) -> __m512i {
     let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     let cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
     _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd))
@@ -174,10 +174,10 @@ pub(super) unsafe fn quarters<const NIBBLES: bool>(job: &Job, terms: Range<usize
             let codes = codes::<NIBBLES>(job, term);
             let mut of_ones = zero[0];
             if !job.zeros.is_null() {
-                of_ones = turned(dots::<NIBBLES>(&codes, job.x.add(job.count * job.x_stride + term * x_step), zero));
+                of_ones = transposed(dots::<NIBBLES>(&codes, job.x.add(job.count * job.x_stride + term * x_step), zero));
             }
             for i in 0..job.count {
-                let sums = turned(dots::<NIBBLES>(&codes, job.x.add(i * job.x_stride + term * x_step), zero));
+                let sums = transposed(dots::<NIBBLES>(&codes, job.x.add(i * job.x_stride + term * x_step), zero));
                 add_term(job, term, i, sums, of_ones);
             }
         }
@@ -200,7 +200,7 @@ pub(super) unsafe fn halves<const NIBBLES: bool>(job: &Job, terms: Range<usize>)
             let mut of_ones = zero[0];
             for i in (0..job.count + usize::from(!job.zeros.is_null())).rev() {
                 let x = job.x.add(i * job.x_stride + 2 * term * x_step);
-                let sums = paired(turned(dots::<NIBBLES>(&first, x, zero)), turned(dots::<NIBBLES>(&second, x.add(x_step), zero)));
+                let sums = paired(transposed(dots::<NIBBLES>(&first, x, zero)), transposed(dots::<NIBBLES>(&second, x.add(x_step), zero)));
                 // The row of ones is the last, and comes first.
                 if i == job.count {
                     of_ones = sums;
@@ -229,7 +229,7 @@ pub(super) unsafe fn wholes<const NIBBLES: bool>(job: &Job, terms: Range<usize>,
                 if vectors == 1 {
                     let codes = codes::<NIBBLES>(job, step);
                     for i in 0..all {
-                        let sums = turned(dots::<NIBBLES>(&codes, job.x.add(i * job.x_stride + step * x_step), zero));
+                        let sums = transposed(dots::<NIBBLES>(&codes, job.x.add(i * job.x_stride + step * x_step), zero));
                         _mm512_storeu_si512(job.parts.add((i * GROUPS + group) * LANES).cast(), sums);
                     }
                     continue;
@@ -239,7 +239,7 @@ pub(super) unsafe fn wholes<const NIBBLES: bool>(job: &Job, terms: Range<usize>,
                     for step in step..step + vectors {
                         sums = dots::<NIBBLES>(&codes::<NIBBLES>(job, step), job.x.add(i * job.x_stride + step * x_step), sums);
                     }
-                    _mm512_storeu_si512(job.parts.add((i * GROUPS + group) * LANES).cast(), turned(sums));
+                    _mm512_storeu_si512(job.parts.add((i * GROUPS + group) * LANES).cast(), transposed(sums));
                 }
             }
             let mut of_ones = zero[0];
