@@ -244,7 +244,7 @@ fn damage_that_is_read_or_refused_without_the_layer() -> Result<()> {
     let of_gptq: Vec<(Change, &str)> = vec![
         (put("0.g_idx", set(3, 2)), "the layer `0`: `g_idx` of input 3 is 2, and there are groups 0 to 1"),
         (put("0.g_idx", set(3, -1)), "the layer `0`: `g_idx` of input 3 is -1"),
-        (put("0.g_idx", |t| t * 0), "the layer `0`: `g_idx` gives group 0 64 inputs"),
+        (put("0.g_idx", |t| t.zeros_like()), "the layer `0`: `g_idx` gives group 0 64 inputs"),
         (put("0.g_idx", |t| t.narrow(0, 0, 63)), "the layer `0`: `g_idx` is i32 [64]"),
         (put("0.g_idx", |t| t.cast(DType::I64)), "the layer `0`: `g_idx` is i32 [64]"),
         (say("checkpoint_format", json!("marlin")), "checkpoint_format is `marlin`"),

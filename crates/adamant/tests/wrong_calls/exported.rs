@@ -6,7 +6,8 @@ const ELSE: &str = "Module Walk Walker Visit Site Role Param ParameterDict Modul
     AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNorm Conv ConvTranspose InstanceNorm MaxPool \
     Relu6 LeakyRelu Elu Selu Gelu Silu Mish Sigmoid LogSigmoid Tanh Tanhshrink Softsign Softplus Hardtanh Hardsigmoid Hardswish Hardshrink Softshrink \
     Threshold RRelu \
-    Boxed CacheStep CacheStorage KeyValueCache Copies Hooked InputCodes LoadReport PackedParam PackedSequence PaddingSide ParameterStats ShapeDifference SiteCall Submodule FractionalMaxPool LpPool MaxUnpool \
+    Boxed CacheStep CacheStorage Copies FoldedNorm Hooked InputCodes KeyValueCache LoadReport \
+    PackedParam PackedSequence PaddingSide ParameterStats ShapeDifference SiteCall Submodule FractionalMaxPool LpPool MaxUnpool \
     AdjustLr LineSearch SwappedState ClipNorm \
     Hyperparameters Optimizer UpdateRule Updater Group Rates Slots Scalars Clipped \
     Classification Averaging Metric MetricState ConfusionShares KappaWeights OutputAveraging \

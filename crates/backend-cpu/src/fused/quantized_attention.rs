@@ -172,17 +172,13 @@ impl SimdKernel for WeightsOfCodes<'_> {
 #[inline(always)]
 fn put_where_hidden(row: &mut [f32], mask: Option<&[u8]>, value: f32) {
     match mask {
-        Some(&[all]) => {
-            if all == 0 {
-                row.fill(value);
-            }
-        }
+        Some(&[0]) => row.fill(value),
+        Some(&[_]) | None => {}
         Some(mask) => {
             for (to, &seen) in row.iter_mut().zip(mask) {
                 *to = if seen == 0 { value } else { *to };
             }
         }
-        None => {}
     }
 }
 

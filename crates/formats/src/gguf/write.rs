@@ -41,7 +41,7 @@ impl GgufData {
     }
     fn bytes(&self, name: &str, here: Origin) -> Result<Vec<u8>, Error> {
         let weight = match self {
-            GgufData::Numbers(tensor) => return Ok(little_endian(tensor)?),
+            GgufData::Numbers(tensor) => return little_endian(tensor),
             GgufData::Codes(weight) => weight,
         };
         let scales = weight.scale().to_vec_as::<f32>()?;
