@@ -3,6 +3,8 @@ products are constants in it, which the session packs before the first sample, a
 
 import io
 import functools
+import pathlib
+import tempfile
 
 import numpy as np
 import onnxruntime as ort
@@ -28,7 +30,7 @@ def ready(nodes, inputs, constants=None, result="y", kind=TensorProto.FLOAT, sho
         [helper.make_tensor_value_info(result, kind, None)],
         [numpy_helper.from_array(np.ascontiguousarray(x), name) for name, x in (constants or {}).items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)], ir_version=9)
     run = session(model.SerializeToString()).run
     call = lambda: run([result], inputs)[0]
     return Ready(call, call if shown else None)
@@ -80,6 +82,17 @@ def qlinear(batch):
     return Ready(call, call)
 
 
+def nibbles(batch, n=4096, block=32):
+    """Codes of 4 bits with a scale for each 32 columns; at accuracy level 4 inputs become codes of 8 bits, likewise."""
+    x, w, b = uniform([batch, n], 1), uniform([n, n], 2), uniform([n], 3)
+    blocks = w.reshape(n, n // block, block)
+    scale = (np.abs(blocks).max(2) / 7).astype(np.float32)
+    codes = (np.clip(np.rint(blocks / scale[:, :, None]), -8, 7) + 8).astype(np.uint8)
+    packed = codes[:, :, 0::2] | codes[:, :, 1::2] << 4
+    attributes = {"domain": "com.microsoft", "K": n, "N": n, "bits": 4, "block_size": block, "accuracy_level": 4}
+    return ready([("MatMulNBits", ["x", "w", "s", "", "", "b"], "y", attributes)], {"x": x}, {"w": packed, "s": scale, "b": b})
+
+
 def convolution(ci, co, size, k, stride, padding):
     attributes = {"kernel_shape": [k, k], "strides": [stride] * 2, "pads": [padding] * 4}
     return ready([("Conv", ["x", "w"], "y", attributes)], {"x": uniform([1, ci, size, size], 1)}, {"w": uniform([co, ci, k, k], 2)})
@@ -100,8 +113,37 @@ def gelu():
     return ready(nodes, {"x": x}, {"w": w, "b": b})
 
 
-def exported(build):
-    """A network of the PyTorch runner, if that is there to write it down."""
+class Calibration:
+    """One input, as the quantizer reads it."""
+
+    def __init__(self, x):
+        self.left = [{"x": x}]
+
+    def get_next(self):
+        return self.left.pop() if self.left else None
+
+
+def coded(static):
+    """How a graph of floats becomes one of 8-bit codes: inputs by the range of one input, or each by its own."""
+    from onnxruntime import quantization as q
+
+    def change(graph, x):
+        with tempfile.TemporaryDirectory() as folder:
+            before, after = pathlib.Path(folder) / "floats.onnx", pathlib.Path(folder) / "codes.onnx"
+            before.write_bytes(graph)
+            if static:
+                q.quant_pre_process(str(before), str(before))
+                kinds = {"activation_type": q.QuantType.QUInt8, "weight_type": q.QuantType.QInt8}
+                q.quantize_static(str(before), str(after), Calibration(x), quant_format=q.QuantFormat.QDQ, per_channel=True, **kinds)
+            else:
+                q.quantize_dynamic(str(before), str(after), per_channel=True, weight_type=q.QuantType.QInt8)
+            return after.read_bytes()
+
+    return change
+
+
+def exported(build, change=lambda graph, x: graph):
+    """A network of the PyTorch runner, if that is there to write it down, as `change` makes it."""
     try:
         import torch
 
@@ -111,8 +153,8 @@ def exported(build):
     net, x = getattr(models_torch, build)()
     file = io.BytesIO()
     torch.onnx.export(net.eval(), (x,), file, input_names=["x"], output_names=["y"], opset_version=17, dynamo=False)
-    run = session(file.getvalue()).run
     x = x.numpy()
+    run = session(change(file.getvalue(), x)).run
     return Ready(lambda: run(["y"], {"x": x})[0])
 
 
@@ -125,6 +167,7 @@ def table():
     for batch in (1, 32):
         t[f"linear_f32_1024_b{batch}"] = functools.partial(linear, batch)
         t[f"qlinear_dyn_int8_1024_b{batch}"] = functools.partial(qlinear, batch)
+        t[f"qlinear_int4_g32_4096_b{batch}"] = functools.partial(nibbles, batch)
     t |= {name: functools.partial(convolution, *sizes) for name, sizes in CONVOLUTIONS.items()}
     square = lambda seed: uniform([n, n], seed)
     t |= {
@@ -140,6 +183,8 @@ def table():
         "small_add4_nograd": lambda: ready([("Add", ["x", "z"], "y", {})], {"x": uniform([4], 1), "z": uniform([4], 2)}),
         "infer_resnet50_b1": lambda: exported("resnet50"),
         "infer_minilm_b32_s128": lambda: exported("minilm"),
+        "infer_resnet50_int8_b1": lambda: exported("resnet50", coded(static=True)),
+        "infer_minilm_int8_b32_s128": lambda: exported("minilm", coded(static=False)),
     }
     return t
 
