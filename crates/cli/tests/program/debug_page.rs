@@ -93,7 +93,8 @@ fn debugged(browser: &mut Browser) {
 /// A run that was asked for a recorded step through its page, and has ended.
 fn recorded(at: &Path, browser: &mut Browser) {
     // The reference device has no kernels; on the CPU a run must be longer to live until a browser has come.
-    let mut run = long(at, "run").env("ADAMANT_DEVICE", "cpu").args(["--quiet", "--set", "stability.look_every=200", "--set", "epochs=3000000"]).spawn().unwrap();
+    let mut run =
+        long(at, "run").env("ADAMANT_DEVICE", "cpu").args(["--quiet", "--set", "stability.look_every=200", "--set", "epochs=3000000"]).spawn().unwrap();
     until(&mut run, at, "run", 100);
     let page = Page::of(at, "run", &[]);
     open(browser, &page, (1280, 800), "light");
