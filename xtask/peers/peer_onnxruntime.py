@@ -90,7 +90,8 @@ def nibbles(batch, n=4096, block=32):
     codes = (np.clip(np.rint(blocks / scale[:, :, None]), -8, 7) + 8).astype(np.uint8)
     packed = codes[:, :, 0::2] | codes[:, :, 1::2] << 4
     attributes = {"domain": "com.microsoft", "K": n, "N": n, "bits": 4, "block_size": block, "accuracy_level": 4}
-    return ready([("MatMulNBits", ["x", "w", "s", "", "", "b"], "y", attributes)], {"x": x}, {"w": packed, "s": scale, "b": b})
+    # Its codes of x have scales of their own, so the output is another one.
+    return ready([("MatMulNBits", ["x", "w", "s", "", "", "b"], "y", attributes)], {"x": x}, {"w": packed, "s": scale, "b": b}, shown=False)
 
 
 def convolution(ci, co, size, k, stride, padding):
