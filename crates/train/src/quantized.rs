@@ -61,6 +61,12 @@ pub fn quantize(run: &Path, out: &Path, data: &Path, plan: &QuantizePlan) -> Res
         return Err(failure);
     }
     let mut report = done.map_err(|e| refused(&e))?;
+    if plan.config.keeps_only_faster() && report.quantized().next().is_none() {
+        return Err(Failure::Usage(format!(
+            "{}: no layer is faster as codes on this machine, so nothing was written (without --only-faster all become codes)",
+            run.display()
+        )));
+    }
     if fused.is_some() {
         (report.before, report.fused) = (before, fused);
     }

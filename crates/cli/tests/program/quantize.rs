@@ -22,6 +22,10 @@ fn a_run_whose_codes_are_found_by_another_method_than_was_asked_for() {
         let again = adamant(at, &["quantize", "r", "--scheme", "w4", "--method", method, "--out", method]);
         assert!(!again.status.success() && err(&again).contains("already"), "{method}: {}", err(&again));
     }
+    // Which layers are faster is the clock's to say; that none is, is said by name.
+    let faster = adamant(at, &["quantize", "r", "--scheme", "int8-dynamic", "--only-faster", "--calibration", "6", "--out", "f"]);
+    let none = faster.status.code() == Some(2) && err(&faster).contains("no layer is faster as codes") && !at.join("f").exists();
+    assert!(none || faster.status.success() && at.join("f/weights.safetensors").exists(), "{}", err(&faster));
     let unknown = adamant(at, &["quantize", "r", "--scheme", "w4", "--method", "gtpq", "--out", "u"]);
     assert!(unknown.status.code() == Some(2) && err(&unknown).contains("gptq"), "{}", err(&unknown));
     let uneven = adamant(at, &["quantize", "r", "--scheme", "w4", "--method", "gptq", "--group", "3", "--out", "u"]);
