@@ -1,5 +1,6 @@
 //! A few rows times lines of 16 bits in which K is contiguous: numbers are made in registers ([`words`](super::words)), and nothing is
 //! packed. The sums are those of widened operands, in their order.
+//! Subnormal bf16 count here, whereas products by pairs (`pairs`), which take more rows, know none.
 //! Must not know threads, or what is done with sums.
 use super::{
     context::{Accumulator, AlignedBuffer},
