@@ -7,7 +7,7 @@
 use crate::random::Random;
 use adamant_core::{
     Arg, Attr, Attrs, Cell, Composite, DType, Device, Element, Error, ErrorKind, HostArray, Op, Result, Tensor, TensorType, Types,
-    communicator::{self, Communicator},
+    communicator::{self, CollectiveCall, Communicator, GroupState},
     composite::Compound,
     op::{CollectiveKind, Group},
     step, with_window,
@@ -15,7 +15,7 @@ use adamant_core::{
 use parking_lot::{Condvar, Mutex};
 use smallvec::smallvec;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -31,12 +31,18 @@ fn text(e: Error) -> String {
 /// So long a rank waits for the others before it is told that they are lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What each rank brought, for one rank or for each, and how many have taken all of it.
+type Round = (Vec<Option<Vec<Vec<u8>>>>, usize);
 /// Where threads meet: round by round, everybody's bytes.
 #[derive(Default)]
 struct Meeting {
-    /// by round: what each rank brought, and how many have taken all of it
-    rounds: Mutex<HashMap<u64, (Vec<Option<Vec<u8>>>, usize)>>,
+    rounds: Mutex<HashMap<u64, Round>>,
     came: Condvar,
+    /// by sender and receiver
+    sent: Mutex<HashMap<(usize, usize), VecDeque<Vec<u8>>>>,
+    came_one: Condvar,
+    /// who ended it, and why
+    ended: Mutex<Option<(usize, String)>>,
 }
 /// One thread of a group of threads.
 pub struct Rank {
@@ -44,43 +50,96 @@ pub struct Rank {
     rank: usize,
     size: usize,
     round: AtomicU64,
+    state: GroupState,
 }
 /// So many ranks that belong together.
 pub fn group_of(size: usize) -> Vec<Arc<dyn Communicator>> {
     let meeting = Arc::<Meeting>::default();
-    let rank = |rank| Arc::new(Rank { meeting: meeting.clone(), rank, size, round: AtomicU64::new(0) }) as Arc<dyn Communicator>;
+    let rank = |rank| Arc::new(Rank { meeting: meeting.clone(), rank, size, round: AtomicU64::new(0), state: GroupState::default() }) as Arc<dyn Communicator>;
     (0..size).map(rank).collect()
 }
-impl Communicator for Rank {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn size(&self) -> usize {
-        self.size
-    }
-    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+impl Rank {
+    /// Everybody's blocks for everybody, round by round.
+    fn meet(&self, call: &CollectiveCall, own: Vec<Vec<u8>>) -> std::result::Result<Vec<Vec<Vec<u8>>>, ErrorKind> {
         let round = self.round.fetch_add(1, Relaxed);
         let mut rounds = self.meeting.rounds.lock();
         let (brought, _) = rounds.entry(round).or_insert_with(|| (vec![None; self.size], 0));
-        brought[self.rank] = Some(bytes.to_vec());
+        brought[self.rank] = Some(own);
         self.meeting.came.notify_all();
         loop {
             let Some((brought, taken)) = rounds.get_mut(&round) else { return Err(lost("a round that is over")) };
-            if let Some(all) = brought.iter().cloned().collect::<Option<Vec<Vec<u8>>>>() {
+            if let Some(all) = brought.iter().cloned().collect::<Option<Vec<_>>>() {
                 *taken += 1;
                 if *taken == self.size {
                     rounds.remove(&round);
                 }
                 return Ok(all);
             }
+            if let Some(ended) = self.meeting.ended.lock().clone() {
+                return Err(ErrorKind::PeerFailed { rank: ended.0, message: ended.1 });
+            }
             if self.meeting.came.wait_for(&mut rounds, PATIENCE).timed_out() {
-                return Err(lost("the other ranks did not come"));
+                return Err(lost(&format!("the other ranks did not come to {call}")));
             }
         }
     }
 }
-fn lost(why: &str) -> Error {
-    Error::new("all_gather", ErrorKind::Internal(why.into()))
+/// Copies a block to where it is wanted.
+fn copy(block: &[u8], to: &mut [u8]) -> std::result::Result<(), ErrorKind> {
+    if block.len() != to.len() {
+        return Err(lost(&format!("{} bytes came where {} were to come", block.len(), to.len())));
+    }
+    to.copy_from_slice(block);
+    Ok(())
+}
+impl Communicator for Rank {
+    fn engine(&self) -> &'static str {
+        "threads of a test"
+    }
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn size(&self) -> usize {
+        self.size
+    }
+    fn state(&self) -> &GroupState {
+        &self.state
+    }
+    fn all_gather(&self, call: &CollectiveCall, own: &[u8], blocks: &mut [&mut [u8]]) -> std::result::Result<(), ErrorKind> {
+        let all = self.meet(call, vec![own.to_vec()])?;
+        all.iter().zip(blocks).try_for_each(|(brought, block)| copy(&brought[0], block))
+    }
+    fn all_to_all(&self, call: &CollectiveCall, to: &[&[u8]], from: &mut [&mut [u8]]) -> std::result::Result<(), ErrorKind> {
+        let all = self.meet(call, to.iter().map(|block| block.to_vec()).collect())?;
+        all.iter().zip(from).try_for_each(|(brought, block)| copy(&brought[self.rank], block))
+    }
+    fn send(&self, _: &CollectiveCall, to: usize, bytes: &[u8]) -> std::result::Result<(), ErrorKind> {
+        let mut sent = self.meeting.sent.lock();
+        sent.entry((self.rank, to)).or_default().push_back(bytes.to_vec());
+        self.meeting.came_one.notify_all();
+        Ok(())
+    }
+    fn receive(&self, call: &CollectiveCall, from: usize, bytes: &mut [u8]) -> std::result::Result<(), ErrorKind> {
+        let mut sent = self.meeting.sent.lock();
+        loop {
+            if let Some(block) = sent.get_mut(&(from, self.rank)).and_then(VecDeque::pop_front) {
+                return copy(&block, bytes);
+            }
+            if self.meeting.came_one.wait_for(&mut sent, PATIENCE).timed_out() {
+                return Err(lost(&format!("rank {from} did not send for {call}")));
+            }
+        }
+    }
+    fn split(&self, _: &CollectiveCall, _: &[usize]) -> std::result::Result<Option<Arc<dyn Communicator>>, ErrorKind> {
+        Err(lost("threads of a test are one group"))
+    }
+    fn abort(&self, why: &str) {
+        self.meeting.ended.lock().get_or_insert_with(|| (self.rank, why.into()));
+        self.meeting.came.notify_all();
+    }
+}
+fn lost(why: &str) -> ErrorKind {
+    ErrorKind::Internal(why.into())
 }
 fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
     Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[x])
@@ -277,8 +336,8 @@ pub fn program(seed: u64, open: &Open<'_>, around: &Around<'_>) -> Seen<()> {
     let program = draw(&mut Random::new(seed));
     let wants = meant(&program, seed).map_err(text)?;
     let ran = each(&group_of(program.ranks), |rank, group| {
-        let device = open(rank).map_err(|why| lost(&why))?;
-        let mut result = Err(lost("nobody ran it"));
+        let device = open(rank).map_err(|why| Error::new("open", lost(&why)))?;
+        let mut result = Err(Error::new("run", lost("nobody ran it")));
         around(&mut || result = device.scoped(|| run(&program, seed, rank, group, device)));
         result
     });

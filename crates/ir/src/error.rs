@@ -144,6 +144,37 @@ pub enum ErrorKind {
         /// what the panic said
         message: String,
     },
+    /// A rank of a group is gone, or does not answer.
+    PeerLost {
+        /// which
+        rank: usize,
+        /// what was waited for
+        op: String,
+        /// the number of that call in the group
+        seq: u64,
+        /// how it was seen
+        why: String,
+    },
+    /// A rank of a group failed and told the others, whose calls it would have left waiting.
+    PeerFailed {
+        /// which
+        rank: usize,
+        /// what it said
+        message: String,
+    },
+    /// Two ranks of a group call something else under one number.
+    RanksDiffer {
+        /// the number of the call
+        seq: u64,
+        /// what this rank calls
+        own: String,
+        /// the other rank
+        rank: usize,
+        /// what it calls
+        other: String,
+    },
+    /// An engine for groups of ranks is not there, or is not one that is known; what was looked for, and what to install.
+    EngineAbsent(String),
     /// A destructor of a thread-local asked for a computation, and what the thread computes with was destroyed before.
     ThreadEnding,
     /// A bug in this library, reported instead of a panic.
@@ -151,7 +182,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, graph, transform, file, panic, thread, internal.
+    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, graph, transform, file, panic, peer, ranks, engine, thread, internal.
     pub fn word(&self) -> &'static str {
         match self {
             ErrorKind::ShapeMismatch { .. } | ErrorKind::Shape { .. } => "shape",
@@ -169,6 +200,9 @@ impl ErrorKind {
             ErrorKind::Transform(_) => "transform",
             ErrorKind::File { .. } => "file",
             ErrorKind::Panicked { .. } => "panic",
+            ErrorKind::PeerLost { .. } | ErrorKind::PeerFailed { .. } => "peer",
+            ErrorKind::RanksDiffer { .. } => "ranks",
+            ErrorKind::EngineAbsent(_) => "engine",
             ErrorKind::ThreadEnding => "thread",
             ErrorKind::Internal(_) => "internal",
         }
@@ -303,6 +337,10 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Graph(e) => write!(f, "{e}"),
             ErrorKind::File { path, reason } => write!(f, "{path}: {reason}"),
             ErrorKind::Panicked { place, message } => write!(f, "{place} panicked: {message}"),
+            ErrorKind::PeerLost { rank, op, seq, why } => write!(f, "rank {rank} is lost: {why}, in call {seq}, {op}"),
+            ErrorKind::PeerFailed { rank, message } => write!(f, "rank {rank} failed: {message}"),
+            ErrorKind::RanksDiffer { seq, own, rank, other } => write!(f, "ranks differ in call {seq}: this one calls {own}, rank {rank} calls {other}"),
+            ErrorKind::EngineAbsent(s) => write!(f, "engine not available: {s}"),
             ErrorKind::ThreadEnding => {
                 f.write_str("this thread is ending, and what it computes with is gone; read tensors before, in a destructor of a thread-local only drop them")
             }

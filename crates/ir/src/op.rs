@@ -40,12 +40,12 @@ pub(crate) mod view;
 pub(crate) mod window;
 
 pub use arg_reduce::ArgOp;
-pub use collective::{CollectiveKind, Group, combine_ranks};
+pub use collective::{CollectiveKind, Group, RankUse, rank_parts, tree_nodes};
 pub use conv::{ConvRole, ConvSpec};
 pub use pad::PadSpec;
 pub use reduce::ReduceOp;
 pub use rules::broadcast;
-use rules::{arity, computes};
+use rules::arity;
 pub use scan::ScanOp;
 pub use scatter::ScatterMode;
 pub use segment_reduce::{SegmentOp, segment};
@@ -245,8 +245,7 @@ impl Op {
             Op::Sort { .. } => "sort",
             Op::SegmentReduce { op, .. } => op.name(),
             Op::Transfer(_) => "to",
-            Op::Collective { kind: CollectiveKind::AllReduceSum, .. } => "all_reduce",
-            Op::Collective { kind: CollectiveKind::Broadcast { .. }, .. } => "broadcast",
+            Op::Collective { kind, .. } => kind.name(),
             Op::StopGrad => "stop_grad",
             Op::Composite(c) => c.name(),
         }
@@ -491,12 +490,10 @@ impl Op {
             Op::Sort { axis, .. } => sort::infer(*axis, inputs),
             Op::SegmentReduce { op, axis } => segment_reduce::infer(*op, *axis, inputs),
             Op::Composite(c) => c.infer(inputs)?.first().copied().ok_or_else(|| ErrorKind::Internal(format!("{} has no output", c.name()))),
-            // The same type: values that are moved, exchanged or stopped.
+            Op::Collective { kind, group } => collective::infer((kind, group), inputs),
+            // The same type: values that are moved or stopped.
             op => {
                 arity(op.name(), 1, inputs)?;
-                if let Op::Collective { .. } = op {
-                    computes(inputs[0].dtype)?;
-                }
                 Ok(inputs[0])
             }
         }

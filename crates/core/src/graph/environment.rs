@@ -1,10 +1,9 @@
 //! What this program answers for the names of a graph: its devices, its groups of ranks, its composites and their bodies.
 use super::capture::body_of;
 use crate::{
-    Device, DeviceId, ErrorKind, Meta, TensorType, Types, communicator,
+    Device, DeviceId, ErrorKind, Meta, TensorType, Types,
     composite::{Built, Given, Keyed, build, is_registered, registered},
     foreign::guarded,
-    op::Group,
 };
 use adamant_ir::{
     PlacedType,
@@ -19,9 +18,6 @@ impl Environment for Program {
     }
     fn device_named(&self, name: &str) -> Result<DeviceId, ErrorKind> {
         name.parse::<Device>().map(Device::id).map_err(|e| e.kind().clone())
-    }
-    fn ranks(&self, group: &Group) -> Result<usize, ErrorKind> {
-        communicator::of(group).map(|c| c.size())
     }
     fn composites(&self) -> Vec<&'static str> {
         registered().collect()

@@ -71,8 +71,7 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
 /// One op on host arrays; a composite runs its body.
 fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device: Device) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
     if let Op::Collective { kind, group } = op {
-        let (bytes, m) = (inputs[0].to_bytes(), &metas[0]);
-        return Ok((vec![communicator::exchange(*kind, communicator::of(group)?, &bytes, m.shape, m.dtype)?], None));
+        return Ok((vec![communicator::exchange_array(*kind, group, &inputs[0], None)?], None));
     }
     let types: Vec<TensorType> = metas.iter().map(Meta::ty).collect();
     let Op::Composite(c) = op else { return crate::reference::run(op, arg, inputs, &types) };

@@ -57,6 +57,7 @@ impl Hint {
             ErrorKind::OutOfMemory { .. } => Hint::new("use a smaller batch, drop tensors you no longer need, or `checkpoint` a part of the model"),
             ErrorKind::Capturing => Hint::new("return the tensor from the compiled function and read it outside"),
             ErrorKind::TapeReleased => Hint::new("to go through the same graph twice, keep it the first time").code("x.backward_keep()?"),
+            ErrorKind::RanksDiffer { .. } => Hint::new("all ranks of a group call its collectives in one order, each with one shape and dtype"),
             ErrorKind::CheckpointCapture => Hint::new("pass the tensor to the closure as an input"),
             _ => return None,
         })

@@ -1,9 +1,8 @@
-//! What a graph names and does not know: devices, groups of ranks, composites. The crate that has them answers.
+//! What a graph names and does not know: devices, composites. The crate that has them answers.
 use super::Graph;
 use crate::{
     DeviceId, ErrorKind, PlacedType, TensorType, Types,
     composite::{Built, Given, Keyed},
-    op::Group,
 };
 
 /// Answers for the names of a graph. `()` answers for a graph of primitives on devices that have numbers alone.
@@ -34,13 +33,6 @@ pub trait Environment {
     fn device_named(&self, name: &str) -> Result<DeviceId, ErrorKind> {
         let number = name.strip_prefix("device ").and_then(|n| n.parse().ok());
         number.map(DeviceId).ok_or_else(|| ErrorKind::DeviceAbsent(format!("`{name}` is no device")))
-    }
-    /// How many ranks a group has.
-    ///
-    /// # Errors
-    /// Nobody carries it out.
-    fn ranks(&self, _group: &Group) -> Result<usize, ErrorKind> {
-        Err(ErrorKind::Internal("a group that nobody carries out".into()))
     }
     /// The names of all composites.
     fn composites(&self) -> Vec<&'static str> {

@@ -97,13 +97,6 @@ mod tests {
         assert_eq!(NAMED.len(), makers().count() + Unary::ALL.len() + Binary::ALL.len());
     }
 
-    /// Groups of three ranks each.
-    struct Threes;
-    impl Environment for Threes {
-        fn ranks(&self, _: &Group) -> Result<usize, ErrorKind> {
-            Ok(3)
-        }
-    }
     /// All primitives but those of the scalar tables.
     const TEXT: &str = r#"adamant graph 1
 group 0: ranks 3

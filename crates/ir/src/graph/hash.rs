@@ -123,7 +123,7 @@ impl Graph {
                 fold.ty(&self.values[v as usize]);
             }
         }
-        context.groups.iter().for_each(|g| fold.word(environment.ranks(g).unwrap_or(0) as u64));
+        context.groups.iter().for_each(|g| fold.word(u64::from(g.size)));
         for write in &self.writes {
             fold.word(u64::from(write.group) << 32 | u64::from(write.cell));
             fold.word(number[write.value as usize]);

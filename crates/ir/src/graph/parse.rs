@@ -209,7 +209,7 @@ impl Reader<'_> {
         }
         let ranks = small(line, "how many ranks it has")?;
         match self.reading.groups.get(number) {
-            Some(group) => match self.context.environment.ranks(group).unwrap_or(0) {
+            Some(group) => match group.size as usize {
                 own if own == ranks => Ok(()),
                 own => Err(line.fail(column, format!("group {number} has {ranks} ranks, and the one that was given to the reader {own}"))),
             },

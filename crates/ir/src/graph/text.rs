@@ -59,7 +59,7 @@ impl Graph {
         }
         let mut text = format!("{HEAD}\n");
         for (k, group) in context.groups.iter().enumerate() {
-            let _ = writeln!(text, "group {k}: ranks {}", environment.ranks(group).unwrap_or(0));
+            let _ = writeln!(text, "group {k}: ranks {}", group.size);
         }
         for (k, cell) in self.cells.iter().enumerate() {
             let trainable = if cell.trainable { " trainable" } else { "" };

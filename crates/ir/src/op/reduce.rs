@@ -19,6 +19,18 @@ pub enum ReduceOp {
     Min,
 }
 
+impl ReduceOp {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Max => "max",
+            ReduceOp::Min => "min",
+        }
+    }
+}
+
 /// The type of the result.
 ///
 /// # Errors

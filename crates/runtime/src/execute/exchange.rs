@@ -6,7 +6,7 @@
 //! order, whatever is waited for when. Must not know: cells, faults, who reads.
 use super::{Failed, Replay};
 use crate::{
-    DType, ErrorKind, Shape,
+    DType, ErrorKind, Origin, Shape, TensorType,
     backend::ReadBack,
     communicator,
     foreign::guarded,
@@ -72,13 +72,15 @@ struct Job {
     kind: CollectiveKind,
     group: Group,
     input: RankInput,
+    /// the line that asked for it
+    origin: Origin,
 }
 type Answer = Result<Vec<u8>, ErrorKind>;
 impl Job {
     fn run(self) -> Answer {
-        let Job { kind, group, input } = self;
-        let (shape, dtype) = (input.shape, input.dtype);
-        let exchange = move || Ok(communicator::exchange(kind, communicator::of(&group)?, &input.wait()?, shape, dtype)?.to_bytes());
+        let Job { kind, group, input, origin } = self;
+        let given = TensorType { shape: input.shape, dtype: input.dtype };
+        let exchange = move || communicator::exchange(kind, &group, &input.wait()?, &given, Some(origin));
         guarded(|| "the communicator".into(), exchange).flatten()
     }
 }
@@ -143,13 +145,14 @@ impl<'b> Exchanges<'b> {
     /// A lost device.
     pub fn begin(&mut self, replay: &Replay<'_>, at: usize, collective: (CollectiveKind, Group), from: &Operand<'_>, to: Operand<'b>) -> Result<(), Failed> {
         let (kind, group) = collective;
+        let origin = replay.caller.origin(replay.record_of(&replay.plan.steps[at]) as u32);
         let begin = |engine: &mut Option<Engine>| {
             let input = RankInput::of(from)?;
             let engine = match engine {
                 Some(engine) => engine,
                 None => engine.insert(Engine::start()?),
             };
-            let sent = engine.jobs.as_ref().and_then(|jobs| jobs.send(Job { kind, group, input }).ok());
+            let sent = engine.jobs.as_ref().and_then(|jobs| jobs.send(Job { kind, group, input, origin }).ok());
             sent.ok_or_else(|| ErrorKind::Internal("collectives that nobody carries out".into()))
         };
         begin(&mut self.engine).map_err(|kind| failed(replay, at, kind))?;

@@ -1,0 +1,158 @@
+//! A collective in blocks: what a rank gives to whom, and how what comes becomes the result.
+use super::{CollectiveCall, Communicator, ReductionTree, tree::TreeNodes};
+use crate::{
+    ErrorKind, HostArray, Origin, TensorType,
+    op::{CollectiveKind, Group, rank_parts},
+};
+use std::ops::Range;
+
+/// The bytes of a result, row-major.
+pub type Exchanged = Vec<u8>;
+
+/// Carries out a collective of a group: `bytes` are what this rank puts in, row-major, of type `given`. Gives the result's bytes.
+///
+/// A failure ends the group: every later call gets it.
+///
+/// # Errors
+/// A lost peer; a rank that calls something else; a group that has ended.
+pub fn exchange(kind: CollectiveKind, group: &Group, bytes: &[u8], given: &TensorType, origin: Option<Origin>) -> Result<Exchanged, ErrorKind> {
+    let made = kind.infer(group, given)?;
+    let on = super::of(group)?;
+    if let Some(ended) = on.state().ended() {
+        return Err(ended);
+    }
+    let mut result = vec![0u8; made.shape.elements() * made.dtype.size()];
+    let call = CollectiveCall::next(on, kind, made, origin);
+    let done = carry_out(on, &call, given, bytes, &mut result);
+    if let Err(kind) = &done {
+        on.state().end(kind);
+        on.abort(&format!("{call}: {kind}"));
+    }
+    done.map(|()| result)
+}
+/// The same on host arrays.
+///
+/// # Errors
+/// As [`exchange`].
+pub fn exchange_array(kind: CollectiveKind, group: &Group, input: &HostArray, origin: Option<Origin>) -> Result<HostArray, ErrorKind> {
+    let given = TensorType { shape: input.shape, dtype: input.dtype };
+    let made = kind.infer(group, &given)?;
+    Ok(HostArray::from_bytes(made.shape, made.dtype, &exchange(kind, group, &input.to_bytes(), &given, origin)?))
+}
+fn carry_out(on: &dyn Communicator, call: &CollectiveCall, given: &TensorType, own: &[u8], result: &mut [u8]) -> Result<(), ErrorKind> {
+    let (size, dtype) = (on.size(), given.dtype);
+    match call.kind {
+        CollectiveKind::AllReduce { reduce, parts, .. } => {
+            let parts = if parts == 0 { size } else { parts as usize };
+            on.all_reduce(call, &ReductionTree { reduce, dtype, parts, size }, own, result)
+        }
+        CollectiveKind::ReduceScatter { reduce } => on.reduce_scatter(call, &ReductionTree::of_ranks(reduce, dtype, size), own, result),
+        CollectiveKind::AllGather { .. } => on.all_gather(call, own, &mut blocks_mut(result, &vec![own.len(); size])),
+        CollectiveKind::AllToAll => {
+            let lengths = vec![own.len() / size.max(1); size];
+            on.all_to_all(call, &blocks(own, &lengths), &mut blocks_mut(result, &lengths))
+        }
+        CollectiveKind::Broadcast { root, .. } => {
+            result.copy_from_slice(own);
+            on.broadcast(call, root, result)
+        }
+        CollectiveKind::Send { to } => {
+            result.copy_from_slice(own);
+            on.send(call, to, own)
+        }
+        CollectiveKind::Receive { from } => on.receive(call, from, result),
+        CollectiveKind::Replicate => {
+            result.copy_from_slice(own);
+            Ok(())
+        }
+        CollectiveKind::Barrier => {
+            result.copy_from_slice(own);
+            on.all_gather(call, &[], &mut blocks_mut(&mut [], &vec![0; size]))
+        }
+    }
+}
+/// Bytes cut into blocks of these lengths, one behind the other.
+fn blocks<'b>(mut bytes: &'b [u8], lengths: &[usize]) -> Vec<&'b [u8]> {
+    let cut = lengths.iter().map(|n| {
+        let (block, rest) = bytes.split_at((*n).min(bytes.len()));
+        bytes = rest;
+        block
+    });
+    cut.collect()
+}
+fn blocks_mut<'b>(mut bytes: &'b mut [u8], lengths: &[usize]) -> Vec<&'b mut [u8]> {
+    let cut = lengths.iter().map(|n| {
+        let all = std::mem::take(&mut bytes);
+        let cut = (*n).min(all.len());
+        let (block, rest) = all.split_at_mut(cut);
+        bytes = rest;
+        block
+    });
+    cut.collect()
+}
+/// The bytes of each rank's piece of so many: whole elements, in the order of the ranks, about evenly.
+fn pieces(bytes: usize, element: usize, size: usize) -> Vec<Range<usize>> {
+    let elements = bytes / element.max(1);
+    (0..size).map(|rank| rank_parts(elements, rank, size)).map(|piece| piece.start * element..piece.end * element).collect()
+}
+pub(super) fn broadcast<C: Communicator + ?Sized>(on: &C, call: &CollectiveCall, root: usize, bytes: &mut [u8]) -> Result<(), ErrorKind> {
+    let own = if on.rank() == root { bytes.to_vec() } else { Vec::new() };
+    let mut lengths = vec![0; on.size()];
+    lengths[root] = bytes.len();
+    on.all_gather(call, &own, &mut blocks_mut(bytes, &lengths))
+}
+/// Adds this rank's piece of all that is reduced.
+fn fold_piece<C: Communicator + ?Sized>(
+    on: &C,
+    call: &CollectiveCall,
+    tree: &ReductionTree,
+    own: &[u8],
+    pieces: &[Range<usize>],
+    node_bytes: usize,
+    sum: &mut [u8],
+) -> Result<(), ErrorKind> {
+    let size = on.size();
+    let nodes: Vec<TreeNodes> = (0..size).map(|rank| tree.nodes(rank)).collect();
+    let mine = &nodes[on.rank()];
+    if own.len() != mine.len() * node_bytes {
+        return Err(ErrorKind::Internal(format!("{} bytes are not {} nodes of {node_bytes} bytes", own.len(), mine.len())));
+    }
+    // What rank r adds up: its piece of each of this rank's nodes.
+    let packed: Vec<Vec<u8>> = pieces
+        .iter()
+        .map(|piece| (0..mine.len()).flat_map(|k| own[k * node_bytes..][piece.clone()].iter().copied()).collect())
+        .collect();
+    let to: Vec<&[u8]> = packed.iter().map(Vec::as_slice).collect();
+    let lengths: Vec<usize> = nodes.iter().map(|nodes| nodes.len() * sum.len()).collect();
+    let mut came = vec![0u8; lengths.iter().sum()];
+    on.all_to_all(call, &to, &mut blocks_mut(&mut came, &lengths))?;
+    if sum.is_empty() {
+        return Ok(());
+    }
+    let of_all: Vec<(Range<usize>, &[u8])> = nodes.into_iter().flatten().zip(came.chunks_exact(sum.len())).collect();
+    tree.fold(&of_all, sum)
+}
+pub(super) fn all_reduce<C: Communicator + ?Sized>(
+    on: &C,
+    call: &CollectiveCall,
+    tree: &ReductionTree,
+    own: &[u8],
+    sum: &mut [u8],
+) -> Result<(), ErrorKind> {
+    let pieces = pieces(sum.len(), tree.dtype.size(), on.size());
+    let mut piece = vec![0u8; pieces[on.rank()].len()];
+    fold_piece(on, call, tree, own, &pieces, sum.len(), &mut piece)?;
+    let lengths: Vec<usize> = pieces.iter().map(Range::len).collect();
+    on.all_gather(call, &piece, &mut blocks_mut(sum, &lengths))
+}
+pub(super) fn reduce_scatter<C: Communicator + ?Sized>(
+    on: &C,
+    call: &CollectiveCall,
+    tree: &ReductionTree,
+    own: &[u8],
+    block: &mut [u8],
+) -> Result<(), ErrorKind> {
+    let (n, size) = (block.len(), on.size());
+    let pieces: Vec<Range<usize>> = (0..size).map(|rank| rank * n..(rank + 1) * n).collect();
+    fold_piece(on, call, tree, own, &pieces, n * size, block)
+}
