@@ -15,7 +15,7 @@ mod engine;
 mod exchange;
 mod tree;
 
-pub use engine::{ENGINES, Engine, EngineRequest, engine_named};
+pub use engine::{ENGINES, Engine, EngineRequest, JoinToken, engine_named};
 pub use exchange::{Exchanged, exchange, exchange_array};
 pub use tree::{ReductionTree, TreeNodes};
 

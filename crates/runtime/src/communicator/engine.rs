@@ -3,6 +3,14 @@ use super::Communicator;
 use crate::ErrorKind;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+/// Where the 256 bits lie that prove who may join, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinToken {
+    /// in a file
+    File(PathBuf),
+    /// behind a descriptor that was inherited
+    Descriptor(i32),
+}
 /// How a rank asks for its group.
 #[derive(Clone, Debug)]
 pub struct EngineRequest {
@@ -12,10 +20,16 @@ pub struct EngineRequest {
     pub size: usize,
     /// the ranks' hosts: how many of them run on this one, and which of those this is
     pub local: (usize, usize),
-    /// where the ranks meet: host and port
+    /// the start of the job that they belong to: ranks of an earlier one are refused
+    pub epoch: u64,
+    /// where the ranks meet: host and port, at which rank 0 listens
     pub meeting: Option<(String, u16)>,
-    /// the file that holds what proves who may join
-    pub token: Option<PathBuf>,
+    /// the descriptor of a socket that listens there already, which rank 0 has inherited
+    pub listener: Option<i32>,
+    /// what proves who may join
+    pub token: Option<JoinToken>,
+    /// the address that others may reach this rank at; none: only this host
+    pub bind: Option<String>,
     /// so long a rank waits for the others before it is told that they are lost
     pub timeout: Duration,
 }

@@ -1,0 +1,6 @@
+//! Ranks that train together.
+//!
+//! ```text
+//! adamant launch -> RANK, WORLD_SIZE, ... -> place -> EngineRequest -> an engine -> Communicator
+//!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
+//! ```
