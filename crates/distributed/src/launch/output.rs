@@ -1,0 +1,165 @@
+//! Reads what the ranks write, and hands it on line by line. One thread does: no two lines are written at once.
+//!
+//! It goes on while somebody holds a stream. When the launcher says that all ranks have ended, it takes what is still there,
+//! and leaves alone what a process that left its group holds open.
+use super::{LaunchOutput, RankStream, lines::LineCutter, mpirun};
+use parking_lot::Mutex;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, OwnedFd},
+    pipe::{PipeFlags, pipe_with},
+};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The lines that are kept of a rank's stderr, and the bytes that are kept of each.
+const KEPT_LINES: usize = 10;
+const KEPT_BYTES: usize = 500;
+/// So long a stream that is held open by others than ranks is waited for, when it is silent and in all.
+const SILENT: Duration = Duration::from_millis(100);
+const IN_ALL: Duration = Duration::from_secs(2);
+
+/// What several starts of a job write to, one after the other.
+pub(super) type SharedOutput = Arc<Mutex<Box<dyn LaunchOutput>>>;
+/// The last lines of each process' stderr.
+type Kept = Arc<Mutex<Vec<VecDeque<String>>>>;
+
+/// One stream of a process of the job.
+pub(super) struct Stream {
+    pub(super) process: usize,
+    /// which rank writes there; none: `mpirun`, whose lines may say
+    pub(super) rank: Option<usize>,
+    pub(super) which: RankStream,
+    pub(super) from: OwnedFd,
+    pub(super) log: Option<Arc<File>>,
+}
+pub(super) struct OutputThread {
+    /// closed, it says that all ranks have ended
+    all_ended: Option<OwnedFd>,
+    done: Receiver<Option<io::Error>>,
+    kept: Kept,
+}
+impl OutputThread {
+    pub(super) fn start(streams: Vec<Stream>, output: SharedOutput) -> io::Result<OutputThread> {
+        let (told, all_ended) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (done, receiver) = channel();
+        let processes = streams.iter().map(|stream| stream.process + 1).max().unwrap_or(0);
+        let kept: Kept = Arc::new(Mutex::new(vec![VecDeque::new(); processes]));
+        let open = streams.into_iter().map(|stream| Open { stream, cutter: LineCutter::default() }).collect();
+        let mut reader = Reader { open, output, kept: kept.clone(), failed: None, dead: [false; 2] };
+        let body = move || {
+            let read = reader.read(&told);
+            let failed = reader.failed.take().or(read.err());
+            let _ = done.send(failed);
+        };
+        thread::Builder::new().name("ranks' lines".into()).spawn(body)?;
+        Ok(OutputThread { all_ended: Some(all_ended), done: receiver, kept })
+    }
+    /// Takes what is left when all ranks have ended; what could not be written, and the last lines of each stderr. Where nobody takes
+    /// what is written, it waits until `enough` says so.
+    pub(super) fn finish(mut self, enough: &dyn Fn() -> bool) -> (Option<io::Error>, Vec<Vec<String>>) {
+        self.all_ended = None;
+        let failed = loop {
+            match self.done.recv_timeout(Duration::from_millis(20)) {
+                Ok(failed) => break failed,
+                Err(RecvTimeoutError::Timeout) if !enough() => {}
+                Err(_) => break None,
+            }
+        };
+        let kept = self.kept.lock().iter().map(|lines| lines.iter().cloned().collect()).collect();
+        (failed, kept)
+    }
+}
+struct Open {
+    stream: Stream,
+    cutter: LineCutter,
+}
+struct Reader {
+    open: Vec<Open>,
+    output: SharedOutput,
+    kept: Kept,
+    /// the first thing that could not be written
+    failed: Option<io::Error>,
+    /// which streams of the output are not asked any more
+    dead: [bool; 2],
+}
+impl Reader {
+    fn read(&mut self, told: &OwnedFd) -> io::Result<()> {
+        let mut buffer = vec![0u8; 64 * 1024];
+        let mut ended: Option<Instant> = None;
+        while !self.open.is_empty() && ended.is_none_or(|since| since.elapsed() < IN_ALL) {
+            let mut fds: Vec<PollFd<'_>> = self.open.iter().map(|open| PollFd::from_borrowed_fd(open.stream.from.as_fd(), PollFlags::IN)).collect();
+            if ended.is_none() {
+                fds.push(PollFd::new(told, PollFlags::IN));
+            }
+            let silent = Timespec { tv_sec: 0, tv_nsec: SILENT.as_nanos() as _ };
+            match poll(&mut fds, ended.map(|_| &silent)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            if ended.is_none() && ready.last() == Some(&true) {
+                ended = Some(Instant::now());
+            }
+            // From the last to the first: who has ended leaves, and the others keep their places.
+            for at in (0..self.open.len()).rev().filter(|at| ready[*at]) {
+                let got = match rustix::io::read(&self.open[at].stream.from, &mut buffer) {
+                    Ok(got) => got,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(_) => 0,
+                };
+                self.take(at, &buffer[..got]);
+                if got == 0 {
+                    self.open.remove(at);
+                }
+            }
+        }
+        for at in 0..self.open.len() {
+            self.take(at, &[]);
+        }
+        Ok(())
+    }
+    /// Hands on the lines that are whole; without any bytes, the rest too.
+    fn take(&mut self, at: usize, bytes: &[u8]) {
+        let Reader { open, output, kept, failed, dead } = self;
+        let Some(Open { stream, cutter }) = open.get_mut(at) else { return };
+        let (is_dead, mut output) = (&mut dead[usize::from(stream.which == RankStream::Err)], output.lock());
+        let mut line = |line: &[u8], whole: &[u8]| {
+            let (rank, text) = match stream.rank {
+                Some(rank) => (Some(rank), line),
+                None => mpirun::untagged(line),
+            };
+            if stream.which == RankStream::Err {
+                keep(&mut kept.lock()[stream.process], text);
+            }
+            if !*is_dead && let Err(e) = output.line(rank, stream.which, text) {
+                *is_dead = true;
+                failed.get_or_insert(e);
+            }
+            if let Some(Err(e)) = stream.log.as_deref().map(|mut log| log.write_all(whole)) {
+                failed.get_or_insert(e);
+                stream.log = None;
+            }
+        };
+        if bytes.is_empty() { cutter.finish(&mut line) } else { cutter.push(bytes, &mut line) }
+    }
+}
+fn keep(kept: &mut VecDeque<String>, line: &[u8]) {
+    if kept.len() == KEPT_LINES {
+        kept.pop_front();
+    }
+    let text = String::from_utf8_lossy(&line[..line.len().min(KEPT_BYTES)]);
+    kept.push_back(if line.len() > KEPT_BYTES { format!("{text} ...") } else { text.into_owned() });
+}
