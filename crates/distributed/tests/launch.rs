@@ -125,11 +125,12 @@ fn a_token_that_is_seen_by_others_or_read_by_one_rank_alone() {
         let lines = kept.of(rank);
         assert_eq!(lines[0], token, "rank {rank}");
         assert!(!lines[1..].iter().any(|line| line.contains(&token)), "rank {rank}: {lines:?}");
-        let open: Vec<&String> = lines.iter().filter(|line| line.contains(" -> ")).collect();
+        // bash keeps copies of its own at high numbers.
+        let number = |line: &str| line.split(" -> ").next().and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
+        let open: Vec<&String> = lines.iter().filter(|line| line.contains(" -> ") && number(line).is_some_and(|fd| fd < 200)).collect();
         let sockets = open.iter().filter(|line| line.contains("socket:")).count();
         assert_eq!(sockets, usize::from(rank == 0), "rank {rank}: {open:?}");
-        // stdin, stdout, stderr, the token, rank 0's socket: nothing of the launcher's, nothing of another rank's. bash
-        // keeps a copy or two of its own above the tenth, of what it is told to read.
+        // stdin, stdout, stderr, the token, rank 0's socket: nothing of the launcher's, nothing of another rank's.
         let foreign = open.iter().filter(|line| !["/dev/null", "pipe:", "memfd:adamant-token", "socket:"].iter().any(|of| line.contains(of))).count();
         let pipes = open.iter().filter(|line| line.contains("pipe:")).count();
         assert_eq!((foreign, pipes), (0, 2), "rank {rank}: {open:?}");

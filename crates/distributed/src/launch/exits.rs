@@ -138,7 +138,10 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(1500));
             let mut ended = Vec::new();
-            for _ in 0..50 {
+            for _ in 0..500 {
+                if ended.len() == children.len() {
+                    break;
+                }
                 ended.extend(exits.wait(Duration::from_millis(20)).unwrap());
             }
             assert_eq!(ended, (0..count).rev().collect::<Vec<_>>(), "by threads: {by_threads}");

@@ -246,14 +246,14 @@ fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, sto
         }
         let (now, times) = (Instant::now(), stop.times());
         if let Some(signal) = stop.asked().filter(|_| times > heard) {
-            let first = heard == 0;
-            heard = times;
-            if first {
+            if heard == 0 {
                 processes.signal(Signal::from_named_raw(signal).unwrap_or(Signal::TERM));
                 kill_at = kill_at.or(Some(now + plan.grace));
-            } else {
+            }
+            if times > 1 {
                 kill_at = Some(now);
             }
+            heard = times;
         }
         if kill_at.is_none() && ask_at.is_some_and(|at| now >= at) {
             processes.signal(Signal::TERM);
