@@ -8,8 +8,8 @@ use super::{
     FirstCause, LaunchEnded, LaunchError, LaunchOutput, LaunchPlan, LaunchStop, RankExit, RankStream,
     exits::Exits,
     guard::OrphanGuard,
-    mpirun,
-    output::{OutputThread, SharedOutput, Stream},
+    mpirun::{self, MpirunKind},
+    output::{OutputThread, SharedOutput, Stream, Writer},
     program::find_program,
     start::{self, JobStart},
 };
@@ -38,7 +38,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// What is started: found once, before the first start.
 enum Program {
     Ranks(PathBuf),
-    Mpirun { at: PathBuf, arguments: Vec<OsString>, local_ranks: usize },
+    Mpirun { at: PathBuf, kind: MpirunKind, arguments: Vec<OsString>, local_ranks: usize },
 }
 /// How one start ended.
 struct StartEnded {
@@ -108,12 +108,11 @@ fn find(plan: &LaunchPlan) -> Result<Program, LaunchError> {
     let (at, kind) = mpirun::find_mpirun(path)?;
     let most = plan.host_ranks()?.into_iter().map(|(_, ranks)| ranks).max();
     let local_ranks = most.unwrap_or(plan.ranks);
-    let mut exported: Vec<String> = start::shared_variables(plan, 0).into_iter().map(|(name, _)| name.to_string()).collect();
-    exported.extend(["ADAMANT_NUM_THREADS", "OMP_NUM_THREADS"].map(String::from));
-    exported.extend(plan.environment.iter().filter_map(|(name, _)| name.to_str().map(String::from)));
+    let exported = start::exported(plan, local_ranks);
     let exported: Vec<&str> = exported.iter().map(String::as_str).collect();
     let is_allotted = mpirun::is_allotted(&|name| std::env::var_os(name).is_some());
-    Ok(Program::Mpirun { at, arguments: mpirun::mpirun_arguments(kind, plan, &program, &exported, is_allotted)?, local_ranks })
+    let arguments = mpirun::mpirun_arguments(kind, plan, &program, &exported, is_allotted)?;
+    Ok(Program::Mpirun { at, kind, arguments, local_ranks })
 }
 
 /// A process of the job: a rank, or `mpirun`.
@@ -179,10 +178,13 @@ fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuar
             }
             _ => LaunchError::Start { rank: number, error },
         };
-        let (rank, child) = match program {
-            Program::Ranks(at) => (Some(number), start::rank(plan, at, &common, number, guard)),
-            Program::Mpirun { at, arguments, local_ranks } => (None, start::mpirun(plan, at, arguments, epoch, *local_ranks, guard)),
+        let (writer, child) = match program {
+            Program::Ranks(at) => (Writer::Rank(number), start::rank(plan, at, &common, number, guard)),
+            Program::Mpirun { at, kind, arguments, local_ranks } => {
+                (Writer::Mpirun(*kind), start::mpirun(plan, at, arguments, epoch, *local_ranks, guard))
+            }
         };
+        let rank = if let Writer::Rank(rank) = writer { Some(rank) } else { None };
         let mut child = child.map_err(failed)?;
         let pipes = (child.stdout.take(), child.stderr.take());
         processes.all.push(Process { rank, child, ended: None });
@@ -190,23 +192,26 @@ fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuar
         exits.watch(processes.all[process].group(), number as u32).map_err(|error| LaunchError::Start { rank: number, error })?;
         let log = plan.log_folder.as_ref().map(|folder| log_file(folder.join(log_name(rank, epoch)))).transpose()?;
         if let (Some(out), Some(err)) = pipes {
-            streams.push(Stream { process, rank, which: RankStream::Out, from: out.into(), log: log.clone() });
-            streams.push(Stream { process, rank, which: RankStream::Err, from: err.into(), log });
+            streams.push(Stream { writer, which: RankStream::Out, from: out.into(), log: log.clone() });
+            streams.push(Stream { writer, which: RankStream::Err, from: err.into(), log });
         }
     }
     // Rank 0 has the socket: when it is gone, who calls there is refused.
     drop(common);
     let lines = OutputThread::start(streams, output.clone()).map_err(system("the ranks' lines cannot be read"))?;
-    let ends = wait(plan, &mut processes, &mut exits, stop).map_err(system("the ends of ranks cannot be seen"))?;
+    let has_failed = || lines.has_told_of_a_failure();
+    let mut ends = wait(plan, &mut processes, &mut exits, &has_failed, stop).map_err(system("the ends of ranks cannot be seen"))?;
     drop(processes);
     let since = Instant::now();
-    let (broken, mut words) = lines.finish(&|| stop.asked().is_some() && since.elapsed() > SPEAK);
+    let mut read = lines.finish(&|| stop.asked().is_some() && since.elapsed() > SPEAK);
+    // What its ranks say comes before what `mpirun` makes of it.
+    ends.splice(0..0, read.ended.iter().map(|(rank, exit)| End { rank: Some(*rank), exit: *exit, asked: false }));
     let cause = first_cause(&ends).map(|end| FirstCause {
         rank: end.rank,
         exit: end.exit,
-        words: words.get_mut(end.process).map(std::mem::take).unwrap_or_default(),
+        words: read.last.remove(&end.rank).map(Vec::from).unwrap_or_default(),
     });
-    Ok(StartEnded { cause, output: broken })
+    Ok(StartEnded { cause, output: read.failed })
 }
 fn is_of_the_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -224,25 +229,24 @@ fn log_file(path: PathBuf) -> Result<Arc<File>, LaunchError> {
 /// The end of a process of the job.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    process: usize,
     rank: Option<usize>,
     exit: RankExit,
     /// after it was asked to
     asked: bool,
 }
 /// Waits until all have ended; their ends in the order in which they happened.
-fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, stop: &LaunchStop) -> io::Result<Vec<End>> {
+fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has_failed: &dyn Fn() -> bool, stop: &LaunchStop) -> io::Result<Vec<End>> {
     let (mut ends, mut heard) = (Vec::new(), 0);
     let (mut ask_at, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
     while processes.is_any_left() {
         for number in exits.wait(LOOK)? {
             let (process, guard) = (number as usize, processes.guard);
             let Some(one) = processes.all.get_mut(process).filter(|one| one.ended.is_none()) else { continue };
-            let end = End { process, rank: one.rank, exit: one.reap(guard)?, asked: kill_at.is_some() };
-            if end.exit.is_failure() && ask_at.is_none() {
-                ask_at = Some(Instant::now() + SPEAK);
-            }
+            let end = End { rank: one.rank, exit: one.reap(guard)?, asked: kill_at.is_some() };
             ends.push(end);
+        }
+        if ask_at.is_none() && (has_failed() || ends.iter().any(|end| end.exit.is_failure())) {
+            ask_at = Some(Instant::now() + SPEAK);
         }
         let (now, times) = (Instant::now(), stop.times());
         if let Some(signal) = stop.asked().filter(|_| times > heard) {
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_cause_that_another_failure_hides() {
-        let end = |rank, exit, asked| End { process: rank, rank: Some(rank), exit, asked };
+        let end = |rank, exit, asked| End { rank: Some(rank), exit, asked };
         let cases: [(&[(usize, RankExit, bool)], Option<usize>); 8] = [
             (&[], None),
             (&[(0, RankExit::Code(0), false)], None),

@@ -1,5 +1,9 @@
-//! The command line of `mpirun`, of whichever MPI it is.
-use super::{LaunchError, LaunchPlan, find_program};
+//! The command line of `mpirun`, of whichever MPI it is, and what its lines say.
+//!
+//! An `mpirun` that lets the survivors of a lost rank speak loses the exit code: that of Open MPI 4 is 0 then, that of 5 where a signal
+//! killed the rank. So each rank runs under a line of shell that waits for it and says how it ended; the launcher takes that line out of
+//! the rank's stderr. A signal that asks for the end is the program's to answer, so the shell waits on.
+use super::{LaunchError, LaunchPlan, RankExit, find_program};
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
@@ -70,32 +74,37 @@ pub fn mpirun_arguments(kind: MpirunKind, plan: &LaunchPlan, program: &Path, exp
             say(&["-n", &ranks, "-disable-auto-cleanup", "-prepend-rank"]);
         }
     }
+    arguments.extend(["sh", "-c", TELL].map(String::from));
     let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
     arguments.push(program.into());
     arguments.extend(plan.arguments.iter().cloned());
     Ok(arguments)
 }
+const TELL: &str = "trap : HUP INT TERM; \"$0\" \"$@\"; code=$?; [ $code = 0 ] || echo \"adamant launch: this rank ended with $code\" >&2; exit $code";
+/// How a rank ended, where this line of its stderr is the one that says so.
+pub fn ended(line: &[u8]) -> Option<RankExit> {
+    let code = std::str::from_utf8(line.strip_prefix(b"adamant launch: this rank ended with ")?).ok()?;
+    let code: i32 = code.parse().ok().filter(|code| (1..=255).contains(code))?;
+    Some(if code > 128 && code < 128 + 65 { RankExit::Signal(code - 128) } else { RankExit::Code(code) })
+}
 /// Has a scheduler given this job its hosts?
 pub fn is_allotted(variable: &dyn Fn(&str) -> bool) -> bool {
     ["SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"].into_iter().any(variable)
 }
-/// The rank that wrote a line, where `mpirun` says so, and the line itself: `[1,3]<stdout>:text` of Open MPI, `[3] text` of Hydra.
-pub fn untagged(line: &[u8]) -> (Option<usize>, &[u8]) {
+/// The rank that wrote a line, where `mpirun` says so, and the line itself: `[1,3]<stdout>:text` of Open MPI 4, `[1,3]<stdout>: text` of 5,
+/// `[3] text` of Hydra.
+pub fn untagged(kind: MpirunKind, line: &[u8]) -> (Option<usize>, &[u8]) {
     let tagged = || {
         let rest = line.strip_prefix(b"[")?;
-        let end = rest.iter().position(|byte| *byte == b']')?;
-        let inside = std::str::from_utf8(&rest[..end]).ok()?;
-        let behind = &rest[end + 1..];
-        let (job, rank) = match inside.split_once(',') {
-            Some((job, rank)) => (Some(job), rank),
-            None => (None, inside),
-        };
-        let rank: usize = rank.parse().ok()?;
-        let Some(job) = job else { return Some((rank, behind.strip_prefix(b" ")?)) };
-        // `prterun-HOST-PID@1` in Open MPI 5.
-        (!job.is_empty()).then_some(())?;
+        let (inside, behind) = rest.split_at(rest.iter().position(|byte| *byte == b']')?);
+        let (inside, behind) = (std::str::from_utf8(inside).ok()?, &behind[1..]);
+        if kind == MpirunKind::Hydra {
+            return Some((inside.parse().ok()?, behind.strip_prefix(b" ")?));
+        }
+        let rank = inside.split_once(',')?.1.parse().ok()?;
         let text = [&b"<stdout>:"[..], b"<stderr>:"].into_iter().find_map(|tag| behind.strip_prefix(tag))?;
-        Some((rank, text.strip_prefix(b" ").filter(|_| job != "1").unwrap_or(text)))
+        let is_spaced = matches!(kind, MpirunKind::OpenMpi(5..));
+        Some((rank, text.strip_prefix(b" ").filter(|_| is_spaced).unwrap_or(text)))
     };
     tagged().map_or((None, line), |(rank, text)| (Some(rank), text))
 }

@@ -2,7 +2,11 @@
 //!
 //! It goes on while somebody holds a stream. When the launcher says that all ranks have ended, it takes what is still there,
 //! and leaves alone what a process that left its group holds open.
-use super::{LaunchOutput, RankStream, lines::LineCutter, mpirun};
+use super::{
+    LaunchOutput, RankExit, RankStream,
+    lines::LineCutter,
+    mpirun::{self, MpirunKind},
+};
 use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -10,7 +14,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, Write},
     sync::{
@@ -30,14 +34,20 @@ const IN_ALL: Duration = Duration::from_secs(2);
 
 /// What several starts of a job write to, one after the other.
 pub(super) type SharedOutput = Arc<Mutex<Box<dyn LaunchOutput>>>;
-/// The last lines of each process' stderr.
-type Kept = Arc<Mutex<Vec<VecDeque<String>>>>;
+/// The last lines of each rank's stderr, and of what is no rank's.
+type LastLines = BTreeMap<Option<usize>, VecDeque<String>>;
+/// Who writes to a stream.
+#[derive(Clone, Copy)]
+pub(super) enum Writer {
+    /// this rank
+    Rank(usize),
+    /// ranks that an `mpirun` of this kind tells apart
+    Mpirun(MpirunKind),
+}
 
 /// One stream of a process of the job.
 pub(super) struct Stream {
-    pub(super) process: usize,
-    /// which rank writes there; none: `mpirun`, whose lines may say
-    pub(super) rank: Option<usize>,
+    pub(super) writer: Writer,
     pub(super) which: RankStream,
     pub(super) from: OwnedFd,
     pub(super) log: Option<Arc<File>>,
@@ -46,27 +56,43 @@ pub(super) struct OutputThread {
     /// closed, it says that all ranks have ended
     all_ended: Option<OwnedFd>,
     done: Receiver<Option<io::Error>>,
-    kept: Kept,
+    heard: Arc<Mutex<Heard>>,
+}
+/// What was found in the lines.
+#[derive(Default)]
+struct Heard {
+    last: LastLines,
+    /// how ranks of `mpirun` ended, in the order in which it was told
+    ended: Vec<(usize, RankExit)>,
+}
+/// What is known when all has been read.
+pub(super) struct AllRead {
+    /// what could not be written
+    pub(super) failed: Option<io::Error>,
+    pub(super) last: LastLines,
+    pub(super) ended: Vec<(usize, RankExit)>,
 }
 impl OutputThread {
     pub(super) fn start(streams: Vec<Stream>, output: SharedOutput) -> io::Result<OutputThread> {
         let (told, all_ended) = pipe_with(PipeFlags::CLOEXEC)?;
         let (done, receiver) = channel();
-        let processes = streams.iter().map(|stream| stream.process + 1).max().unwrap_or(0);
-        let kept: Kept = Arc::new(Mutex::new(vec![VecDeque::new(); processes]));
+        let heard = Arc::new(Mutex::new(Heard::default()));
         let open = streams.into_iter().map(|stream| Open { stream, cutter: LineCutter::default() }).collect();
-        let mut reader = Reader { open, output, kept: kept.clone(), failed: None, dead: [false; 2] };
+        let mut reader = Reader { open, output, heard: heard.clone(), failed: None, dead: [false; 2] };
         let body = move || {
             let read = reader.read(&told);
             let failed = reader.failed.take().or(read.err());
             let _ = done.send(failed);
         };
         thread::Builder::new().name("ranks' lines".into()).spawn(body)?;
-        Ok(OutputThread { all_ended: Some(all_ended), done: receiver, kept })
+        Ok(OutputThread { all_ended: Some(all_ended), done: receiver, heard })
     }
-    /// Takes what is left when all ranks have ended; what could not be written, and the last lines of each stderr. Where nobody takes
-    /// what is written, it waits until `enough` says so.
-    pub(super) fn finish(mut self, enough: &dyn Fn() -> bool) -> (Option<io::Error>, Vec<Vec<String>>) {
+    /// Has `mpirun` told of a rank that failed?
+    pub(super) fn has_told_of_a_failure(&self) -> bool {
+        !self.heard.lock().ended.is_empty()
+    }
+    /// Takes what is left when all ranks have ended. Where nobody takes what is written, it waits until `enough` says so.
+    pub(super) fn finish(mut self, enough: &dyn Fn() -> bool) -> AllRead {
         self.all_ended = None;
         let failed = loop {
             match self.done.recv_timeout(Duration::from_millis(20)) {
@@ -75,8 +101,8 @@ impl OutputThread {
                 Err(_) => break None,
             }
         };
-        let kept = self.kept.lock().iter().map(|lines| lines.iter().cloned().collect()).collect();
-        (failed, kept)
+        let Heard { last, ended } = std::mem::take(&mut *self.heard.lock());
+        AllRead { failed, last, ended }
     }
 }
 struct Open {
@@ -86,7 +112,7 @@ struct Open {
 struct Reader {
     open: Vec<Open>,
     output: SharedOutput,
-    kept: Kept,
+    heard: Arc<Mutex<Heard>>,
     /// the first thing that could not be written
     failed: Option<io::Error>,
     /// which streams of the output are not asked any more
@@ -133,16 +159,21 @@ impl Reader {
     }
     /// Hands on the lines that are whole; without any bytes, the rest too.
     fn take(&mut self, at: usize, bytes: &[u8]) {
-        let Reader { open, output, kept, failed, dead } = self;
+        let Reader { open, output, heard, failed, dead } = self;
         let Some(Open { stream, cutter }) = open.get_mut(at) else { return };
         let (is_dead, mut output) = (&mut dead[usize::from(stream.which == RankStream::Err)], output.lock());
         let mut line = |line: &[u8], whole: &[u8]| {
-            let (rank, text) = match stream.rank {
-                Some(rank) => (Some(rank), line),
-                None => mpirun::untagged(line),
+            let (rank, text) = match stream.writer {
+                Writer::Rank(rank) => (Some(rank), line),
+                Writer::Mpirun(kind) => mpirun::untagged(kind, line),
             };
             if stream.which == RankStream::Err {
-                keep(&mut kept.lock()[stream.process], text);
+                let mut heard = heard.lock();
+                if let (Writer::Mpirun(_), Some(rank), Some(exit)) = (stream.writer, rank, mpirun::ended(text)) {
+                    heard.ended.push((rank, exit));
+                    return;
+                }
+                keep(heard.last.entry(rank).or_default(), text);
             }
             if !*is_dead && let Err(e) = output.line(rank, stream.which, text) {
                 *is_dead = true;

@@ -17,6 +17,7 @@ use rustix::{
     process::{Pid, getpid, getppid},
 };
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::File,
     io::{self, Seek, Write},
@@ -74,14 +75,24 @@ pub(super) fn thread_variables(cores: usize, local_ranks: usize, is_set: &dyn Fn
     }
     set
 }
+/// Is a variable set for the ranks, by the plan or by the launcher's own variables?
+fn is_set(plan: &LaunchPlan, name: &str) -> bool {
+    let given = plan.environment.iter().any(|(n, value)| n == name && !value.is_empty());
+    given || std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
 /// What the plan gives all ranks, and their share of the cores.
 fn dress(command: &mut Command, plan: &LaunchPlan, local_ranks: usize) {
     command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
-    let is_set = |name: &str| {
-        let given = plan.environment.iter().any(|(n, value)| n == name && !value.is_empty());
-        given || std::env::var_os(name).is_some_and(|value| !value.is_empty())
-    };
-    command.envs(thread_variables(cores(), local_ranks, &is_set));
+    command.envs(thread_variables(cores(), local_ranks, &|name| is_set(plan, name)));
+}
+/// The names of the variables that ranks on other hosts get too.
+pub(super) fn exported(plan: &LaunchPlan, local_ranks: usize) -> Vec<String> {
+    let given = plan.environment.iter().filter_map(|(name, _)| name.to_str());
+    let mut names: BTreeSet<String> = given.map(String::from).collect();
+    names.extend(shared_variables(plan, 0).into_iter().chain(thread_variables(cores(), local_ranks, &|name| is_set(plan, name))).map(|(name, _)| name.into()));
+    let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.extend(own.filter(|name| name.starts_with("ADAMANT_") || ["OMP_NUM_THREADS", "RAYON_NUM_THREADS", "RUST_BACKTRACE"].contains(&name.as_str())));
+    names.into_iter().collect()
 }
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
