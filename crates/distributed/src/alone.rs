@@ -12,7 +12,7 @@ pub struct GroupOfOne {
 }
 impl GroupOfOne {
     /// A group of one.
-    pub fn new() -> Arc<dyn Communicator> {
+    pub fn open() -> Arc<dyn Communicator> {
         Arc::new(GroupOfOne::default())
     }
     fn check(&self) -> Result<(), ErrorKind> {
@@ -66,7 +66,7 @@ impl Communicator for GroupOfOne {
         self.check()?;
         match members {
             [] => Ok(None),
-            [0] => Ok(Some(GroupOfOne::new())),
+            [0] => Ok(Some(GroupOfOne::open())),
             members => Err(ErrorKind::Argument(format!("a group of ranks {members:?} out of a group of one"))),
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     }
     #[test]
     fn every_collective_gives_back_what_one_rank_put_in() {
-        let alone = GroupOfOne::new();
+        let alone = GroupOfOne::open();
         let group = communicator::group(&alone);
         let input = HostArray::from_bytes(Shape::new(&[2]).unwrap(), DType::F32, &[1.5f32, -2.0].map(f32::to_ne_bytes).concat());
         let kinds = [

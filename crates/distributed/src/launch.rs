@@ -201,7 +201,11 @@ pub fn run(plan: &LaunchPlan, output: Box<dyn LaunchOutput>, stop: &LaunchStop) 
 #[cfg(not(unix))]
 pub fn run(plan: &LaunchPlan, _: Box<dyn LaunchOutput>, _: &LaunchStop) -> Result<LaunchEnded, LaunchError> {
     plan.check()?;
-    Err(LaunchError::Missing { what: "a launcher for this system".into(), looked: "ranks are started on Linux and macOS".into(), install: "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT by hand".into() })
+    Err(LaunchError::Missing {
+        what: "a launcher for this system".into(),
+        looked: "ranks are started on Linux and macOS".into(),
+        install: "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT by hand".into(),
+    })
 }
 
 /// 256 random bits in hexadecimal.

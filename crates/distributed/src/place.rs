@@ -221,7 +221,7 @@ impl RankPlace {
 /// An engine that is not linked into the program, or that cannot be had here; ranks that do not come; what else the engine says.
 pub fn open_group(place: &RankPlace) -> Result<Arc<dyn Communicator>, ErrorKind> {
     if place.size == 1 && place.engine.is_none() {
-        return Ok(GroupOfOne::new());
+        return Ok(GroupOfOne::open());
     }
     let engine = engine_named(place.engine_name())?;
     (engine.present)()?;

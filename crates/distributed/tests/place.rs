@@ -73,10 +73,19 @@ const LAUNCHERS: [Launcher; 5] = [
         names: ["PMI_RANK", "PMI_SIZE"],
         variables: |rank, size, host| {
             let (local, local_size) = here(rank, size, host);
-            vec![("PMI_RANK", rank.to_string()), ("PMI_SIZE", size.to_string()), ("MPI_LOCALRANKID", local.to_string()), ("MPI_LOCALNRANKS", local_size.to_string())]
+            vec![
+                ("PMI_RANK", rank.to_string()),
+                ("PMI_SIZE", size.to_string()),
+                ("MPI_LOCALRANKID", local.to_string()),
+                ("MPI_LOCALNRANKS", local_size.to_string()),
+            ]
         },
     },
-    Launcher { by: StartedBy::Pmix, names: ["PMIX_RANK", ""], variables: |rank, size, host| [slurm(rank, size, host), vec![("PMIX_RANK", rank.to_string())]].concat() },
+    Launcher {
+        by: StartedBy::Pmix,
+        names: ["PMIX_RANK", ""],
+        variables: |rank, size, host| [slurm(rank, size, host), vec![("PMIX_RANK", rank.to_string())]].concat(),
+    },
     Launcher { by: StartedBy::Slurm, names: ["SLURM_PROCID", ""], variables: slurm },
 ];
 fn slurm(rank: usize, size: usize, host: usize) -> Vec<(&'static str, String)> {
@@ -187,7 +196,7 @@ fn variables_that_make_no_sense() {
     for port in ["0", "65536", "-1", "http"] {
         check(&[("MASTER_ADDR", "h"), ("MASTER_PORT", port)], &[&format!("MASTER_PORT is `{port}`"), "from 1 to 65535"]);
     }
-    for meeting in ["h:1", "tcp://h", "tcp://h:0", "tcp://:1", "file://x", "file://", "env:", "http://h:1"] {
+    for meeting in ["h:1", "tcp://h", "tcp://h:0", "tcp://:1", "file://x", "file://", "env:", "udp://h:1"] {
         check(&[("ADAMANT_MEETING", meeting)], &[&format!("ADAMANT_MEETING is `{meeting}`"), "file:///PATH"]);
     }
     for timeout in ["0", "0s", "-1", "soon", "1e400", "inf", "nan"] {
@@ -310,13 +319,20 @@ fn an_engine_that_was_not_meant() {
 #[cfg(unix)]
 #[test]
 fn a_file_by_which_ranks_meet_that_is_old_or_left() {
-    use std::{fs, net::TcpListener, os::fd::FromRawFd, thread};
+    use std::{fs, net::TcpStream, thread};
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("meet");
     let beside = folder.path().join("meet.token");
     let rank = |rank: &str, epoch: &str, timeout: &str| {
         let meeting = format!("file://{}", file.display());
-        let given = [("RANK", rank), ("WORLD_SIZE", "3"), ("ADAMANT_ENGINE", "fake"), ("ADAMANT_MEETING", &meeting), ("ADAMANT_EPOCH", epoch), ("ADAMANT_TIMEOUT", timeout)];
+        let given = [
+            ("RANK", rank),
+            ("WORLD_SIZE", "3"),
+            ("ADAMANT_ENGINE", "fake"),
+            ("ADAMANT_MEETING", &meeting),
+            ("ADAMANT_EPOCH", epoch),
+            ("ADAMANT_TIMEOUT", timeout),
+        ];
         place(&set(&given)).unwrap()
     };
     // Left behind by a job that was killed: an address at which somebody else may listen by now.
@@ -327,9 +343,19 @@ fn a_file_by_which_ranks_meet_that_is_old_or_left() {
     assert!(matches!(&lost, ErrorKind::PeerLost { rank: 0, why, .. } if why.contains("within 200ms")), "{lost}");
     assert!(begun.elapsed() < Duration::from_secs(5));
     // The others look before rank 0 is there, and find it; the engine of rank 0 takes long enough for them.
-    let asked_of = |rank: usize, epoch: u64| ASKED.lock().unwrap().iter().find(|(_, request)| request.rank == rank && request.size == 3 && request.epoch == epoch).map(|(_, request)| request.clone());
+    let asked_of = |rank: usize, epoch: u64| {
+        ASKED
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(_, request)| request.rank == rank && request.size == 3 && request.epoch == epoch)
+            .map(|(_, request)| request.clone())
+    };
     let others: Vec<_> = ["1", "2"].map(|number| (rank(number, "1", "20s"), rank(number, "0", "300ms"))).into_iter().collect();
-    let looking: Vec<_> = others.into_iter().map(|(place, earlier)| (thread::spawn(move || open_group(&place).err()), thread::spawn(move || open_group(&earlier).err()))).collect();
+    let looking: Vec<_> = others
+        .into_iter()
+        .map(|(place, earlier)| (thread::spawn(move || open_group(&place).err()), thread::spawn(move || open_group(&earlier).err())))
+        .collect();
     thread::sleep(Duration::from_millis(50));
     // Rank 0, held where it listens.
     let mut request = rank("0", "1", "20s");
@@ -345,10 +371,9 @@ fn a_file_by_which_ranks_meet_that_is_old_or_left() {
     let (zero, one, two) = (asked_of(0, 1).unwrap(), asked_of(1, 1).unwrap(), asked_of(2, 1).unwrap());
     assert!(zero.meeting.is_some() && zero.meeting == one.meeting && zero.meeting == two.meeting, "{zero:?} {one:?}");
     assert_eq!((&zero.token, &one.token, one.listener), (&Some(JoinToken::File(beside.clone())), &two.token, None));
-    // SAFETY: nobody else has it: the engine that was asked has let it be.
-    #[allow(unsafe_code)]
-    let listener = unsafe { TcpListener::from_raw_fd(zero.listener.unwrap()) };
-    assert_eq!(listener.local_addr().unwrap().port(), zero.meeting.unwrap().1);
+    // Rank 0 has been given a socket that listens there.
+    let (host, port) = zero.meeting.clone().unwrap();
+    assert!(zero.listener.is_some() && TcpStream::connect((host.as_str(), port)).is_ok());
     assert!(!file.exists() && !beside.exists(), "left: {:?}", fs::read_dir(folder.path()).unwrap().collect::<Vec<_>>());
     // A folder that is not there.
     let nowhere = format!("file://{}/no/meet", folder.path().display());

@@ -12,7 +12,7 @@ use std::{io, sync::Arc, thread, time::Duration};
 
 pub(super) struct Exits {
     #[cfg(target_os = "linux")]
-    ordered: Option<linux::Ordered>,
+    ordered: Option<linux::OrderedExits>,
     read: OwnedFd,
     write: Arc<OwnedFd>,
 }
@@ -21,7 +21,7 @@ impl Exits {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         Ok(Exits {
             #[cfg(target_os = "linux")]
-            ordered: linux::Ordered::new().ok(),
+            ordered: linux::OrderedExits::new().ok(),
             read,
             write: Arc::new(write),
         })
@@ -83,13 +83,13 @@ mod linux {
     };
     use std::collections::BTreeMap;
 
-    pub(super) struct Ordered {
+    pub(super) struct OrderedExits {
         epoll: OwnedFd,
         processes: BTreeMap<u32, OwnedFd>,
     }
-    impl Ordered {
-        pub(super) fn new() -> io::Result<Ordered> {
-            Ok(Ordered { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, processes: BTreeMap::new() })
+    impl OrderedExits {
+        pub(super) fn new() -> io::Result<OrderedExits> {
+            Ok(OrderedExits { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, processes: BTreeMap::new() })
         }
         pub(super) fn fd(&self) -> BorrowedFd<'_> {
             self.epoll.as_fd()
@@ -130,9 +130,8 @@ mod tests {
             let mut exits = if by_threads { Exits::by_threads() } else { Exits::new() }.unwrap();
             // The last one that is begun ends first; nobody looks until all have.
             let count = 6u32;
-            let mut children: Vec<Child> = (0..count)
-                .map(|k| Command::new("sh").args(["-c", &format!("sleep {}", 0.3 + 0.1 * f64::from(count - k))]).spawn().unwrap())
-                .collect();
+            let mut children: Vec<Child> =
+                (0..count).map(|k| Command::new("sh").args(["-c", &format!("sleep {}", 0.3 + 0.1 * f64::from(count - k))]).spawn().unwrap()).collect();
             for (k, child) in children.iter().enumerate() {
                 exits.watch(Pid::from_child(child), k as u32).unwrap();
             }

@@ -9,7 +9,7 @@ use super::{
     exits::Exits,
     guard::OrphanGuard,
     mpirun::{self, MpirunKind},
-    output::{OutputThread, SharedOutput, Stream, Writer},
+    output::{LineSource, OutputThread, RankPipe, SharedOutput},
     program::find_program,
     start::{self, JobStart},
 };
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const PEER_LOST: RankExit = RankExit::Code(7);
 /// The longest pause before a restart.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// `mpirun` gives its ranks the grace, and then has so long to end itself.
+const AFTER_GRACE: Duration = Duration::from_secs(2);
 
 /// What is started: found once, before the first start.
 enum Program {
@@ -163,7 +165,14 @@ impl Drop for Processes<'_> {
     }
 }
 
-fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuard, output: &SharedOutput, stop: &LaunchStop) -> Result<StartEnded, LaunchError> {
+fn run_once(
+    plan: &LaunchPlan,
+    program: &Program,
+    epoch: u64,
+    guard: &OrphanGuard,
+    output: &SharedOutput,
+    stop: &LaunchStop,
+) -> Result<StartEnded, LaunchError> {
     let system = |what| move |error| LaunchError::System { what, error };
     let mut processes = Processes { all: Vec::new(), guard };
     let mut streams = Vec::new();
@@ -179,12 +188,10 @@ fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuar
             _ => LaunchError::Start { rank: number, error },
         };
         let (writer, child) = match program {
-            Program::Ranks(at) => (Writer::Rank(number), start::rank(plan, at, &common, number, guard)),
-            Program::Mpirun { at, kind, arguments, local_ranks } => {
-                (Writer::Mpirun(*kind), start::mpirun(plan, at, arguments, epoch, *local_ranks, guard))
-            }
+            Program::Ranks(at) => (LineSource::Rank(number), start::rank(plan, at, &common, number, guard)),
+            Program::Mpirun { at, kind, arguments, local_ranks } => (LineSource::Mpirun(*kind), start::mpirun(plan, at, arguments, epoch, *local_ranks, guard)),
         };
-        let rank = if let Writer::Rank(rank) = writer { Some(rank) } else { None };
+        let rank = if let LineSource::Rank(rank) = writer { Some(rank) } else { None };
         let mut child = child.map_err(failed)?;
         let pipes = (child.stdout.take(), child.stderr.take());
         processes.all.push(Process { rank, child, ended: None });
@@ -192,8 +199,8 @@ fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuar
         exits.watch(processes.all[process].group(), number as u32).map_err(|error| LaunchError::Start { rank: number, error })?;
         let log = plan.log_folder.as_ref().map(|folder| log_file(folder.join(log_name(rank, epoch)))).transpose()?;
         if let (Some(out), Some(err)) = pipes {
-            streams.push(Stream { writer, which: RankStream::Out, from: out.into(), log: log.clone() });
-            streams.push(Stream { writer, which: RankStream::Err, from: err.into(), log });
+            streams.push(RankPipe { writer, which: RankStream::Out, from: out.into(), log: log.clone() });
+            streams.push(RankPipe { writer, which: RankStream::Err, from: err.into(), log });
         }
     }
     // Rank 0 has the socket: when it is gone, who calls there is refused.
@@ -205,12 +212,9 @@ fn run_once(plan: &LaunchPlan, program: &Program, epoch: u64, guard: &OrphanGuar
     let since = Instant::now();
     let mut read = lines.finish(&|| stop.asked().is_some() && since.elapsed() > SPEAK);
     // What its ranks say comes before what `mpirun` makes of it.
-    ends.splice(0..0, read.ended.iter().map(|(rank, exit)| End { rank: Some(*rank), exit: *exit, asked: false }));
-    let cause = first_cause(&ends).map(|end| FirstCause {
-        rank: end.rank,
-        exit: end.exit,
-        words: read.last.remove(&end.rank).map(Vec::from).unwrap_or_default(),
-    });
+    ends.splice(0..0, read.ended.iter().map(|(rank, exit)| ProcessEnd { rank: Some(*rank), exit: *exit, asked: false }));
+    let cause =
+        first_cause(&ends).map(|end| FirstCause { rank: end.rank, exit: end.exit, words: read.last.remove(&end.rank).map(Vec::from).unwrap_or_default() });
     Ok(StartEnded { cause, output: read.failed })
 }
 fn is_of_the_file(error: &io::Error) -> bool {
@@ -228,21 +232,22 @@ fn log_file(path: PathBuf) -> Result<Arc<File>, LaunchError> {
 
 /// The end of a process of the job.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct ProcessEnd {
     rank: Option<usize>,
     exit: RankExit,
     /// after it was asked to
     asked: bool,
 }
 /// Waits until all have ended; their ends in the order in which they happened.
-fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has_failed: &dyn Fn() -> bool, stop: &LaunchStop) -> io::Result<Vec<End>> {
+fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has_failed: &dyn Fn() -> bool, stop: &LaunchStop) -> io::Result<Vec<ProcessEnd>> {
     let (mut ends, mut heard) = (Vec::new(), 0);
+    let grace = plan.grace + if plan.is_mpi() { AFTER_GRACE } else { Duration::ZERO };
     let (mut ask_at, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
     while processes.is_any_left() {
         for number in exits.wait(LOOK)? {
             let (process, guard) = (number as usize, processes.guard);
             let Some(one) = processes.all.get_mut(process).filter(|one| one.ended.is_none()) else { continue };
-            let end = End { rank: one.rank, exit: one.reap(guard)?, asked: kill_at.is_some() };
+            let end = ProcessEnd { rank: one.rank, exit: one.reap(guard)?, asked: kill_at.is_some() };
             ends.push(end);
         }
         if ask_at.is_none() && (has_failed() || ends.iter().any(|end| end.exit.is_failure())) {
@@ -252,7 +257,7 @@ fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has
         if let Some(signal) = stop.asked().filter(|_| times > heard) {
             if heard == 0 {
                 processes.signal(Signal::from_named_raw(signal).unwrap_or(Signal::TERM));
-                kill_at = kill_at.or(Some(now + plan.grace));
+                kill_at = kill_at.or(Some(now + grace));
             }
             if times > 1 {
                 kill_at = Some(now);
@@ -261,7 +266,7 @@ fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has
         }
         if kill_at.is_none() && ask_at.is_some_and(|at| now >= at) {
             processes.signal(Signal::TERM);
-            kill_at = Some(now + plan.grace);
+            kill_at = Some(now + grace);
         }
         if kill_at.is_some_and(|at| now >= at) {
             processes.signal(Signal::KILL);
@@ -270,8 +275,8 @@ fn wait(plan: &LaunchPlan, processes: &mut Processes<'_>, exits: &mut Exits, has
     Ok(ends)
 }
 /// The failure that came first, and was neither asked for nor what follows from another one; if all are, the first of them.
-fn first_cause(ends: &[End]) -> Option<End> {
-    let was_ended = |end: &End| matches!(end.exit, RankExit::Code(143) | RankExit::Signal(9 | 15));
+fn first_cause(ends: &[ProcessEnd]) -> Option<ProcessEnd> {
+    let was_ended = |end: &ProcessEnd| matches!(end.exit, RankExit::Code(143) | RankExit::Signal(9 | 15));
     let failures = || ends.iter().filter(|end| end.exit.is_failure());
     let own = failures().find(|end| !end.asked && end.exit != PEER_LOST);
     // One that takes long to end after it has told the others.
@@ -285,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_cause_that_another_failure_hides() {
-        let end = |rank, exit, asked| End { rank: Some(rank), exit, asked };
+        let end = |rank, exit, asked| ProcessEnd { rank: Some(rank), exit, asked };
         let cases: [(&[(usize, RankExit, bool)], Option<usize>); 8] = [
             (&[], None),
             (&[(0, RankExit::Code(0), false)], None),
@@ -298,7 +303,7 @@ mod tests {
             (&[(1, PEER_LOST, false), (0, RankExit::Signal(9), true)], Some(1)),
         ];
         for (ends, want) in cases {
-            let ends: Vec<End> = ends.iter().map(|(rank, exit, asked)| end(*rank, *exit, *asked)).collect();
+            let ends: Vec<ProcessEnd> = ends.iter().map(|(rank, exit, asked)| end(*rank, *exit, *asked)).collect();
             assert_eq!(first_cause(&ends).and_then(|end| end.rank), want, "{ends:?}");
         }
     }

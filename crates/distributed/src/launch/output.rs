@@ -38,7 +38,7 @@ pub(super) type SharedOutput = Arc<Mutex<Box<dyn LaunchOutput>>>;
 type LastLines = BTreeMap<Option<usize>, VecDeque<String>>;
 /// Who writes to a stream.
 #[derive(Clone, Copy)]
-pub(super) enum Writer {
+pub(super) enum LineSource {
     /// this rank
     Rank(usize),
     /// ranks that an `mpirun` of this kind tells apart
@@ -46,8 +46,8 @@ pub(super) enum Writer {
 }
 
 /// One stream of a process of the job.
-pub(super) struct Stream {
-    pub(super) writer: Writer,
+pub(super) struct RankPipe {
+    pub(super) writer: LineSource,
     pub(super) which: RankStream,
     pub(super) from: OwnedFd,
     pub(super) log: Option<Arc<File>>,
@@ -73,12 +73,12 @@ pub(super) struct AllRead {
     pub(super) ended: Vec<(usize, RankExit)>,
 }
 impl OutputThread {
-    pub(super) fn start(streams: Vec<Stream>, output: SharedOutput) -> io::Result<OutputThread> {
+    pub(super) fn start(streams: Vec<RankPipe>, output: SharedOutput) -> io::Result<OutputThread> {
         let (told, all_ended) = pipe_with(PipeFlags::CLOEXEC)?;
         let (done, receiver) = channel();
         let heard = Arc::new(Mutex::new(Heard::default()));
-        let open = streams.into_iter().map(|stream| Open { stream, cutter: LineCutter::default() }).collect();
-        let mut reader = Reader { open, output, heard: heard.clone(), failed: None, dead: [false; 2] };
+        let open = streams.into_iter().map(|stream| CutPipe { stream, cutter: LineCutter::default() }).collect();
+        let mut reader = LineReader { open, output, heard: heard.clone(), failed: None, dead: [false; 2] };
         let body = move || {
             let read = reader.read(&told);
             let failed = reader.failed.take().or(read.err());
@@ -105,12 +105,12 @@ impl OutputThread {
         AllRead { failed, last, ended }
     }
 }
-struct Open {
-    stream: Stream,
+struct CutPipe {
+    stream: RankPipe,
     cutter: LineCutter,
 }
-struct Reader {
-    open: Vec<Open>,
+struct LineReader {
+    open: Vec<CutPipe>,
     output: SharedOutput,
     heard: Arc<Mutex<Heard>>,
     /// the first thing that could not be written
@@ -118,7 +118,7 @@ struct Reader {
     /// which streams of the output are not asked any more
     dead: [bool; 2],
 }
-impl Reader {
+impl LineReader {
     fn read(&mut self, told: &OwnedFd) -> io::Result<()> {
         let mut buffer = vec![0u8; 64 * 1024];
         let mut ended: Option<Instant> = None;
@@ -159,17 +159,17 @@ impl Reader {
     }
     /// Hands on the lines that are whole; without any bytes, the rest too.
     fn take(&mut self, at: usize, bytes: &[u8]) {
-        let Reader { open, output, heard, failed, dead } = self;
-        let Some(Open { stream, cutter }) = open.get_mut(at) else { return };
+        let LineReader { open, output, heard, failed, dead } = self;
+        let Some(CutPipe { stream, cutter }) = open.get_mut(at) else { return };
         let (is_dead, mut output) = (&mut dead[usize::from(stream.which == RankStream::Err)], output.lock());
         let mut line = |line: &[u8], whole: &[u8]| {
             let (rank, text) = match stream.writer {
-                Writer::Rank(rank) => (Some(rank), line),
-                Writer::Mpirun(kind) => mpirun::untagged(kind, line),
+                LineSource::Rank(rank) => (Some(rank), line),
+                LineSource::Mpirun(kind) => mpirun::untagged(kind, line),
             };
             if stream.which == RankStream::Err {
                 let mut heard = heard.lock();
-                if let (Writer::Mpirun(_), Some(rank), Some(exit)) = (stream.writer, rank, mpirun::ended(text)) {
+                if let (LineSource::Mpirun(_), Some(rank), Some(exit)) = (stream.writer, rank, mpirun::ended(text)) {
                     heard.ended.push((rank, exit));
                     return;
                 }

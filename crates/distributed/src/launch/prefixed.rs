@@ -69,3 +69,48 @@ impl<O: Write + Send, E: Write + Send> LaunchOutput for PrefixedOutput<O, E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Takes so many bytes, one call at a time.
+    #[derive(Clone, Default)]
+    struct Taker(Arc<Mutex<(Vec<Vec<u8>>, Option<ErrorKind>)>>);
+    impl Write for Taker {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut inner = self.0.lock().unwrap();
+            if let Some(kind) = inner.1 {
+                return Err(kind.into());
+            }
+            inner.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    #[test]
+    fn a_prefix_that_is_missing_or_torn_from_its_line() {
+        let (out, err) = (Taker::default(), Taker::default());
+        let mut output = PrefixedOutput::new(12, (out.clone(), false), (err.clone(), true));
+        output.line(Some(3), RankStream::Out, b"loss \xff").unwrap();
+        output.line(Some(11), RankStream::Out, b"").unwrap();
+        output.line(None, RankStream::Out, b"bare").unwrap();
+        output.line(Some(7), RankStream::Err, b"hot").unwrap();
+        output.note("two\nlines");
+        assert_eq!(out.0.lock().unwrap().0, [&b"[ 3] loss \xff\n"[..], b"[11] \n", b"bare\n"]);
+        assert_eq!(err.0.lock().unwrap().0, [&b"\x1b[32m[ 7]\x1b[0m hot\n"[..], b"two\n", b"lines\n"]);
+    }
+    #[test]
+    fn a_reader_that_left_is_taken_for_a_fault() {
+        let (out, err) = (Taker::default(), Taker::default());
+        let mut output = PrefixedOutput::new(1, (out.clone(), false), (err.clone(), false));
+        out.0.lock().unwrap().1 = Some(ErrorKind::BrokenPipe);
+        err.0.lock().unwrap().1 = Some(ErrorKind::StorageFull);
+        output.line(Some(0), RankStream::Out, b"x").unwrap();
+        output.line(Some(0), RankStream::Out, b"x").unwrap();
+        assert_eq!(output.line(Some(0), RankStream::Err, b"x").unwrap_err().kind(), ErrorKind::StorageFull);
+    }
+}

@@ -15,8 +15,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, La
         let at = PathBuf::from(program);
         return match why_not(&at) {
             None => Ok(at),
-            Some(Refusal::Absent) => Err(LaunchError::NotFound { program: name(), looked: "at that path".into() }),
-            Some(Refusal::Unfit(reason)) => Err(LaunchError::NotExecutable { program: name(), reason }),
+            Some(WhyNotRun::Absent) => Err(LaunchError::NotFound { program: name(), looked: "at that path".into() }),
+            Some(WhyNotRun::Unfit(reason)) => Err(LaunchError::NotExecutable { program: name(), reason }),
         };
     }
     let path = path.unwrap_or_default();
@@ -25,8 +25,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, La
         let at = folder.join(program);
         match why_not(&at) {
             None => return Ok(at),
-            Some(Refusal::Absent) => {}
-            Some(Refusal::Unfit(reason)) => unfit = unfit.or(Some((at, reason))),
+            Some(WhyNotRun::Absent) => {}
+            Some(WhyNotRun::Unfit(reason)) => unfit = unfit.or(Some((at, reason))),
         }
     }
     Err(match unfit {
@@ -34,16 +34,18 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, La
         None => LaunchError::NotFound { program: name(), looked: format!("in PATH ({})", path.to_string_lossy()) },
     })
 }
-enum Refusal {
+enum WhyNotRun {
     Absent,
     Unfit(String),
 }
-fn why_not(at: &Path) -> Option<Refusal> {
+fn why_not(at: &Path) -> Option<WhyNotRun> {
     match std::fs::metadata(at) {
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Some(Refusal::Unfit(e.to_string())),
-        Err(_) => Some(Refusal::Absent),
-        Ok(meta) if meta.is_dir() => Some(Refusal::Unfit("it is a folder".into())),
-        Ok(_) => is_executable(at).then_some(()).map_or_else(|| Some(Refusal::Unfit("it may not be executed; `chmod +x` it, or name its interpreter".into())), |()| None),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Some(WhyNotRun::Unfit(e.to_string())),
+        Err(_) => Some(WhyNotRun::Absent),
+        Ok(meta) if meta.is_dir() => Some(WhyNotRun::Unfit("it is a folder".into())),
+        Ok(_) => is_executable(at)
+            .then_some(())
+            .map_or_else(|| Some(WhyNotRun::Unfit("it may not be executed; `chmod +x` it, or name its interpreter".into())), |()| None),
     }
 }
 #[cfg(unix)]

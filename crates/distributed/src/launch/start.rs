@@ -117,12 +117,17 @@ pub(super) fn rank(plan: &LaunchPlan, program: &Path, start: &JobStart, rank: us
     }
     spawn(&mut command, guard, kept, rustix::process::Signal::KILL)
 }
+const KILL_AFTER: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 /// Starts `mpirun`, which starts the ranks.
 pub(super) fn mpirun(plan: &LaunchPlan, program: &Path, arguments: &[OsString], epoch: u64, local_ranks: usize, guard: &OrphanGuard) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments);
     dress(&mut command, plan, local_ranks);
     command.envs(shared_variables(plan, epoch));
+    // Open MPI 4 kills a rank so many seconds after it has asked it to end. (5 does after a quarter of one, whatever is said.)
+    if !is_set(plan, KILL_AFTER) {
+        command.env(KILL_AFTER, plan.grace.as_secs().max(1).to_string());
+    }
     // It ends its ranks when it is asked to, and cannot when it is killed.
     spawn(&mut command, guard, Vec::new(), rustix::process::Signal::TERM)
 }

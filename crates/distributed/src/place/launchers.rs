@@ -70,14 +70,7 @@ const LAUNCHERS: [RankVariables; 5] = [
         half: Some("nothing says how many ranks there are: set RANK and WORLD_SIZE as well"),
     },
     // Without a step it is a shell in which a job was begun: no rank.
-    RankVariables {
-        by: StartedBy::Slurm,
-        rank: "SLURM_PROCID",
-        size: &["SLURM_STEP_NUM_TASKS"],
-        local_rank: "SLURM_LOCALID",
-        local_size: "",
-        half: None,
-    },
+    RankVariables { by: StartedBy::Slurm, rank: "SLURM_PROCID", size: &["SLURM_STEP_NUM_TASKS"], local_rank: "SLURM_LOCALID", local_size: "", half: None },
 ];
 /// The most ranks that a job can have: what a message has space for.
 const MOST: usize = u32::MAX as usize;
@@ -86,7 +79,7 @@ const SIZE: &str = "a number of ranks, from 1";
 
 /// A rank as its launcher told it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundRank {
     pub(super) started_by: StartedBy,
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -95,7 +88,7 @@ pub(super) struct Found {
 }
 
 /// The innermost launcher that has set its variables.
-pub(super) fn find(variables: Variables<'_>) -> Result<Option<Found>, PlaceError> {
+pub(super) fn find(variables: Variables<'_>) -> Result<Option<FoundRank>, PlaceError> {
     for launcher in &LAUNCHERS {
         if let Some(found) = read(variables, launcher)? {
             return Ok(Some(found));
@@ -103,7 +96,7 @@ pub(super) fn find(variables: Variables<'_>) -> Result<Option<Found>, PlaceError
     }
     Ok(None)
 }
-fn read(variables: Variables<'_>, launcher: &RankVariables) -> Result<Option<Found>, PlaceError> {
+fn read(variables: Variables<'_>, launcher: &RankVariables) -> Result<Option<FoundRank>, PlaceError> {
     let size_name = launcher.size.iter().copied().find(|name| value_of(variables, name).is_some());
     let rank_is_set = value_of(variables, launcher.rank).is_some();
     let (size_name, hint) = match (rank_is_set, size_name, launcher.half) {
@@ -157,7 +150,7 @@ fn read(variables: Variables<'_>, launcher: &RankVariables) -> Result<Option<Fou
     if local_rank >= local_size {
         return Err(contradiction(launcher.local_rank, local_name, "ranks are counted from 0, so the rank is to be less"));
     }
-    Ok(Some(Found { started_by: launcher.by, rank, size, local_rank, local_size }))
+    Ok(Some(FoundRank { started_by: launcher.by, rank, size, local_rank, local_size }))
 }
 fn half(variables: Variables<'_>, set: &str, missing: &str, hint: &'static str) -> PlaceError {
     PlaceError::Half { set: set.into(), value: value_of(variables, set).unwrap_or_default(), missing: missing.into(), hint }

@@ -1,6 +1,8 @@
 //! Jobs of small programs: what a rank is told, what is shown of it, how it ends, and that nothing is left.
 #![cfg(unix)]
-use adamant_distributed::launch::mpirun::{MpirunKind, find_mpirun, mpirun_arguments, untagged};
+mod mpirun;
+mod orphans;
+
 use adamant_distributed::launch::{FirstCause, HostSlots, LaunchEnded, LaunchError, LaunchOutput, LaunchPlan, LaunchStop, RankExit, RankStream, run};
 use parking_lot::Mutex;
 use std::{
@@ -77,17 +79,8 @@ fn all_gone(processes: &[u32]) {
 
 #[test]
 fn what_a_rank_is_told() {
-    const TOLD: [&str; 9] = [
-        "RANK",
-        "LOCAL_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "MASTER_ADDR",
-        "ADAMANT_EPOCH",
-        "ADAMANT_ENGINE",
-        "ADAMANT_TIMEOUT",
-        "ADAMANT_NUM_THREADS",
-    ];
+    const TOLD: [&str; 9] =
+        ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "ADAMANT_EPOCH", "ADAMANT_ENGINE", "ADAMANT_TIMEOUT", "ADAMANT_NUM_THREADS"];
     let text = TOLD.map(|name| format!("echo {name}=${name}")).join("; ");
     let mut plan = script(3, &format!("{text}; echo GIVEN=$GIVEN; echo OMP=$OMP_NUM_THREADS; read -r line || echo no stdin"));
     (plan.engine, plan.timeout) = (Some("local".into()), Some(Duration::from_secs(90)));
@@ -116,7 +109,8 @@ fn what_a_rank_is_told() {
 #[test]
 fn a_token_that_is_seen_by_others_or_read_by_one_rank_alone() {
     // Twice, each time from where the descriptor stands: its own rank's alone.
-    let mut plan = script(4, "cat <&$ADAMANT_TOKEN_FD; echo; env; tr '\\0' '\\n' < /proc/$$/cmdline; ls -l /proc/$$/fd; echo listener ${ADAMANT_LISTENER_FD-none}");
+    let mut plan =
+        script(4, "cat <&$ADAMANT_TOKEN_FD; echo; env; tr '\\0' '\\n' < /proc/$$/cmdline; ls -l /proc/$$/fd; echo listener ${ADAMANT_LISTENER_FD-none}");
     plan.program = "bash".into();
     let (ended, kept) = job(&plan);
     assert_eq!(ended.code, 0, "{:?}", kept.lines.lock());
@@ -186,7 +180,10 @@ fn a_first_cause_that_those_hide_who_fail_of_it() {
             if [ $RANK = $WHO ]; then echo 'the disk is gone' >&2; exit 3; fi
             n=0; while [ $n -lt 2000 ]; do n=$((n+1)); sleep 0.005; [ -e seen ] && exit 1; kill -0 $(cat who) 2>/dev/null || exit 1; done";
         let text = text.replace("$WHO", &(round % 4).to_string());
-        let mut plan = script(4, &format!("cd {}; [ $RANK = {} ] && {{ echo $$ > who; sleep 0.1; }}; [ -e who ] || sleep 0.05; {text}", folder.path().display(), round % 4));
+        let mut plan = script(
+            4,
+            &format!("cd {}; [ $RANK = {} ] && {{ echo $$ > who; sleep 0.1; }}; [ -e who ] || sleep 0.05; {text}", folder.path().display(), round % 4),
+        );
         plan.log_folder = Some(folder.path().join("logs"));
         let (ended, kept) = job(&plan);
         let cause = ended.cause.unwrap();
@@ -209,7 +206,10 @@ fn a_rank_that_lost_a_peer_and_ends_before_the_one_that_failed() {
 #[test]
 fn survivors_that_may_say_nothing_or_stay() {
     // They have a second of their own, then SIGTERM, then the grace.
-    let mut plan = script(3, "case $RANK in 0) exit 4;; 1) trap 'echo asked; exit 143' TERM; sleep 0.4; echo seen; while :; do sleep 0.01; done;; *) trap '' TERM; while :; do sleep 0.01; done;; esac");
+    let mut plan = script(
+        3,
+        "case $RANK in 0) exit 4;; 1) trap 'echo asked; exit 143' TERM; sleep 0.4; echo seen; while :; do sleep 0.01; done;; *) trap '' TERM; while :; do sleep 0.01; done;; esac",
+    );
     plan.grace = Duration::from_millis(700);
     let begun = Instant::now();
     let (ended, kept) = job(&plan);
@@ -294,71 +294,13 @@ fn a_process_that_left_its_group_and_keeps_a_stream_open() {
     }
 }
 
-/// This is no test: it is the launcher of the next one, in a process that can be killed.
-#[test]
-fn launcher() {
-    let Ok(text) = std::env::var("ADAMANT_TEST_LAUNCHER") else { return };
-    struct Printed;
-    impl LaunchOutput for Printed {
-        fn line(&mut self, rank: Option<usize>, _: RankStream, line: &[u8]) -> io::Result<()> {
-            println!("rank {} {}", rank.unwrap_or(99), String::from_utf8_lossy(line));
-            Ok(())
-        }
-        fn note(&mut self, _: &str) {}
-    }
-    let _ = run(&script(3, &text), Box::new(Printed), &LaunchStop::new());
-}
-struct Killed(Child);
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-#[test]
-fn ranks_that_outlive_a_launcher_that_is_killed() {
-    // Some have become the program alone, some have started others; one stops itself.
-    let text = "echo port $MASTER_PORT; echo pid $$; sleep 1000 & echo pid $!; setsid true; echo ready; case $RANK in 0) exec sleep 1000;; 1) kill -STOP $$;; *) trap '' TERM HUP INT; while :; do sleep 1; done;; esac";
-    for round in 0..6 {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "launcher", "--nocapture"]).env("ADAMANT_TEST_LAUNCHER", text).stdout(Stdio::piped()).stdin(Stdio::null());
-        let mut launcher = Killed(command.spawn().unwrap());
-        let (mut processes, mut ports, mut ready) = (BTreeSet::new(), BTreeSet::new(), 0);
-        for line in BufReader::new(launcher.0.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            let words: Vec<&str> = line.split(' ').collect();
-            match words[..] {
-                ["rank", _, "pid", pid] => drop(processes.insert(pid.parse::<u32>().unwrap())),
-                ["rank", _, "port", port] => drop(ports.insert(port.parse::<u16>().unwrap())),
-                ["rank", _, "ready"] => ready += 1,
-                _ => {}
-            }
-            // Also in the middle of the start.
-            if ready == if round < 3 { 3 } else { 1 } {
-                break;
-            }
-        }
-        let guards = children_of(launcher.0.id());
-        assert!(guards.len() >= 2 && processes.iter().all(|process| is_alive(*process)), "{guards:?} {processes:?}");
-        processes.extend(guards);
-        launcher.0.kill().unwrap();
-        launcher.0.wait().unwrap();
-        all_gone(&processes.into_iter().collect::<Vec<_>>());
-        for port in ports {
-            assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} is still listened at");
-        }
-    }
-}
-fn children_of(process: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()).collect()
-}
-
 #[test]
 fn a_job_is_started_again_with_everything_new() {
     let folder = tempfile::tempdir().unwrap();
-    let mut plan = script(2, "echo epoch $ADAMANT_EPOCH; cat /proc/self/fd/$ADAMANT_TOKEN_FD; echo; if [ $ADAMANT_EPOCH -lt 2 ] && [ $RANK = 1 ]; then echo broken $ADAMANT_EPOCH >&2; exit 1; fi; sleep 0.05");
+    let mut plan = script(
+        2,
+        "echo epoch $ADAMANT_EPOCH; cat /proc/self/fd/$ADAMANT_TOKEN_FD; echo; if [ $ADAMANT_EPOCH -lt 2 ] && [ $RANK = 1 ]; then echo broken $ADAMANT_EPOCH >&2; exit 1; fi; sleep 0.05",
+    );
     (plan.max_restarts, plan.log_folder) = (3, Some(folder.path().to_path_buf()));
     let (ended, kept) = job(&plan);
     assert_eq!((ended.code, ended.starts, ended.cause), (0, 3, None));
@@ -513,147 +455,4 @@ fn plans_that_make_no_sense() {
     check(&plan, "engine local is one host; install openmpi-bin on all hosts and use --engine mpi");
     plan.engine = Some("a b".into());
     check(&plan, "`a b` is no engine's name");
-}
-#[test]
-fn an_mpirun_that_is_not_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |plan: &mut LaunchPlan| plan.environment = vec![("PATH".into(), folder.path().into())];
-    let mut plan = LaunchPlan::new(2, "/bin/sh");
-    plan.engine = Some("mpi".into());
-    path(&mut plan);
-    let error = job_with(&plan, &LaunchStop::new(), 20).0.unwrap_err();
-    assert_eq!(error.exit_code(), 9);
-    let text = error.to_string();
-    assert!(text.contains("`mpirun` is not there: looked for mpirun and mpiexec in PATH (") && text.contains("install openmpi-bin"), "{text}");
-    // Another program of that name.
-    fake(folder.path(), "echo something else");
-    let text = job_with(&plan, &LaunchStop::new(), 20).0.unwrap_err().to_string();
-    assert!(text.contains("is none that is known: it says `something else`"), "{text}");
-}
-fn fake(folder: &Path, text: &str) {
-    let at = folder.join("mpirun");
-    std::fs::write(&at, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-#[test]
-fn an_mpirun_whose_lines_and_code_get_lost() {
-    // One of ours, that is as Open MPI 4 to look at.
-    let folder = tempfile::tempdir().unwrap();
-    fake(
-        folder.path(),
-        "if [ \"$1\" = --version ]; then echo 'mpirun (Open MPI) 4.1.4'; exit; fi
-echo \"$@\"; echo \"rank=$RANK epoch=$ADAMANT_EPOCH engine=$ADAMANT_ENGINE\"; echo '[1,1]<stdout>:hello'; echo '[1,0]<stderr>:word' >&2; echo 'mpirun has failed' >&2; exit 6",
-    );
-    let mut plan = LaunchPlan::new(3, "/bin/sh");
-    (plan.engine, plan.max_restarts, plan.restart_delay) = (Some("mpi".into()), 1, Duration::from_millis(1));
-    plan.environment = vec![("PATH".into(), format!("{}:/usr/bin:/bin", folder.path().display()).into())];
-    let (ended, kept) = job(&plan);
-    assert_eq!((ended.code, ended.starts), (6, 2));
-    assert_eq!(ended.cause, Some(FirstCause { rank: None, exit: RankExit::Code(6), words: vec!["mpirun has failed".into()] }));
-    assert_eq!(kept.of(1), ["hello", "hello"]);
-    let lines = kept.lines.lock();
-    let own: Vec<String> = lines.iter().filter(|(rank, stream, _)| rank.is_none() && *stream == RankStream::Out).map(|(_, _, line)| String::from_utf8_lossy(line).into_owned()).collect();
-    assert_eq!(own[1], "rank= epoch=0 engine=mpi");
-    assert_eq!(own[3], "rank= epoch=1 engine=mpi");
-    assert!(own[0].starts_with("-H localhost:3 -n 3 --bind-to none --enable-recovery --tag-output -x ") && own[0].contains(" -x ADAMANT_EPOCH ") && own[0].ends_with(" /bin/sh"), "{own:?}");
-}
-#[test]
-fn command_lines_of_mpirun() {
-    let of = |kind, hosts: &[(&str, Option<usize>)], ranks, is_allotted| {
-        let mut plan = LaunchPlan::new(ranks, "prog");
-        plan.arguments = vec!["a b".into()];
-        plan.hosts = hosts.iter().map(|(host, ranks)| HostSlots { host: host.to_string(), ranks: *ranks }).collect();
-        let arguments = mpirun_arguments(kind, &plan, Path::new("/p/prog"), &["X"], is_allotted)?;
-        let words: Vec<String> = arguments.into_iter().map(|word| word.into_string().unwrap()).collect();
-        let at = words.iter().position(|word| word == "sh").unwrap();
-        assert_eq!((words[at + 1].as_str(), &words[at + 3..]), ("-c", &["/p/prog".to_string(), "a b".into()][..]));
-        Ok::<_, LaunchError>(words[..at].join(" "))
-    };
-    let four = "-n 4 --bind-to none --enable-recovery --tag-output -x X";
-    let five = "-n 4 --bind-to none --with-ft ulfm --output tag -x X";
-    let two = [("a", None), ("b", None)];
-    for (kind, hosts, ranks, is_allotted, want) in [
-        (MpirunKind::OpenMpi(4), &[][..], 4, false, format!("-H localhost:4 {four}")),
-        (MpirunKind::OpenMpi(4), &[], 4, true, four.to_string()),
-        (MpirunKind::OpenMpi(4), &two, 4, false, format!("-H a:2,b:2 {four}")),
-        (MpirunKind::OpenMpi(5), &two, 4, true, format!("-H a:2,b:2 {five}")),
-        (MpirunKind::Hydra, &[("a", Some(3)), ("b", None), ("c", None)], 8, false, "-hosts a:3,b:3,c:2 -n 8 -disable-auto-cleanup -prepend-rank".into()),
-        (MpirunKind::Hydra, &[], 2, false, "-n 2 -disable-auto-cleanup -prepend-rank".into()),
-    ] {
-        assert_eq!(of(kind, hosts, ranks, is_allotted).unwrap(), want);
-    }
-    let wrong = |hosts, ranks| of(MpirunKind::Hydra, hosts, ranks, false).unwrap_err().to_string();
-    assert_eq!(wrong(&[("a", Some(3)), ("b", Some(2))], 4), "the hosts get 5 ranks, but the job has 4");
-    assert_eq!(wrong(&two, 1), "1 ranks are too few for these 2 hosts");
-    for (version, want) in [
-        ("mpirun (Open MPI) 4.1.4\n", Some(MpirunKind::OpenMpi(4))),
-        ("mpirun (Open MPI) 5.0.11", Some(MpirunKind::OpenMpi(5))),
-        ("HYDRA build details:\n    Version: 5.0.2", Some(MpirunKind::Hydra)),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.9", Some(MpirunKind::Hydra)),
-        ("mpirun (Open MPI) x", None),
-        ("GNU coreutils", None),
-    ] {
-        assert_eq!(MpirunKind::parse(version), want, "{version}");
-    }
-    for (text, want) in [("a", Some(("a", None))), ("n-1.x_y:12", Some(("n-1.x_y", Some(12)))), ("", None), ("a:0", None), ("a:b", None), ("-x", None), ("a b", None), ("a;b:1", None)] {
-        assert_eq!(HostSlots::parse(text), want.map(|(host, ranks)| HostSlots { host: host.into(), ranks }), "{text}");
-    }
-}
-#[test]
-fn a_line_of_mpirun_that_is_another_ranks() {
-    let (four, five, hydra) = (MpirunKind::OpenMpi(4), MpirunKind::OpenMpi(5), MpirunKind::Hydra);
-    for (kind, line, want) in [
-        (four, "[1,3]<stdout>:text", (Some(3), "text")),
-        (four, "[4093,12]<stderr>: text", (Some(12), " text")),
-        (four, "[1,3]<stdin>:text", (None, "[1,3]<stdin>:text")),
-        (four, "[3] text", (None, "[3] text")),
-        (five, "[1,0]<stdout>:  text", (Some(0), " text")),
-        (five, "[1,0]<stdout>:", (Some(0), "")),
-        (hydra, "[3] text", (Some(3), "text")),
-        (hydra, "[x] text", (None, "[x] text")),
-        (hydra, "[3]text", (None, "[3]text")),
-        (hydra, "[1,3]<stdout>:text", (None, "[1,3]<stdout>:text")),
-        (four, "", (None, "")),
-        (four, "[", (None, "[")),
-    ] {
-        assert_eq!(untagged(kind, line.as_bytes()), (want.0, want.1.as_bytes()), "{kind:?} {line}");
-    }
-}
-/// Those that are installed here: of the system, and in folders that ADAMANT_TEST_MPIRUNS names.
-fn mpiruns() -> Vec<(std::ffi::OsString, MpirunKind)> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = std::env::var_os("ADAMANT_TEST_MPIRUNS").unwrap_or_default();
-    let mut folders: Vec<_> = std::env::split_paths(&more).collect();
-    folders.extend(find_mpirun(Some(&path)).ok().and_then(|(at, _)| Some(at.parent()?.to_path_buf())));
-    let with = |folder: &Path| std::env::join_paths([folder, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
-    let found: Vec<_> = folders.iter().map(|folder| with(folder)).filter_map(|path| find_mpirun(Some(&path)).ok().map(|(_, kind)| (path, kind))).collect();
-    if found.is_empty() {
-        eprintln!("SKIPPED: no mpirun is installed: install openmpi-bin");
-    }
-    found
-}
-#[test]
-fn what_an_mpirun_that_is_installed_makes_of_a_failure() {
-    for (path, kind) in mpiruns() {
-        let run = |text: &str| {
-            let mut plan = script(3, text);
-            plan.engine = Some("mpi".into());
-            let set = [("PATH", path.clone()), ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into())];
-            plan.environment = set.map(|(name, value)| (name.into(), value)).to_vec();
-            plan.timeout = Some(Duration::from_secs(77));
-            job(&plan)
-        };
-        let (ended, kept) = run("echo $ADAMANT_ENGINE $ADAMANT_TIMEOUT ${OMPI_COMM_WORLD_RANK-$PMI_RANK}; echo second");
-        assert_eq!((ended.code, ended.cause), (0, None), "{kind:?} {:?}", kept.lines.lock());
-        for rank in 0..3 {
-            assert_eq!(kept.of(rank), [format!("mpi 1m 17s {rank}"), "second".into()], "{kind:?}");
-        }
-        for (end, exit) in [("exit 3", RankExit::Code(3)), ("kill -9 $$", RankExit::Signal(9))] {
-            let (ended, kept) = run(&format!("case ${{OMPI_COMM_WORLD_RANK-$PMI_RANK}} in 1) echo words >&2; sleep 0.2; {end};; *) sleep 600;; esac"));
-            let cause = ended.cause.unwrap();
-            assert_eq!((ended.code, cause.rank, cause.exit), (exit.code(), Some(1), exit), "{kind:?} {end} {:?}", kept.lines.lock());
-            assert_eq!(cause.words[0], "words", "{kind:?}");
-            assert!(!kept.lines.lock().iter().any(|(_, _, line)| line.windows(10).any(|part| part == b"ended with")));
-        }
-    }
 }
