@@ -19,6 +19,7 @@ mod environment;
 mod follow;
 mod graph;
 mod info;
+mod launch;
 mod out;
 #[cfg(feature = "profiling")]
 mod profile;
@@ -55,6 +56,8 @@ struct Command {
 enum Verb {
     /// Trains a model from a description.
     Train(train::Train),
+    /// Starts ranks that train together, shows what they say, ends them all when one fails.
+    Launch(launch::LaunchVerb),
     /// Times this machine's speed table, or a model's answers.
     #[cfg(feature = "profiling")]
     Bench(bench::Bench),
@@ -144,6 +147,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         #[cfg(feature = "profiling")]
         Verb::Bench(o) => bench::run(&o),
         Verb::Train(o) => (o.json, train::run(&o)),
+        Verb::Launch(o) => (false, launch::run(&o)),
         Verb::Watch(o) => (o.json, watch::run(&o)),
         Verb::Debug(o) => (o.json, debug::run(&o)),
         Verb::Control(o) => (o.json, control::run(&o)),

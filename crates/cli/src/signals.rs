@@ -21,21 +21,21 @@ pub fn survive_limits() {
 }
 /// Asks for an end with a checkpoint when a signal comes.
 pub fn listen(interrupt: Interrupt) -> Result<(), Failure> {
-    let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
-    let heard = [SIGHUP, SIGINT, SIGTERM, SIGXCPU].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let mut signals = signal_hook::iterator::Signals::new(heard).map_err(|e| Failure::Run(format!("signals cannot be received: {e}")))?;
-    let wait = move || {
-        for signal in signals.forever() {
-            match (interrupt.asked(), signal) {
-                (None, _) => {
-                    interrupt.ask(signal);
-                    out::note("ending after this step, with a checkpoint; once more ends at once");
-                }
-                (Some(_), SIGINT | SIGTERM) => std::process::exit(128 + signal),
-                (Some(_), _) => {}
-            }
+    each(&[SIGHUP, SIGINT, SIGTERM, SIGXCPU], move |signal| match (interrupt.asked(), signal) {
+        (None, _) => {
+            interrupt.ask(signal);
+            out::note("ending after this step, with a checkpoint; once more ends at once");
         }
-    };
+        (Some(_), SIGINT | SIGTERM) => std::process::exit(128 + signal),
+        (Some(_), _) => {}
+    })
+}
+/// Hears these signals, but for those that were to be ignored.
+pub fn each(signals: &[i32], mut act: impl FnMut(i32) + Send + 'static) -> Result<(), Failure> {
+    let ignored = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
+    let heard = signals.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0);
+    let mut signals = signal_hook::iterator::Signals::new(heard).map_err(|e| Failure::Run(format!("signals cannot be received: {e}")))?;
+    let wait = move || signals.forever().for_each(&mut act);
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop).map_err(|e| Failure::Run(format!("no thread for signals: {e}")))
 }
 /// The signals that a process ignores, a bit each, as Linux tells them.

@@ -19,6 +19,8 @@ mod full;
 mod gpu;
 #[cfg(unix)]
 mod hostile;
+#[cfg(target_os = "linux")]
+mod launch;
 #[cfg(unix)]
 mod misuse;
 mod precision;
