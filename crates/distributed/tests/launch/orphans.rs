@@ -56,6 +56,29 @@ fn ranks_that_outlive_a_launcher_that_is_killed() {
         }
     }
 }
+/// Linux ends a rank whose launcher is gone, also where the guard was killed before. (What the rank has started stays then.)
+#[cfg(target_os = "linux")]
+#[test]
+fn ranks_that_outlive_a_launcher_whose_guard_was_killed() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "orphans::launcher", "--nocapture"])
+        .env("ADAMANT_TEST_LAUNCHER", "echo pid $$; trap '' TERM; echo ready; while :; do sleep 0.1; done");
+    let mut launcher = Killed(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
+    let (mut ranks, mut ready) = (Vec::new(), 0);
+    let mut lines = BufReader::new(launcher.0.stdout.take().unwrap()).lines();
+    while ready < 3 {
+        let line = lines.next().unwrap().unwrap();
+        ranks.extend(line.split_once(" pid ").map(|(_, pid)| pid.parse::<u32>().unwrap()));
+        ready += usize::from(line.ends_with("ready"));
+    }
+    let guards: Vec<u32> = children_of(launcher.0.id()).into_iter().filter(|process| !ranks.contains(process)).collect();
+    assert_eq!((ranks.len(), guards.len()), (3, 1));
+    assert!(Command::new("kill").args(["-9", &guards[0].to_string()]).status().unwrap().success());
+    all_gone(&guards);
+    launcher.0.kill().unwrap();
+    all_gone(&ranks);
+}
 fn children_of(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
