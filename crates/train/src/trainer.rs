@@ -17,6 +17,7 @@ mod debugged;
 mod judge;
 mod learn;
 mod profiled;
+mod ranks;
 mod restored;
 mod resume;
 mod safe;
@@ -54,6 +55,7 @@ use adamant_stability::NanOptions;
 use controlled::Controls;
 use judge::score;
 use learn::{Learning, RunKept};
+pub(crate) use ranks::RunRanks;
 use restored::HeldStates;
 use safe::Safe;
 use serde_json::{Value, json};
@@ -100,6 +102,8 @@ where
     pub on_length: Option<OnLength<'j>>,
     /// what is done to the model where a run begins, and not where it goes on
     pub init: Option<Box<dyn FnOnce(&M) -> Result<(), Failure> + 'j>>,
+    /// those who share the run, if it is shared
+    pub ranks: Option<RunRanks>,
     /// more that is written when the folder is open
     pub opened: Box<dyn FnOnce(&RunFolder) -> Result<(), Failure> + 'j>,
 }
@@ -108,9 +112,11 @@ pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_,
 where
     D::Batch: Batch,
 {
-    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, .. } =
+    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, ranks, .. } =
         start;
-    let path = start.folder;
+    // Who does not lead reads what the leader has written, and writes nothing.
+    let shares = start.folder;
+    let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
     let (mut kept, mut found) = (RunKept::default(), None);
@@ -130,6 +136,14 @@ where
                     path.unwrap_or(&newest.folder).display()
                 )));
             }
+        }
+    }
+    if let Some(ranks) = &ranks {
+        session.share(ranks.sharing().clone());
+        ranks.must_be_alike(document, &session.model)?;
+        if let Some(led) = ranks.agree_on(shares, found.as_ref())? {
+            kept = RunKept::read(session.restore(&led.snapshot)?)?;
+            found = Some(led.snapshot);
         }
     }
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
@@ -170,12 +184,14 @@ where
         held: HeldStates::default(),
         controls,
         interrupt,
+        ranks,
         paused: Rc::default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
     if let Err(failure) = learning.run() {
+        learning.ranks.iter().for_each(|ranks| ranks.failed(&failure));
         learning.failed(&failure);
         return Err(failure);
     }
@@ -518,6 +534,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 plan: &plan,
                 on_length: None,
                 init: None,
+                ranks: None,
                 opened: Box::new(|_| Ok(())),
             },
             watch,
