@@ -107,8 +107,21 @@ where
     /// more that is written when the folder is open
     pub opened: Box<dyn FnOnce(&RunFolder) -> Result<(), Failure> + 'j>,
 }
-/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept.
+/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept. Ranks that
+/// share the run are told when this one fails.
 pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
+where
+    D::Batch: Batch,
+{
+    let ranks = start.ranks.clone();
+    learn_here(start, watch).inspect_err(|failure| {
+        // An end that was asked for is that of all.
+        if !matches!(failure, Failure::Interrupted { .. }) {
+            ranks.iter().for_each(|ranks| ranks.failed(failure));
+        }
+    })
+}
+fn learn_here<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
 where
     D::Batch: Batch,
 {
@@ -119,6 +132,10 @@ where
     let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
+    if let Some(ranks) = &ranks {
+        session.share(ranks.sharing().clone());
+        ranks.must_be_alike(document, &session.model)?;
+    }
     let (mut kept, mut found) = (RunKept::default(), None);
     if let Some(safe) = &safe {
         match safe.latest(watch)? {
@@ -139,8 +156,6 @@ where
         }
     }
     if let Some(ranks) = &ranks {
-        session.share(ranks.sharing().clone());
-        ranks.must_be_alike(document, &session.model)?;
         if let Some(led) = ranks.agree_on(shares, found.as_ref())? {
             kept = RunKept::read(session.restore(&led.snapshot)?)?;
             found = Some(led.snapshot);
@@ -191,7 +206,6 @@ where
         learning.restore(snapshot)?;
     }
     if let Err(failure) = learning.run() {
-        learning.ranks.iter().for_each(|ranks| ranks.failed(&failure));
         learning.failed(&failure);
         return Err(failure);
     }

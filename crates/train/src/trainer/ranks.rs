@@ -5,7 +5,7 @@
 //! signal that one rank gets ends all of them behind the same step.
 use crate::{
     Document, Failure,
-    checkpoint::{Checkpoints, Restored, Retention, Snapshot},
+    checkpoint::{Restored, Snapshot, folder_name, read},
     session::{StepSharing, gather},
     storage::Disk,
 };
@@ -14,7 +14,7 @@ use adamant_core::{
     op::{CollectiveKind, RankUse, ReduceOp},
 };
 use adamant_nn::Walk;
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 /// The ranks of a run that several share.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl RunRanks {
         let led = all.first().and_then(|bytes| bytes.as_slice().try_into().ok()).map_or(NONE, u64::from_le_bytes);
         match (self.leads() || led == NONE, run) {
             (true, _) => Ok(None),
-            (false, Some(run)) => Ok(Some(Checkpoints::open(Arc::new(Disk), &run.join("checkpoints"), Retention { last: usize::MAX, best: usize::MAX })?.load(led)?)),
+            (false, Some(run)) => Ok(Some(read(&Disk, &run.join("checkpoints").join(folder_name(led)))?)),
             (false, None) => Err(Failure::Usage(format!("rank 0 goes on from step {led}, and rank {} has no run folder to read it from", self.rank()))),
         }
     }
