@@ -9,7 +9,7 @@ use adamant_core::{
     Arg, Attr, Attrs, Cell, Composite, DType, Device, Element, Error, ErrorKind, HostArray, Op, Result, Tensor, TensorType, Types,
     communicator::{self, CollectiveCall, Communicator, GroupState},
     composite::Compound,
-    op::{CollectiveKind, Group},
+    op::{CollectiveKind, Group, RankUse, ReduceOp},
     step, with_window,
 };
 use parking_lot::{Condvar, Mutex};
@@ -144,6 +144,7 @@ fn lost(why: &str) -> ErrorKind {
 fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
     Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[x])
 }
+const ALL_REDUCE: CollectiveKind = CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: 0, used: RankUse::Alike };
 
 /// What a program does next; operands by number.
 #[derive(Clone, Debug)]
@@ -158,6 +159,8 @@ enum Act {
     Total(usize),
     Joined(usize, usize),
     Collective(CollectiveKind, usize),
+    /// from one rank to another, which has it instead of its own
+    Passed([usize; 2], usize),
     /// nobody of the program holds it any more
     Dropped(usize),
     /// cells get these values, all or none
@@ -170,7 +173,7 @@ struct RankProgram {
     ranks: usize,
 }
 fn draw(random: &mut Random) -> RankProgram {
-    let ranks = random.between(2, 3);
+    let ranks = random.between(2, 5);
     let mut acts = vec![Act::Data([2, 3], false)];
     // By value: its shape, and whether it is of whole numbers; none once it is dropped.
     let mut values: Vec<Option<([usize; 2], bool)>> = vec![Some(([2, 3], false))];
@@ -204,8 +207,12 @@ fn draw(random: &mut Random) -> RankProgram {
                 });
                 (Act::Step(writes.collect()), None)
             }
+            11 => {
+                let from = random.below(ranks);
+                (Act::Passed([from, (from + random.between(1, ranks - 1)) % ranks], any), Some((shape, whole)))
+            }
             _ => {
-                let kind = if random.one_in(3) { CollectiveKind::Broadcast { root: random.below(ranks) } } else { CollectiveKind::AllReduceSum };
+                let (kind, shape) = draw_collective(random, shape, ranks);
                 (Act::Collective(kind, any), Some((shape, whole)))
             }
         };
@@ -213,6 +220,20 @@ fn draw(random: &mut Random) -> RankProgram {
         acts.push(act);
     }
     RankProgram { acts, cells, ranks }
+}
+/// One that takes this shape, and the shape that comes out.
+fn draw_collective(random: &mut Random, [n, width]: [usize; 2], ranks: usize) -> (CollectiveKind, [usize; 2]) {
+    let used = *random.pick(&[RankUse::Alike, RankUse::Apart]);
+    let reduce = *random.pick(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min]);
+    let cut = n % ranks == 0;
+    match random.below(9) {
+        0 => (CollectiveKind::Broadcast { root: random.below(ranks), used }, [n, width]),
+        1 if n * ranks <= 40 => (CollectiveKind::AllGather { used }, [n * ranks, width]),
+        2 | 3 if cut => (CollectiveKind::ReduceScatter { reduce }, [n / ranks, width]),
+        4 | 5 if cut => (CollectiveKind::AllToAll, [n, width]),
+        6 => (*random.pick(&[CollectiveKind::Barrier, CollectiveKind::Replicate]), [n, width]),
+        _ => (CollectiveKind::AllReduce { reduce, parts: 0, used }, [n, width]),
+    }
 }
 fn data(shape: [usize; 2], whole: bool, random: &mut Random, device: Device) -> Tensor {
     let n = shape[0] * shape[1];
@@ -233,7 +254,7 @@ fn apply(act: &Act, values: &[Option<Tensor>], random: &mut Random, device: Devi
         Act::Half(a) => of(a)?.narrow(0, 0, of(a)?.shape().ok()?[0] / 2),
         Act::Total(a) => of(a)?.sum_keepdim(0),
         Act::Joined(a, b) => Tensor::cat(&[of(a)?, of(b)?], 1),
-        Act::Collective(..) | Act::Dropped(_) | Act::Step(_) => return None,
+        Act::Collective(..) | Act::Passed(..) | Act::Dropped(_) | Act::Step(_) => return None,
     })
 }
 /// What a rank ends with: the bits of its values and of its cells.
@@ -244,16 +265,48 @@ fn bits(t: &Tensor) -> Result<Vec<u64>> {
         _ => t.to_vec::<f32>()?.into_iter().map(|x| u64::from(x.to_bits())).collect(),
     })
 }
-/// What a collective gives every rank.
-fn together(kind: CollectiveKind, parts: &[&Tensor]) -> Result<Tensor> {
-    fn gathered<T: Element + Copy>(kind: CollectiveKind, parts: &[&Tensor], add: fn(T, T) -> T) -> Result<Tensor> {
-        let all: Vec<Vec<T>> = parts.iter().map(|part| part.to_vec()).collect::<Result<_>>()?;
-        let first = if let CollectiveKind::Broadcast { root } = kind { root } else { 0 };
-        let behind = if matches!(kind, CollectiveKind::Broadcast { .. }) { &[][..] } else { &all[1..] };
-        let sum = behind.iter().fold(all[first].clone(), |sum, part| sum.iter().zip(part).map(|(a, b)| add(*a, *b)).collect());
-        Ok(Tensor::from_vec(sum, parts[0].shape()?))
+/// What a collective gives each rank.
+fn together(kind: CollectiveKind, parts: &[&Tensor]) -> Result<Vec<Tensor>> {
+    if parts[0].dtype()? == DType::I64 {
+        gathered::<i64>(kind, parts, |a, b| a.wrapping_add(b), (i64::max, i64::min))
+    } else {
+        gathered::<f32>(kind, parts, |a, b| a + b, (f32::max, f32::min))
     }
-    if parts[0].dtype()? == DType::I64 { gathered::<i64>(kind, parts, i64::wrapping_add) } else { gathered::<f32>(kind, parts, |a, b| a + b) }
+}
+/// Added in halves, of which the left one is a power of two.
+fn halved<T: Copy>(values: &[T], add: fn(T, T) -> T) -> T {
+    match values {
+        [one] => *one,
+        values => {
+            let (left, right) = values.split_at(values.len().next_power_of_two() / 2);
+            add(halved(left, add), halved(right, add))
+        }
+    }
+}
+type Extremes<T> = (fn(T, T) -> T, fn(T, T) -> T);
+fn gathered<T: Element + Copy>(kind: CollectiveKind, parts: &[&Tensor], add: fn(T, T) -> T, (max, min): Extremes<T>) -> Result<Vec<Tensor>> {
+    let all: Vec<Vec<T>> = parts.iter().map(|part| part.to_vec()).collect::<Result<_>>()?;
+    let (ranks, shape) = (parts.len(), parts[0].shape()?);
+    let reduced = |reduce: ReduceOp| -> Vec<T> {
+        let put = [add, max, min][match reduce {
+            ReduceOp::Max => 1,
+            ReduceOp::Min => 2,
+            _ => 0,
+        }];
+        (0..all[0].len()).map(|k| halved(&all.iter().map(|own| own[k]).collect::<Vec<T>>(), put)).collect()
+    };
+    let block = |of: &[T], rank: usize| of[rank * of.len() / ranks..(rank + 1) * of.len() / ranks].to_vec();
+    let made = |rank: usize| -> (Vec<T>, usize) {
+        match kind {
+            CollectiveKind::AllReduce { reduce, .. } => (reduced(reduce), shape[0]),
+            CollectiveKind::ReduceScatter { reduce } => (block(&reduced(reduce), rank), shape[0] / ranks),
+            CollectiveKind::AllGather { .. } => (all.concat(), shape[0] * ranks),
+            CollectiveKind::Broadcast { root, .. } => (all[root].clone(), shape[0]),
+            CollectiveKind::AllToAll => (all.iter().flat_map(|own| block(own, rank)).collect(), shape[0]),
+            _ => (all[rank].clone(), shape[0]),
+        }
+    };
+    Ok((0..ranks).map(|rank| made(rank)).map(|(values, first)| Tensor::from_vec(values, [first, shape[1]])).collect())
 }
 /// What all ranks end with, one act after the other on the reference device.
 fn meant(program: &RankProgram, seed: u64) -> Result<Vec<Ends>> {
@@ -273,7 +326,14 @@ fn meant(program: &RankProgram, seed: u64) -> Result<Vec<Ends>> {
                 Act::Collective(kind, k) => {
                     let parts: Vec<&Tensor> = values.iter().filter_map(|values| values[*k].as_ref()).collect();
                     let together = together(*kind, &parts)?;
-                    values.iter_mut().for_each(|values| values.push(Some(together.clone())));
+                    values.iter_mut().zip(together).for_each(|(values, made)| values.push(Some(made)));
+                }
+                Act::Passed([from, to], k) => {
+                    let passed = values[*from][*k].clone();
+                    for (rank, values) in values.iter_mut().enumerate() {
+                        let own = values[*k].clone();
+                        values.push(if rank == *to { passed.clone() } else { own });
+                    }
                 }
                 act => {
                     for (values, random) in values.iter_mut().zip(&mut randoms) {
@@ -299,6 +359,15 @@ fn run(program: &RankProgram, seed: u64, rank: usize, group: &Group, device: Dev
                 Act::Step(writes) => step(|| writes.iter().try_for_each(|(cell, k)| values[*k].as_ref().map_or(Ok(()), |value| cells[*cell].set(value))))?,
                 Act::Collective(kind, k) => {
                     let made = values[*k].as_ref().map(|x| collective(*kind, group, x));
+                    values.push(made);
+                }
+                Act::Passed([from, to], k) => {
+                    let pass = |x: &Tensor| match rank {
+                        rank if rank == *from => collective(CollectiveKind::Send { to: *to }, group, x),
+                        rank if rank == *to => collective(CollectiveKind::Receive { from: *from }, group, x),
+                        _ => x.clone(),
+                    };
+                    let made = values[*k].as_ref().map(pass);
                     values.push(made);
                 }
                 act => {
@@ -380,21 +449,41 @@ impl Signal {
 struct WatchedGroup {
     signal: Arc<Signal>,
     waits: bool,
+    state: GroupState,
 }
 impl Communicator for WatchedGroup {
+    fn engine(&self) -> &'static str {
+        "watched"
+    }
     fn rank(&self) -> usize {
         0
     }
     fn size(&self) -> usize {
         1
     }
-    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn state(&self) -> &GroupState {
+        &self.state
+    }
+    fn all_gather(&self, _: &CollectiveCall, own: &[u8], blocks: &mut [&mut [u8]]) -> std::result::Result<(), ErrorKind> {
+        blocks.iter_mut().try_for_each(|block| copy(own, block))
+    }
+    fn all_to_all(&self, _: &CollectiveCall, to: &[&[u8]], from: &mut [&mut [u8]]) -> std::result::Result<(), ErrorKind> {
         self.signal.raise(SignalEvent::Begun);
         if self.waits {
-            self.signal.wait(SignalEvent::Computed).map_err(|kind| Error::new("all_gather", kind))?;
+            self.signal.wait(SignalEvent::Computed)?;
         }
-        Ok(vec![bytes.to_vec()])
+        to.iter().zip(from).try_for_each(|(block, to)| copy(block, to))
     }
+    fn send(&self, call: &CollectiveCall, _: usize, _: &[u8]) -> std::result::Result<(), ErrorKind> {
+        Err(lost(&format!("{call} in a group of one")))
+    }
+    fn receive(&self, call: &CollectiveCall, _: usize, _: &mut [u8]) -> std::result::Result<(), ErrorKind> {
+        Err(lost(&format!("{call} in a group of one")))
+    }
+    fn split(&self, call: &CollectiveCall, _: &[usize]) -> std::result::Result<Option<Arc<dyn Communicator>>, ErrorKind> {
+        Err(lost(&format!("{call} in a group of one")))
+    }
+    fn abort(&self, _: &str) {}
 }
 /// An op on the host that says that it runs, or waits until a collective has begun. It gives what it gets.
 #[derive(Debug)]
@@ -435,7 +524,7 @@ static GATES: AtomicU64 = AtomicU64::new(0);
 pub fn overlap(device: Device) -> Seen<()> {
     for waits_for_collective in [false, true] {
         let signal = Arc::<Signal>::default();
-        let group: Arc<dyn Communicator> = Arc::new(WatchedGroup { signal: signal.clone(), waits: !waits_for_collective });
+        let group: Arc<dyn Communicator> = Arc::new(WatchedGroup { signal: signal.clone(), waits: !waits_for_collective, state: GroupState::default() });
         let group = communicator::group(&group);
         let gate = |x: &Tensor| {
             let number = GATES.fetch_add(1, Relaxed) as i64;
@@ -443,7 +532,7 @@ pub fn overlap(device: Device) -> Seen<()> {
         };
         let got = device.scoped(|| {
             let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3]).cumsum(0);
-            let exchange = || collective(CollectiveKind::AllReduceSum, &group, &x);
+            let exchange = || collective(ALL_REDUCE, &group, &x);
             let (there, here) = if waits_for_collective {
                 let here = gate(&x);
                 (exchange(), here)

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
     Arg, Cell, Composite, Compound, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor, TensorType, Types,
-    communicator::{self, Communicator},
+    communicator,
     composite::{Attr, Attrs, registered},
     graph::{Data, Graph, GraphError, Reading, Type, Why},
     register_composite, scope, tensor,
 };
-use std::sync::Arc;
+use meeting::meeting;
+
+#[path = "proofs/meeting.rs"]
+mod meeting;
 
 fn ty(dims: &[usize], dtype: DType) -> Type {
     Type { shape: Shape::new(dims).unwrap(), dtype }
@@ -197,36 +200,24 @@ fn a_composite_that_is_not_made_again() {
     assert!(error.contains("takes 1 to 1 inputs, not 2"), "{error}");
 }
 
-struct Group(usize);
-impl Communicator for Group {
-    fn rank(&self) -> usize {
-        0
-    }
-    fn size(&self) -> usize {
-        self.0
-    }
-    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        Ok(vec![bytes.to_vec(); self.0])
-    }
-}
 #[test]
 fn a_device_or_a_group_that_the_reader_lacks() {
     let home = Device::reference();
-    let groups: Vec<_> = [2, 3].map(|n| -> Arc<dyn Communicator> { Arc::new(Group(n)) }).iter().map(communicator::group).collect();
+    let groups: Vec<_> = [2, 3].map(|n| communicator::group(&meeting(n)[0])).to_vec();
     let text = "\
 adamant graph 1
 group 0: ranks 2
 group 1: ranks 3
 input %x: f32[2]
 %to: f32[2] = to(%x) {device: \"home\"}
-%all_reduce: f32[2] = all_reduce(%to) {group: 0}
-%broadcast: f32[2] = broadcast(%all_reduce) {group: 1, root: 2}
+%all_reduce: f32[2] = all_reduce(%to) {group: 0, by: \"sum\", parts: 0, apart: false}
+%broadcast: f32[2] = broadcast(%all_reduce) {group: 1, root: 2, apart: true}
 return %broadcast
 ";
     let graph = Graph::parse(text, &Reading::new(home).groups(groups.clone())).unwrap();
     assert_eq!(graph.text().unwrap().text, text);
     // Effects are not dropped, though nobody reads them, and not merged, though they look alike.
-    let twice = text.replace("return %broadcast", "%again: f32[2] = broadcast(%all_reduce) {group: 1, root: 2}\nreturn");
+    let twice = text.replace("return %broadcast", "%again: f32[2] = broadcast(%all_reduce) {group: 1, root: 2, apart: true}\nreturn");
     let mut twice = Graph::parse(&twice, &Reading::new(home).groups(groups.clone())).unwrap();
     let ran = twice.run(&["common_subexpressions", "dead_code"]).unwrap();
     assert_eq!(ran.iter().map(|r| r.after).collect::<Vec<_>>(), [4, 4]);

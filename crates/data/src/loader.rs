@@ -22,13 +22,14 @@ pub use stream::BatchStream;
 
 use crate::{
     BadRecord, BatchOrder, Collated, Dataset, Order, Place, Sampler,
-    order::{Cut, GivenOrder},
+    order::{BatchShare, Cut, GivenOrder},
     wrong,
 };
 use adamant_core::{Device, Origin, Result};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
+    ops::Range,
     sync::Arc,
     task::{Poll, Waker},
     time::Duration,
@@ -89,7 +90,7 @@ pub struct DataLoaderBuilder<D: Dataset + ?Sized> {
     prefetch_factor: usize,
     policy: Policy,
     timeout: Option<Duration>,
-    shard: (usize, usize),
+    share: BatchShare,
     device: Option<Device>,
 }
 impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
@@ -133,9 +134,9 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     pub fn collate_fn<B: Send + 'static>(self, f: impl Fn(&D, Vec<D::Record>) -> Result<B> + Send + Sync + 'static) -> DataLoaderBuilder<Collated<D, B>> {
-        let DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, shard, device } = self;
+        let DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, share, device } = self;
         let dataset = Arc::new(Collated::new(dataset, f));
-        DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, shard, device }
+        DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, share, device }
     }
     /// Leaves out the last batch of an epoch if it is not full.
     pub fn drop_last(mut self, drop: bool) -> Self {
@@ -168,7 +169,16 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     /// together are those of one process with `world` times the batch size. The last batch of an epoch is shared evenly;
     /// one of fewer records than ranks is left out by all of them, so that all take equally many steps.
     pub fn shard(mut self, rank: usize, world: usize) -> Self {
-        self.shard = (rank, world);
+        self.share = BatchShare::Rank(rank, world);
+        self
+    }
+    /// Cuts each batch into `parts` parts and reads those that are held, each as a batch of its own ([`DataLoader::next_parts`]).
+    /// `batch_size` is that of the whole batch. Which parts there are does not depend on who holds them, and none is left out: of a batch
+    /// with fewer records than parts, some are empty.
+    ///
+    /// Ranks that hold parts one behind the other read, together, what one process with all parts reads.
+    pub fn parts(mut self, held: Range<usize>, parts: usize) -> Self {
+        self.share = BatchShare::Parts(held, parts);
         self
     }
     /// Where batches are made; unless it is set, the device that is current when the loader is built.
@@ -185,7 +195,11 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     pub fn build(self) -> Result<DataLoader<D>> {
         let _call = adamant_core::scope::call("data_loader");
         let refuse = |what: &str| Err(wrong("data_loader", what.into()));
-        check_batches("data_loader", self.batch_size, self.shard)?;
+        match &self.share {
+            BatchShare::Rank(rank, world) => check_batches("data_loader", self.batch_size, (*rank, *world))?,
+            BatchShare::Parts(held, parts) if held.is_empty() || held.end > *parts => return refuse(&format!("there are no parts {held:?} of {parts}")),
+            BatchShare::Parts(..) => check_batches("data_loader", self.batch_size, (0, 1))?,
+        }
         if self.prefetch_factor == 0 {
             return refuse("prefetch_factor is at least 1");
         }
@@ -194,16 +208,16 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
         }
         match &self.given {
             None if matches!(self.order, Order::Sampler { .. }) => return refuse("an order by a sampler needs the sampler: give it to `sampler`"),
-            Some(GivenOrder::Batches(_)) if self.shard.1 > 1 => return refuse("the batches of a batch sampler are whole and cannot be shared by ranks"),
+            Some(GivenOrder::Batches(_)) if self.share.among() > 1 => return refuse("the batches of a batch sampler are whole and cannot be shared by ranks"),
             _ => {}
         }
-        let (order, given, batch_size, drop_last, shard) = (self.order, self.given, self.batch_size, self.drop_last, self.shard);
-        let cut = Cut { order, given, records: self.dataset.len(), batch_size, drop_last, shard };
+        let (order, given, batch_size, drop_last, share) = (self.order, self.given, self.batch_size, self.drop_last, self.share);
+        let cut = Cut { order, given, records: self.dataset.len(), batch_size, drop_last, share };
         let device = self.device.or_else(|| Device::current().ok());
         let window = self.workers.saturating_mul(self.prefetch_factor);
         let ledger = Ledger::new(self.policy)?;
         let pipeline = LoaderPipeline::new(self.dataset, device, self.workers, self.timeout, matches!(ledger.policy(), Policy::Fail));
-        Ok(DataLoader { cut, window, pipeline, ledger, epoch: 0, batch: 0 })
+        Ok(DataLoader { cut, window, pipeline, ledger, epoch: 0, piece: 0 })
     }
 }
 
@@ -242,11 +256,12 @@ pub struct DataLoader<D: Dataset + ?Sized + 'static> {
     pipeline: LoaderPipeline<D>,
     ledger: Ledger,
     epoch: u64,
-    batch: usize,
+    /// the next piece: of each batch there is one, or each part that is held
+    piece: usize,
 }
 impl<D: Dataset + ?Sized + 'static> std::fmt::Debug for DataLoader<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DataLoader({} batches of {}, at epoch {} batch {})", self.batches(), self.cut.batch_size, self.epoch, self.batch)
+        write!(f, "DataLoader({} batches of {}, at epoch {} batch {})", self.batches(), self.cut.batch_size, self.epoch, self.state().batch)
     }
 }
 impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
@@ -263,7 +278,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
             prefetch_factor: 2,
             policy: Policy::Fail,
             timeout: None,
-            shard: (0, 1),
+            share: BatchShare::Rank(0, 1),
             device: None,
         }
     }
@@ -286,14 +301,15 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
             records: self.cut.records,
             step: self.cut.global(),
             epoch: self.epoch,
-            batch: self.batch,
+            batch: self.piece / self.cut.share.pieces(),
             bad: self.ledger.count(),
         }
     }
     /// Where the records of the next batch of a position stand. Nothing is read.
     pub fn places_at(&self, state: LoaderState) -> Vec<Place> {
-        let records = if state.batch < self.batches() { self.cut.records(state.epoch, state.batch) } else { Vec::new() };
-        records.into_iter().map(|index| self.dataset().locate(index)).collect()
+        let pieces = self.cut.share.pieces();
+        let own = if state.batch < self.batches() { state.batch * pieces..(state.batch + 1) * pieces } else { 0..0 };
+        own.flat_map(|piece| self.cut.records(state.epoch, piece)).map(|index| self.dataset().locate(index)).collect()
     }
     /// Goes to a position. What was read ahead is dropped; nothing before the position is read.
     ///
@@ -315,7 +331,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
     }
     fn seek(&mut self, epoch: u64, batch: usize, bad: usize) {
         self.pipeline.cancel();
-        (self.epoch, self.batch) = (epoch, batch);
+        (self.epoch, self.piece) = (epoch, batch.saturating_mul(self.cut.share.pieces()));
         self.ledger.set_count(bad);
     }
     /// The bad records that were met since this was last asked, in the order of the batches they are missing from.
@@ -329,6 +345,41 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
     #[track_caller]
     pub fn next_batch(&mut self) -> Option<Result<D::Batch>> {
         self.wait(Origin::here())
+    }
+    /// The parts of the next batch that are read here, in order: none for a part without a record. `None` after the last batch, once,
+    /// and then the next epoch begins. Without [`DataLoaderBuilder::parts`] there is one part.
+    ///
+    /// After an error the position has not moved: another call tries the same batch again.
+    #[track_caller]
+    pub fn next_parts(&mut self) -> Option<Result<Vec<Option<D::Batch>>>> {
+        let (here, pieces, begin) = (Origin::here(), self.cut.share.pieces(), self.state());
+        if begin.batch >= self.batches() {
+            self.seek(self.epoch + 1, 0, 0);
+            return None;
+        }
+        let mut parts = Vec::with_capacity(pieces);
+        for piece in begin.batch * pieces..(begin.batch + 1) * pieces {
+            self.piece = piece;
+            let made = match self.load(None, here) {
+                Poll::Ready(loaded) => loaded.and_then(|loaded| self.settle(loaded, here)),
+                Poll::Pending => Err(wrong("data_loader", "a batch that nobody waits for".into())),
+            };
+            match made {
+                Ok(made) => parts.push(made),
+                Err(e) => {
+                    self.seek(begin.epoch, begin.batch, begin.bad);
+                    return Some(Err(e));
+                }
+            }
+        }
+        self.piece = (begin.batch + 1) * pieces;
+        Some(Ok(parts))
+    }
+    /// What became of a piece, and of its bad records.
+    fn settle(&mut self, loaded: Loaded<D::Batch>, here: Origin) -> Result<Option<D::Batch>> {
+        let (epoch, number) = (self.epoch, self.state().batch);
+        let Loaded { batch, bad } = loaded;
+        batch.transpose().map_err(|failed| failed.at(here)).and_then(|made| self.ledger.settle(bad, epoch, number, here).map(|()| made))
     }
     fn wait(&mut self, here: Origin) -> Option<Result<D::Batch>> {
         match self.advance(None, here) {
@@ -348,18 +399,15 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
     }
     /// The next batch; pending only with a waker, which is told when there is something to be had.
     fn advance(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Option<Result<D::Batch>>> {
-        while self.batch < self.batches() {
+        while self.piece < self.cut.pieces() {
             let loaded = match self.load(waker, here) {
                 Poll::Ready(Ok(loaded)) => loaded,
                 Poll::Ready(Err(e)) => return Poll::Ready(Some(Err(e))),
                 Poll::Pending => return Poll::Pending,
             };
-            let Loaded { batch, bad } = loaded;
-            let (epoch, number) = (self.epoch, self.batch);
-            let settled = batch.transpose().map_err(|failed| failed.at(here)).and_then(|made| self.ledger.settle(bad, epoch, number, here).map(|()| made));
-            match settled {
+            match self.settle(loaded, here) {
                 Ok(made) => {
-                    self.batch += 1;
+                    self.piece += 1;
                     if let Some(batch) = made {
                         return Poll::Ready(Some(Ok(batch)));
                     }
@@ -376,13 +424,13 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
     fn load(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Result<Loaded<D::Batch>>> {
         let draws = (self.cut.order.seed(), self.epoch);
         if self.window == 0 {
-            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, draws, self.cut.records(self.epoch, self.batch))));
+            return Poll::Ready(Ok(self.pipeline.load_here(self.piece, draws, self.cut.records(self.epoch, self.piece))));
         }
-        let (cut, epoch, end) = (&self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
-        if let Err(e) = self.pipeline.request(self.batch..end, draws, |batch| cut.records(epoch, batch), here) {
+        let (cut, epoch, end) = (&self.cut, self.epoch, self.cut.pieces().min(self.piece.saturating_add(self.window)));
+        if let Err(e) = self.pipeline.request(self.piece..end, draws, |piece| cut.records(epoch, piece), here) {
             return Poll::Ready(Err(e));
         }
-        self.pipeline.receive(self.batch, waker).map(Ok)
+        self.pipeline.receive(self.piece, waker).map(Ok)
     }
 }
 

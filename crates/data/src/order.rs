@@ -68,11 +68,33 @@ pub(crate) struct Cut {
     /// of [`Order::Sampler`]
     pub given: Option<GivenOrder>,
     pub records: usize,
-    /// of one rank
+    /// of one rank; of all where batches are cut into parts
     pub batch_size: usize,
     pub drop_last: bool,
-    /// (which, of how many) that share the batches
-    pub shard: (usize, usize),
+    pub share: BatchShare,
+}
+/// What of each batch is read here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BatchShare {
+    /// (which, of how many) ranks that have a batch each
+    Rank(usize, usize),
+    /// these parts, of so many that every batch is cut into, each a batch of its own
+    Parts(Range<usize>, usize),
+}
+impl BatchShare {
+    /// How many share a batch.
+    pub fn among(&self) -> usize {
+        match *self {
+            BatchShare::Rank(_, among) | BatchShare::Parts(_, among) => among,
+        }
+    }
+    /// How many pieces of each batch are read here.
+    pub fn pieces(&self) -> usize {
+        match self {
+            BatchShare::Rank(..) => 1,
+            BatchShare::Parts(held, _) => held.len(),
+        }
+    }
 }
 impl Cut {
     /// Records of an epoch over all ranks.
@@ -85,31 +107,48 @@ impl Cut {
     }
     /// Records of one step over all ranks.
     pub fn global(&self) -> usize {
-        self.batch_size.saturating_mul(self.shard.1)
+        match self.share {
+            BatchShare::Rank(_, world) => self.batch_size.saturating_mul(world),
+            BatchShare::Parts(..) => self.batch_size,
+        }
     }
-    /// Batches of an epoch, as many on every rank. Of a last one with fewer records than ranks nobody gets any.
+    /// Batches of an epoch, as many on every rank. Of a last one with fewer records than ranks nobody gets any; of one that is cut into
+    /// parts, some parts are empty.
     pub fn batches(&self) -> usize {
         if let Some(GivenOrder::Batches(batches)) = &self.given {
             return batches.len();
         }
         let (whole, left) = (self.draws() / self.global(), self.draws() % self.global());
-        whole + usize::from(left >= self.shard.1 && left > 0 && !self.drop_last)
+        let fewest = if matches!(self.share, BatchShare::Rank(..)) { self.share.among() } else { 1 };
+        whole + usize::from(left >= fewest && left > 0 && !self.drop_last)
     }
-    /// The positions in the epoch that make up this rank's part of a batch.
-    fn positions(&self, batch: usize) -> Range<usize> {
-        let (rank, world) = self.shard;
+    /// Pieces of an epoch that are read here: one of each batch, or each part that is held.
+    pub fn pieces(&self) -> usize {
+        self.batches().saturating_mul(self.share.pieces())
+    }
+    /// The positions in the epoch of a batch.
+    fn whole(&self, batch: usize) -> Range<usize> {
         let start = batch * self.global();
-        let size = self.global().min(self.draws() - start);
-        // A last one is shared evenly: in 128 bits, as the product may be large.
-        let part = |k: usize| (size as u128 * k as u128 / world as u128) as usize;
-        start + part(rank)..start + part(rank + 1)
+        start..start + self.global().min(self.draws() - start)
     }
-    /// The records of a batch of an epoch.
-    pub fn records(&self, epoch: u64, batch: usize) -> Vec<usize> {
+    /// The positions in the epoch of a piece that is read here.
+    fn positions(&self, piece: usize) -> Range<usize> {
+        let pieces = self.share.pieces();
+        let part = match &self.share {
+            BatchShare::Rank(rank, _) => *rank,
+            BatchShare::Parts(held, _) => held.start + piece % pieces,
+        };
+        let Range { start, end } = self.whole(piece / pieces);
+        // Shared evenly: in 128 bits, as the product may be large.
+        let bound = |k: usize| ((end - start) as u128 * k as u128 / self.share.among() as u128) as usize;
+        start + bound(part)..start + bound(part + 1)
+    }
+    /// The records of a piece of an epoch.
+    pub fn records(&self, epoch: u64, piece: usize) -> Vec<usize> {
         if let Some(GivenOrder::Batches(batches)) = &self.given {
-            return batches.batch(epoch, batch);
+            return batches.batch(epoch, piece);
         }
-        let positions = self.positions(batch);
+        let positions = self.positions(piece);
         match self.order {
             Order::Sequential => positions.collect(),
             Order::Sampler { .. } => match &self.given {
@@ -139,8 +178,35 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn cut(order: Order, records: usize, batch_size: usize, drop_last: bool, shard: (usize, usize)) -> Cut {
-        Cut { order, given: None, records, batch_size, drop_last, shard }
+    fn cut(order: Order, records: usize, batch_size: usize, drop_last: bool, (rank, world): (usize, usize)) -> Cut {
+        Cut { order, given: None, records, batch_size, drop_last, share: BatchShare::Rank(rank, world) }
+    }
+    fn in_parts(records: usize, batch_size: usize, held: Range<usize>, parts: usize) -> Cut {
+        Cut { order: Order::Shuffle { seed: 1 }, given: None, records, batch_size, drop_last: false, share: BatchShare::Parts(held, parts) }
+    }
+    #[test]
+    fn parts_that_depend_on_who_holds_them() {
+        for (records, size, parts) in [(100, 8, 8), (97, 8, 4), (26, 9, 5), (5, 8, 8), (1, 8, 8), (40, 16, 1)] {
+            let whole = epoch(cut(Order::Shuffle { seed: 1 }, records, size, false, (0, 1)), 3);
+            let all = in_parts(records, size, 0..parts, parts);
+            assert_eq!((all.batches(), all.pieces()), (whole.len(), whole.len() * parts));
+            let pieces: Vec<Vec<usize>> = (0..all.pieces()).map(|piece| all.records(3, piece)).collect();
+            for (batch, pieces) in whole.iter().zip(pieces.chunks(parts)) {
+                assert_eq!(*batch, pieces.concat());
+                let sizes: Vec<usize> = pieces.iter().map(Vec::len).collect();
+                assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
+            }
+            for ranks in 1..=parts {
+                for rank in 0..ranks {
+                    let held = parts * rank / ranks..parts * (rank + 1) / ranks;
+                    let own = in_parts(records, size, held.clone(), parts);
+                    for piece in 0..own.pieces() {
+                        let (batch, part) = (piece / held.len(), held.start + piece % held.len());
+                        assert_eq!(own.records(3, piece), pieces[batch * parts + part]);
+                    }
+                }
+            }
+        }
     }
     fn epoch(cut: Cut, epoch: u64) -> Vec<Vec<usize>> {
         (0..cut.batches()).map(|b| cut.records(epoch, b)).collect()

@@ -13,10 +13,12 @@
 //! to follow cannot be in step any more, and the other ranks are told.
 mod engine;
 mod exchange;
+mod lone;
 mod tree;
 
 pub use engine::{ENGINES, Engine, EngineRequest, JoinToken, engine_named};
 pub use exchange::{Exchanged, exchange, exchange_array};
+pub use lone::LoneRank;
 pub use tree::{ReductionTree, TreeNodes};
 
 use crate::{ErrorKind, Origin, TensorType, op::{CollectiveKind, Group}};

@@ -290,7 +290,7 @@ fn clean(storage: &dyn Storage, folder: &Path) -> Result<()> {
 }
 
 /// `step-00000120`; more digits where they are needed.
-fn folder_name(step: u64) -> String {
+pub(crate) fn folder_name(step: u64) -> String {
     format!("step-{step:08}")
 }
 /// The step of a folder's name, if it is one that [`folder_name`] gives.

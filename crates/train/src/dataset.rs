@@ -17,8 +17,9 @@ use crate::{
     Failure,
     config::Section,
     evaluate::{EvaluateOptions, Show, Units},
+    session::StepSharing,
 };
-use adamant_core::Tensor;
+use adamant_core::{Tensor, op::rank_parts};
 use adamant_data::{AnyDataset, Augment, Augmented, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary, examples};
 use source::Source;
 use std::{
@@ -163,7 +164,7 @@ impl Parts {
     ///
     /// # Errors
     /// Habits that make no sense.
-    pub fn loader(&self, seed: u64, batch: usize) -> Result<DataLoader<AnyDataset>, Failure> {
+    pub fn loader(&self, seed: u64, batch: usize, sharing: Option<&StepSharing>) -> Result<DataLoader<AnyDataset>, Failure> {
         let h = &self.habits;
         let mut builder = DataLoader::new(self.train.clone())
             .order(Order::Shuffle { seed })
@@ -173,6 +174,9 @@ impl Parts {
             .on_bad_record(h.policy.clone());
         if let Some(limit) = h.timeout {
             builder = builder.timeout(limit);
+        }
+        if let Some(StepSharing { group, parts, .. }) = sharing {
+            builder = builder.parts(rank_parts(*parts, group.rank as usize, group.size as usize), *parts);
         }
         Ok(builder.build()?)
     }

@@ -56,7 +56,7 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
     let habits = Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision: precision.clone() };
     let mut session = session(model, objective.clone(), taught, habits, device)?;
-    let mut loader = parts.loader(seed, batch)?;
+    let mut loader = parts.loader(seed, batch, None)?;
     let mut seconds = f64::INFINITY;
     let mut loss = f64::NAN;
     device.pool().reset_peak();

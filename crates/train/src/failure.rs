@@ -25,6 +25,8 @@ pub enum Failure {
     Memory(String),
     /// The disk is full, or a file could not be written.
     Storage(StorageError),
+    /// Another rank of the run is gone or has failed, or the ranks do not do the same.
+    PeerLost(String),
     /// A signal ended the run; what it had learned is in the checkpoint.
     Interrupted {
         /// its number: SIGHUP is 1, SIGINT 2, SIGTERM 15, SIGXCPU 24
@@ -45,6 +47,7 @@ impl Failure {
             Failure::Input(_) => 4,
             Failure::Memory(_) => 5,
             Failure::Storage(_) => 6,
+            Failure::PeerLost(_) => 7,
             Failure::Device(_) => 9,
             Failure::Interrupted { signal, .. } => 128u8.wrapping_add(*signal as u8),
         }
@@ -58,6 +61,7 @@ impl Failure {
             Failure::Input(_) => "input",
             Failure::Memory(_) => "memory",
             Failure::Storage(_) => "storage",
+            Failure::PeerLost(_) => "peer_lost",
             Failure::Device(_) => "device",
             Failure::Interrupted { .. } => "interrupted",
         }
@@ -74,6 +78,7 @@ impl Failure {
             Failure::Storage(e) if e.op == Operation::Print => Some("free some space, or write somewhere else"),
             Failure::Storage(_) => Some("free some space and go on with `--resume auto`; `checkpoint.on_error = \"warn\"` trains on without"),
             Failure::Device(_) => Some("`adamant info` lists what this machine has"),
+            Failure::PeerLost(_) => Some("what the other ranks say comes first; go on with `--resume auto`, on as many ranks as there are"),
             Failure::Interrupted { .. } => Some("go on with `--resume auto`"),
             Failure::Run(_) | Failure::Usage(_) | Failure::Input(_) => None,
         }
@@ -91,7 +96,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) | Failure::Input(text) | Failure::Device(text) | Failure::Run(text) | Failure::Diverged(text) | Failure::Memory(text) => {
+            Failure::Usage(text) | Failure::Input(text) | Failure::Device(text) | Failure::Run(text) | Failure::Diverged(text) | Failure::Memory(text) | Failure::PeerLost(text) => {
                 f.write_str(&cut(text, LONGEST))
             }
             Failure::Storage(e) => f.write_str(&cut(&e.to_string(), LONGEST)),
@@ -158,6 +163,8 @@ impl From<adamant_core::Error> for Failure {
         match error.kind() {
             // Op and source line are those of a reader in this crate: of no use to who gave the file.
             kind @ ErrorKind::File { .. } => Failure::Input(kind.to_string()),
+            ErrorKind::PeerLost { .. } | ErrorKind::PeerFailed { .. } | ErrorKind::RanksDiffer { .. } => Failure::PeerLost(error.kind().to_string()),
+            ErrorKind::EngineAbsent(_) => Failure::Device(error.kind().to_string()),
             ErrorKind::DeviceAbsent(_) => Failure::Device(in_words(&error)),
             ErrorKind::DeviceLost(_) => Failure::Device(in_words(&error)),
             ErrorKind::OutOfMemory { .. } => Failure::Memory(in_words(&error)),

@@ -55,7 +55,7 @@ pub use failure::Failure;
 pub use model::model;
 pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
-pub use run::{Report, Run, train};
+pub use run::{Report, Run, rank_timeout, train};
 pub use session::{Course, Habits, Look, LossOf, OpByOp, Position, Session, Stepped};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};

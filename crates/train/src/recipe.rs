@@ -3,6 +3,7 @@
 mod alerts;
 mod clip;
 mod distill;
+mod distributed;
 mod parameters;
 mod precision;
 mod quantize;
@@ -11,6 +12,7 @@ mod stability;
 pub(crate) use alerts::alerts;
 pub(crate) use clip::{clip, clipped_layers};
 pub(crate) use distill::{Teaching, distill};
+pub(crate) use distributed::{SharingMode, distributed, patience};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};
 pub(crate) use quantize::quantize;

@@ -11,17 +11,21 @@ use crate::{
     folder::{self, RunFolder, number, text_of},
     objective::Objective,
     quantized::{self, QuantizedEnd},
-    recipe::{self, OnExtend, Teaching},
+    recipe::{self, OnExtend, SharingMode, Teaching},
     report,
-    session::{Habits, Session},
+    session::{Habits, Session, StepSharing},
     setup::{Length, Setup},
     storage, summary,
     trained::{self, Task},
-    trainer::{Extended, Learned, Pattern, Score, Start, learn, told_precision},
+    trainer::{RunRanks, Extended, Learned, Pattern, Score, Start, learn, told_precision},
     watch::{Interrupt, Plan, Rows, Watch},
 };
 use adamant_amp::AmpStats;
-use adamant_core::{Device, Tensor, time_block};
+use adamant_core::{
+    Device, Tensor,
+    communicator::{self, Communicator, LoneRank},
+    time_block,
+};
 use adamant_data::Dataset;
 use adamant_nn::{Module, Sequential, Walk};
 use adamant_optim::{ClippingOptions, schedule::Held};
@@ -31,6 +35,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// How many of the worst test examples the report shows.
@@ -106,6 +111,7 @@ pub struct Run<'a> {
     control: ControlPlan,
     interrupt: Interrupt,
     environment: Value,
+    group: Option<Arc<dyn Communicator>>,
 }
 impl<'a> Run<'a> {
     /// Of a description, on the current device, with data beside this program and no run folder.
@@ -118,6 +124,7 @@ impl<'a> Run<'a> {
             control: ControlPlan::default(),
             interrupt: Interrupt::new(),
             environment: json!({}),
+            group: None,
         }
     }
     /// The folder that paths of data are relative to.
@@ -156,6 +163,11 @@ impl<'a> Run<'a> {
     pub fn environment(self, environment: Value) -> Run<'a> {
         Run { environment, ..self }
     }
+    /// The ranks that share the run, of which this is one: each calls [`Run::train`] with the same description. Rank 0 writes the folder.
+    #[must_use]
+    pub fn ranks(self, group: Arc<dyn Communicator>) -> Run<'a> {
+        Run { group: Some(group), ..self }
+    }
     /// Trains, tests, writes what there is to write.
     ///
     /// # Errors
@@ -165,7 +177,9 @@ impl<'a> Run<'a> {
         self.document.left_out().iter().for_each(|what| watch.warn(what));
         // What was learned of a table stays what it was, whatever has become of the file.
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
-        let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
+        let (document, sharing) = self.shared()?;
+        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device));
+        let setup = Setup::with(&document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
@@ -195,14 +209,14 @@ impl<'a> Run<'a> {
         let learned = learn(
             Start {
                 session: &mut session,
-                loader: parts.loader(seed, batch)?,
+                loader: parts.loader(seed, batch, ranks.as_ref().map(RunRanks::sharing))?,
                 pattern: Pattern { accumulate, log_every, eval_every, look_every, steps },
                 judge,
                 stopping: stopping.as_mut(),
                 callbacks: &mut [],
                 folder: self.folder.as_deref(),
                 resume: self.resume,
-                control: self.control,
+                control: if ranks.is_some() { ControlPlan { opens: false, ..self.control } } else { self.control },
                 interrupt: &self.interrupt,
                 checkpoint,
                 alerts: &alerts,
@@ -210,6 +224,7 @@ impl<'a> Run<'a> {
                 environment: &environment,
                 plan: &plan,
                 on_length,
+                ranks: ranks.clone(),
                 init: init_from
                     .map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
                 opened: Box::new(|folder| {
@@ -227,6 +242,45 @@ impl<'a> Run<'a> {
         let judge = |model: &Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
         self.finish(&session, &parts, folder, (report, &judge), watch)
     }
+    /// The description with the number of parts that steps are cut into, and how they are shared; none where they are not.
+    fn shared(&self) -> Result<(Document, Option<StepSharing>), Failure> {
+        let root = self.document.root()?;
+        let said = recipe::distributed(&root)?;
+        let size = self.group.as_ref().map_or(1, |group| group.size());
+        let wrong = |what: String| Err(Failure::Usage(format!("[distributed]: {what}")));
+        match said.mode {
+            SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started")),
+            SharingMode::Distributed if size < 2 => return wrong("`mode` is \"distributed\", and one rank was started: `adamant launch -n 2 -- ...` starts two".into()),
+            _ => {}
+        }
+        // What a run began with it keeps, on however many ranks it goes on.
+        let begun = self.folder.as_ref().filter(|_| self.resume).map(|folder| folder.join("config.toml")).filter(|path| path.exists());
+        let begun = begun.map(|path| recipe::distributed(&Document::read(&path)?.root()?)).transpose()?.and_then(|before| before.shards);
+        let shards = said.shards.or(begun).unwrap_or(size);
+        if shards < size {
+            return wrong(format!("{shards} shards on {size} ranks: every rank holds one at least"));
+        }
+        let mut document = self.document.clone();
+        let group = match &self.group {
+            None if shards == 1 => return Ok((document, None)),
+            Some(_) if shards == 1 => return Ok((document, None)),
+            Some(group) => communicator::group(group),
+            None => communicator::group(&(Arc::new(LoneRank::default()) as Arc<dyn Communicator>)),
+        };
+        if root.has("quantize") {
+            return wrong("observers of `[quantize]` see one rank's inputs alone: codes are trained on one rank, with one shard".into());
+        }
+        if root.section("stability")?.is_some_and(|s| s.has("look_every")) {
+            return wrong("`stability.look_every` looks at one rank's layers alone: it goes with one rank and one shard".into());
+        }
+        drop(root);
+        document.set(&format!("distributed.shards={shards}"))?;
+        Ok((document, Some(StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes })))
+    }
+    /// Does this rank write what there is to write?
+    fn leads(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| group.rank() == 0)
+    }
     /// Writes what stands at the end of a run.
     fn finish(
         &self,
@@ -242,7 +296,7 @@ impl<'a> Run<'a> {
         let model = floats.as_ref().unwrap_or(&session.model);
         let needed = model.memory_usage() as u64;
         let save = |path: &Path| adamant_formats::safetensors::save(path, model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
-        if let Some(path) = &done.weights {
+        if let Some(path) = done.weights.as_ref().filter(|_| self.leads()) {
             save(path)?;
         }
         let Some(mut folder) = folder else { return Ok(done) };
@@ -315,6 +369,13 @@ fn on_length(document: &Document, (kind, key): (&str, &str), before: u64, now: u
         OnExtend::Stretch => Ok(Extended::Stretched),
         OnExtend::Hold => Ok(Extended::Held(Box::new(Held { schedule: recipe::schedule(s, before)?, until: before }))),
     }
+}
+/// So long a rank of a run waits for the others before it takes them for lost: `distributed.timeout`.
+///
+/// # Errors
+/// A number that makes no sense.
+pub fn rank_timeout(document: &Document) -> Result<Duration, Failure> {
+    recipe::patience(&document.root()?)
 }
 /// Runs a description on the current device, without a run folder. Paths of data are relative to `folder`.
 ///

@@ -9,6 +9,7 @@ mod captured;
 mod losses;
 mod saved;
 mod scaled;
+mod shared;
 mod watched;
 
 use crate::{
@@ -33,6 +34,9 @@ pub use captured::OpByOp;
 use losses::{Losses, UnreadLoss};
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
+pub(crate) use shared::gather;
+pub use shared::StepSharing;
+use shared::SharedSteps;
 pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -122,6 +126,7 @@ pub struct Session<M, B> {
     precision: SteppedPrecision,
     watched: SteppedWatch,
     looks: SessionLooks,
+    shared: Option<SharedSteps>,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -158,6 +163,8 @@ struct StepParts<'a, M, B> {
     precision: &'a mut SteppedPrecision,
     handler: Option<&'a mut NanHandler>,
     looks: &'a mut SessionLooks,
+    shared: Option<&'a SharedSteps>,
+    device: Device,
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; with a scaler, the verdict; where layers are watched, which overflowed; in 16 bits, with the norm, the share of gradient elements that underflow; the norm of all gradients where it was asked
@@ -178,14 +185,14 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         self.precision.scaler = scaler;
         outputs
     }
-    fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
-        let (mut grads, mut loss, mut flags, mut total) = (None, None::<Tensor>, None, 0);
-        let mut seen = look.layers.then(LayerLook::new);
+    /// Forward and backward of all batches: the gradients of the mean loss over all rows, and that loss.
+    fn learn(&mut self, batches: &[B], flags: &mut Option<Tensor>, seen: &mut Option<LayerLook>, scaler: &mut GradScaler) -> Computed<(Grads, Tensor)> {
+        let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
         self.accumulator.reset();
         for batch in batches {
             let n = batch.rows()?;
             let forward = || (self.loss)(self.model, batch);
-            let mean = self.precision.forward(&mut flags, || match &mut seen {
+            let mean = self.precision.forward(flags, || match seen {
                 Some(seen) => seen.forward(forward),
                 None => forward(),
             })?;
@@ -204,10 +211,18 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             None => time_block!("backward", self.accumulator.finish())?,
             some => some,
         };
-        let (Some(mut grads), Some(loss)) = (waiting, loss) else {
+        let (Some(grads), Some(loss)) = (waiting, loss) else {
             return Err(Error::new("step", ErrorKind::Argument("a step without a batch".into())));
         };
-        let mut outputs = vec![if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }];
+        Ok((grads, if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }))
+    }
+    fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
+        let (mut flags, mut seen) = (None, look.layers.then(LayerLook::new));
+        let (mut grads, loss) = match self.shared {
+            Some(shared) => self.learn_shared(shared, batches, &mut flags, scaler)?,
+            None => self.learn(batches, &mut flags, &mut seen, scaler)?,
+        };
+        let mut outputs = vec![loss];
         let _range = record_function("optimizer_step");
         let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
         let underflow = if look.norm { self.precision.underflow(&grads, &leaves) } else { None };
@@ -264,7 +279,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         model.train();
         let (position, losses) = (Position::default(), Losses::after(f64::NAN));
         let (captured, watched, looks) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?, SessionLooks::of(&model));
-        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, looks })
+        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, looks, shared: None })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -317,6 +332,25 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub(crate) fn take_fallbacks(&mut self) -> Vec<String> {
         self.precision.take_news()
     }
+    /// Shares its steps with other ranks. Each then gets the batches of the parts that it holds ([`Session::assign`]).
+    pub fn share(&mut self, sharing: StepSharing) {
+        self.shared = Some(SharedSteps::new(sharing, shared::states(&self.model)));
+    }
+    /// Which of the parts held here each batch of the next step is of. Of a session that is not shared there is one part.
+    pub fn assign(&mut self, of_part: Vec<usize>) {
+        self.shared.iter().for_each(|shared| shared.assign(of_part.clone()));
+    }
+    /// Once, before the first step: which parameters have gradients on any rank.
+    fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
+        let device = self.device;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, .. } = self;
+        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed()) else { return Ok(()) };
+        let (average, clipper) = (average.as_mut(), clipper.as_mut());
+        let optimizer = &mut **optimizer;
+        let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
+        let used = parts.used_here(batches)?;
+        Ok(shared.agree(&used)?)
+    }
     /// One step on a group of batches: as many as are accumulated, or fewer at the end of an epoch.
     ///
     /// # Errors
@@ -326,13 +360,15 @@ impl<M: Walk, B: Batch> Session<M, B> {
     }
     /// As [`Session::step`]; with a visitor it runs op by op, and each is shown.
     pub(crate) fn step_visited(&mut self, group: &[B], look: Look, visitor: Option<Arc<dyn OpVisitor>>) -> Result<Stepped, Failure> {
-        if group.is_empty() {
+        if group.is_empty() && self.shared.is_none() {
             return Err(Failure::Run("a step without a batch".into()));
         }
         self.remember_numbers();
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
+        self.agree_on_used(&batches)?;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, shared, .. } = self;
+        let shared = shared.as_ref();
         // Who looks into a step keeps more than the walk back does.
         let looks_in = visitor.is_some() || look.layers || watched.looks_at_ops();
         if let (true, Some(batch)) = (looks_in, batches.first()) {
@@ -341,7 +377,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };

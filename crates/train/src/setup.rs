@@ -308,7 +308,7 @@ fn objective(root: &Section<'_>, parts: &Parts) -> Result<Objective, Failure> {
         return Ok(objective);
     }
     let mut counts = vec![0; classes];
-    for batch in parts.loader(0, COUNTED_AT_ONCE)?.epoch() {
+    for batch in parts.loader(0, COUNTED_AT_ONCE, None)?.epoch() {
         for class in batch?.1.cast(DType::I64).to_vec::<i64>()? {
             usize::try_from(class).ok().and_then(|c| counts.get_mut(c)).into_iter().for_each(|n| *n += 1);
         }

@@ -17,6 +17,7 @@ mod debugged;
 mod judge;
 mod learn;
 mod profiled;
+mod ranks;
 mod restored;
 mod resume;
 mod safe;
@@ -54,6 +55,7 @@ use adamant_stability::NanOptions;
 use controlled::Controls;
 use judge::score;
 use learn::{Learning, RunKept};
+pub(crate) use ranks::RunRanks;
 use restored::HeldStates;
 use safe::Safe;
 use serde_json::{Value, json};
@@ -100,19 +102,40 @@ where
     pub on_length: Option<OnLength<'j>>,
     /// what is done to the model where a run begins, and not where it goes on
     pub init: Option<Box<dyn FnOnce(&M) -> Result<(), Failure> + 'j>>,
+    /// those who share the run, if it is shared
+    pub ranks: Option<RunRanks>,
     /// more that is written when the folder is open
     pub opened: Box<dyn FnOnce(&RunFolder) -> Result<(), Failure> + 'j>,
 }
-/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept.
+/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept. Ranks that
+/// share the run are told when this one fails.
 pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
 where
     D::Batch: Batch,
 {
-    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, .. } =
+    let ranks = start.ranks.clone();
+    learn_here(start, watch).inspect_err(|failure| {
+        // An end that was asked for is that of all.
+        if !matches!(failure, Failure::Interrupted { .. }) {
+            ranks.iter().for_each(|ranks| ranks.failed(failure));
+        }
+    })
+}
+fn learn_here<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
+where
+    D::Batch: Batch,
+{
+    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, ranks, .. } =
         start;
-    let path = start.folder;
+    // Who does not lead reads what the leader has written, and writes nothing.
+    let shares = start.folder;
+    let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
+    if let Some(ranks) = &ranks {
+        session.share(ranks.sharing().clone());
+        ranks.must_be_alike(document, &session.model)?;
+    }
     let (mut kept, mut found) = (RunKept::default(), None);
     if let Some(safe) = &safe {
         match safe.latest(watch)? {
@@ -130,6 +153,12 @@ where
                     path.unwrap_or(&newest.folder).display()
                 )));
             }
+        }
+    }
+    if let Some(ranks) = &ranks {
+        if let Some(led) = ranks.agree_on(shares, found.as_ref())? {
+            kept = RunKept::read(session.restore(&led.snapshot)?)?;
+            found = Some(led.snapshot);
         }
     }
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
@@ -170,6 +199,7 @@ where
         held: HeldStates::default(),
         controls,
         interrupt,
+        ranks,
         paused: Rc::default(),
     };
     if let Some(snapshot) = &found {
@@ -518,6 +548,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 plan: &plan,
                 on_length: None,
                 init: None,
+                ranks: None,
                 opened: Box::new(|_| Ok(())),
             },
             watch,

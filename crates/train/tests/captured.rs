@@ -7,7 +7,7 @@ use adamant_backend_cpu as _;
 use adamant_core::{Device, Result, Tensor};
 use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
-use adamant_optim::{AdamW, ClippingType, UpdateRule};
+use adamant_optim::{AdamW, UpdateRule};
 use adamant_train::{Document, Habits, Interrupt, Look, OPTIMIZERS, Precision, Run, SCHEDULES, Session, Trainer, Watch, course, optimizer};
 use std::{
     fs,
@@ -33,36 +33,6 @@ impl Watch for Seen {
         }
     }
 }
-fn schedule(kind: &str) -> String {
-    if kind == "ReduceLROnPlateau" { "patience = 0\nfactor = 0.5".into() } else { schedules::options(kind, 0.03) }
-}
-/// Run number `k` of those that go through all optimizers, schedules and habits, each with others.
-fn description(k: usize) -> String {
-    let pick = |n: usize, step: usize| (k * step + k / n) % n;
-    let (optimizer, kind) = (OPTIMIZERS[k % OPTIMIZERS.len()], SCHEDULES[pick(SCHEDULES.len(), 5)]);
-    // Every kind of clipping, with numbers that limit something in so few steps.
-    let clip = match ClippingType::ALL.get(pick(ClippingType::ALL.len() + 1, 1)) {
-        None => String::new(),
-        Some(ClippingType::Value) => "clip = { kind = \"value\", max = 0.02 }".into(),
-        Some(kind @ (ClippingType::Norm | ClippingType::GlobalNorm)) => format!("clip = {{ kind = \"{kind}\", max_norm = 0.5 }}"),
-        Some(ClippingType::Adaptive) => "clip = { kind = \"adaptive\", adaptive_factor = 0.8 }".into(),
-        Some(ClippingType::LayerWise) => "clip = { kind = \"layer_wise\", layer_norm_thresholds = [{ layers = \"head\", max_norm = 0.1 }] }".into(),
-        Some(ClippingType::ZClip) => "clip = { kind = \"zclip\", z_warm_up = 3, z_threshold = 0.5 }".into(),
-        Some(kind) => format!("clip = {{ kind = \"{kind}\" }}"),
-    };
-    let (ema, accumulate) = (["", "[ema]\ndecay = 0.9\n"][pick(2, 1)], [1, 2, 3][pick(3, 2)]);
-    let mut layers = vec!["{ kind = \"Embedding\", num_embeddings = 12, embedding_dim = 8 }"];
-    layers.extend(["", "{ kind = \"BatchNorm1d\", num_features = 8 }"].get(pick(2, 3)).filter(|l| !l.is_empty()));
-    layers.extend(["", "{ kind = \"Dropout\", p = 0.2 }"].get(pick(2, 1)).filter(|l| !l.is_empty()));
-    layers.push("{ name = \"head\", kind = \"Linear\", in_features = 8, out_features = 12 }");
-    format!(
-        "seed = {k}\nepochs = 3\nbatch = 7\naccumulate = {accumulate}\nlog_every = 3\neval_every = 4\n{clip}\ncheckpoint = {{ every = 3, last = 2, best = 1 }}\n\
-         [data]\nkind = \"permutation\"\nclasses = 12\nrows = 60\nvalid = 0.2\nworkers = 0\n[model]\nlayers = [\n{}\n]\n\
-         [optimizer]\nkind = \"{optimizer}\"\nlr = 0.01\n[schedule]\nkind = \"{kind}\"\n{}\n{ema}",
-        layers.join(",\n"),
-        schedule(kind)
-    )
-}
 fn run(text: &str, set: &[&str], folder: &Path, stop: Option<u64>) -> Vec<String> {
     let mut document = Document::parse("run.toml", text).unwrap();
     set.iter().for_each(|s| document.set(s).unwrap());
@@ -77,7 +47,7 @@ fn a_run_that_ends_in_other_bits_than_op_by_op() {
     let place = tempfile::tempdir().unwrap();
     // As many that every schedule and every optimizer comes.
     for k in 0..OPTIMIZERS.len().max(SCHEDULES.len()) {
-        let text = description(k);
+        let text = schedules::drawn_run(k);
         let at = |name: &str| place.path().join(format!("{k}-{name}"));
         let warnings = run(&text, &[], &at("whole"), None);
         assert!(warnings.iter().all(|w| !w.contains("op by op")), "{warnings:?}\n{text}");

@@ -3,15 +3,16 @@ use super::coverage::{Coverage, Layout, Primitive, primitive_of};
 use crate::{
     data::{Spread, download, draw, upload},
     random::Random,
+    ranks,
 };
 use adamant_core::{
     Arg, Cell, DType, Device, Error, HostArray, Op, Origin, Shape, Tensor,
-    communicator::{Communicator, group},
+    communicator::group,
     flush,
     op::Group,
     step, with_eager, with_window,
 };
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 /// Output `output` of node `node`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -87,23 +88,9 @@ fn failed(e: Error) -> (&'static str, String) {
     (e.kind().word(), e.to_string())
 }
 
-/// A group of one rank: collectives are the identity, and effects.
-struct Alone;
-impl Communicator for Alone {
-    fn rank(&self) -> usize {
-        0
-    }
-    fn size(&self) -> usize {
-        1
-    }
-    fn all_gather(&self, bytes: &[u8]) -> adamant_core::Result<Vec<Vec<u8>>> {
-        Ok(vec![bytes.to_vec()])
-    }
-}
 /// A group of one rank.
 pub fn alone() -> Group {
-    let alone: Arc<dyn Communicator> = Arc::new(Alone);
-    group(&alone)
+    group(&ranks::group_of(1)[0])
 }
 
 impl RandomProgram {

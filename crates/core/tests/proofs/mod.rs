@@ -1,13 +1,17 @@
 //! The proofs that the design stands on, for any device: each is a function that a test calls.
 use adamant_core::{
-    communicator::{self, Communicator},
+    communicator,
     functional::{self as f, AttentionOptions, ConvOptions, CrossEntropyOptions},
     grad::saved_bytes,
-    op::CollectiveKind,
+    op::{CollectiveKind, RankUse, ReduceOp},
     schedule::take_stats,
     *,
 };
-use std::sync::{Arc, Barrier, Mutex};
+use meeting::meeting;
+
+pub mod meeting;
+
+const ALL_REDUCE: CollectiveKind = CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: 0, used: RankUse::Alike };
 
 /// Reproducible numbers in [-0.5, 0.5), the same on every device.
 pub fn numbers(n: usize, seed: u64) -> Vec<f32> {
@@ -206,37 +210,12 @@ pub fn kv_cache(device: Device) -> Result<()> {
     })
 }
 
-/// Ranks as threads that meet at a barrier.
-pub struct Meeting {
-    barrier: Barrier,
-    slots: Mutex<Vec<Vec<u8>>>,
-}
-pub struct Rank {
-    meeting: Arc<Meeting>,
-    rank: usize,
-    size: usize,
-}
-impl Communicator for Rank {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn size(&self) -> usize {
-        self.size
-    }
-    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.meeting.slots.lock().map(|mut s| s[self.rank] = bytes.to_vec()).map_err(|_| Error::new("all_gather", ErrorKind::Internal("poisoned".into())))?;
-        self.meeting.barrier.wait();
-        let all = self.meeting.slots.lock().map(|s| s.clone()).map_err(|_| Error::new("all_gather", ErrorKind::Internal("poisoned".into())))?;
-        self.meeting.barrier.wait();
-        Ok(all)
-    }
-}
 /// Proof 4: two ranks, of which one reads its loss at odd moments: no hang, the same weights.
 pub fn two_ranks(device: Device) -> Result<()> {
-    let meeting = Arc::new(Meeting { barrier: Barrier::new(2), slots: Mutex::new(vec![vec![]; 2]) });
-    let ranks: Vec<_> = (0..2)
-        .map(|rank| {
-            let group: Arc<dyn Communicator> = Arc::new(Rank { meeting: meeting.clone(), rank, size: 2 });
+    let ranks: Vec<_> = meeting(2)
+        .into_iter()
+        .enumerate()
+        .map(|(rank, group)| {
             std::thread::spawn(move || {
                 device.scoped(|| -> Result<Vec<Vec<u32>>> {
                     let w = vec![param(&[4, 8], 1, 1.0)?, param(&[8, 1], 2, 1.0)?];
@@ -251,7 +230,7 @@ pub fn two_ranks(device: Device) -> Result<()> {
                             for c in &w {
                                 if let Some(g) = grads.of(c) {
                                     let sum = Tensor::apply(
-                                        Op::Collective { kind: CollectiveKind::AllReduceSum, group: communicator::group(&group) },
+                                        Op::Collective { kind: ALL_REDUCE, group: communicator::group(&group) },
                                         Arg::None,
                                         &[g],
                                     );

@@ -228,6 +228,37 @@ fn a_position_of_another_loader_that_is_taken() {
     assert_eq!(rank.next_batch().unwrap().unwrap().0, make(50, 4, 1).cut.records(0, 3)[2..]);
 }
 #[test]
+fn parts_that_are_other_than_those_of_one_process() {
+    let make = |held: std::ops::Range<usize>, parts: usize, workers: usize| {
+        DataLoader::new(Faulty::new(21, vec![])).batch_size(6).shuffle(4).parts(held, parts).workers(workers).build().unwrap()
+    };
+    let epochs = |loader: &mut DataLoader<Faulty>| -> Vec<Vec<Vec<usize>>> {
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            while let Some(parts) = loader.next_parts() {
+                seen.push(parts.unwrap().into_iter().map(|part| part.map_or(vec![], |batch| batch.0.clone())).collect());
+            }
+        }
+        seen
+    };
+    let all = epochs(&mut make(0..4, 4, 0));
+    assert_eq!((all.len(), all[3].iter().map(Vec::len).collect::<Vec<_>>()), (8, vec![0, 1, 1, 1]));
+    for (ranks, workers) in [(1, 3), (2, 0), (3, 2), (4, 1)] {
+        for rank in 0..ranks {
+            let held = 4 * rank / ranks..4 * (rank + 1) / ranks;
+            let mut loader = make(held.clone(), 4, workers);
+            let own: Vec<_> = all.iter().map(|parts| parts[held.clone()].to_vec()).collect();
+            assert_eq!(epochs(&mut loader), own);
+            // A position is that of all: who holds other parts goes on from it.
+            loader.restore(LoaderState { epoch: 1, batch: 2, ..make(0..4, 4, 0).state() }).unwrap();
+            assert_eq!((loader.batches(), loader.state().batch), (4, 2));
+            assert_eq!(loader.next_parts().unwrap().unwrap().into_iter().map(|part| part.map_or(vec![], |b| b.0.clone())).collect::<Vec<_>>(), own[6]);
+        }
+    }
+    let refused = DataLoader::new(Faulty::new(9, vec![])).parts(3..5, 4).build().unwrap_err().to_string();
+    assert!(refused.contains("there are no parts 3..5 of 4"), "{refused}");
+}
+#[test]
 fn an_error_that_moves_the_position_or_goes_on_for_ever() {
     for workers in [0, 2] {
         let set = Faulty::new(20, vec![(9, Fault::Corrupt), (10, Fault::Panic)]);

@@ -184,7 +184,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Runs a step op by op and takes it back: where does its first bad number come from?
     pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, looks, .. } = self;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, looks, shared, .. } = self;
+        let shared = shared.as_ref();
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
@@ -197,7 +198,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let looks_for = watched.handler.as_ref().map(|handler| handler.options().traced()).unwrap_or_default();
         let traced = trace_with(looks_for, &named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared, device };
             let outputs = parts.step(&batches, Look::default())?;
             if let Some(loss) = outputs.first() {
                 saw_loss(loss);

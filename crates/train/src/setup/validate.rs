@@ -95,6 +95,7 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         });
         check.keys(recipe::InitFrom::of);
         check.keys(recipe::distill);
+        check.keys(recipe::distributed);
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
         check.keys(|root| Objective::of(root, learns_numbers));

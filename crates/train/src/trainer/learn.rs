@@ -1,6 +1,6 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
 use super::{
-    Batch, Callback, Control, EarlyStopping, Safe, Score,
+    Batch, Callback, Control, EarlyStopping, RunRanks, Safe, Score,
     controlled::{ASKED_TO_STOP, Controls},
     restored::{HeldStates, KeptRestores, WentBack, save_held},
     stopping::Seen,
@@ -155,6 +155,8 @@ where
     pub controls: Controls,
     /// a request to end
     pub interrupt: &'a Interrupt,
+    /// those who share the run
+    pub ranks: Option<RunRanks>,
     /// how long it was not training, but waiting for who looks at it
     pub paused: Rc<Cell<Duration>>,
 }
@@ -203,10 +205,11 @@ where
             self.hold()?;
             let waiting = Instant::now();
             let place = self.loader.state();
-            let group = time_block!("data_loading", self.group())?;
+            let StepBatches { batches: group, of_part, taken } = time_block!("data_loading", self.group())?;
             since.waited += waiting.elapsed().as_secs_f64();
-            let is_over = self.loader.state().batch >= self.loader.batches() || group.is_empty();
-            if !group.is_empty() {
+            let is_over = self.loader.state().batch >= self.loader.batches() || taken == 0;
+            if taken > 0 {
+                self.session.assign(of_part);
                 for batch in &group {
                     since.rows += batch.rows()?;
                 }
@@ -219,7 +222,7 @@ where
                 self.epoch(&[], (true, false), &elapsed)?;
             }
             if is_over {
-                if !group.is_empty() {
+                if taken > 0 {
                     // The loader goes to its next epoch when it is asked past the end.
                     self.loader.next_batch().transpose()?;
                 }
@@ -228,7 +231,7 @@ where
             self.tell();
             self.kept.seconds = elapsed();
             self.kept.loader = Some(self.loader.state());
-            let asked = interrupt.asked();
+            let asked = self.ranks.as_ref().map_or(Ok(interrupt.asked()), |ranks| ranks.asked(interrupt.asked()))?;
             let step = self.session.position().step;
             let ends = step == self.pattern.steps || self.kept.stopped.is_some();
             if self.safe.as_ref().is_some_and(|s| s.at != Some(step) && (s.plan.is_due(step) || ends || asked.is_some())) {
@@ -344,7 +347,8 @@ where
         };
         self.session.rewind(bad - 1)?;
         self.loader.restore(place)?;
-        let group = group(&mut self.loader, self.pattern.accumulate)?;
+        let StepBatches { batches: group, of_part, .. } = parts(&mut self.loader, self.pattern.accumulate)?;
+        self.session.assign(of_part);
         self.loader.take_bad_records();
         let records: Vec<_> = (place.batch..self.loader.state().batch).map(|batch| self.loader.places_at(LoaderState { batch, ..place })).collect();
         let traced = self.session.trace(&group)?;
@@ -383,8 +387,8 @@ where
         Ok(())
     }
     /// The batches of one step: fewer at the end of an epoch, none after it.
-    fn group(&mut self) -> Result<Vec<D::Batch>, Failure> {
-        let group = group(&mut self.loader, self.pattern.accumulate)?;
+    fn group(&mut self) -> Result<StepBatches<D::Batch>, Failure> {
+        let group = parts(&mut self.loader, self.pattern.accumulate)?;
         for bad in self.loader.take_bad_records() {
             self.watch.warn(&format!("left out: {bad}"));
         }
@@ -566,6 +570,30 @@ pub(crate) fn told_precision(amp: &AmpStats) -> Value {
         told["fallbacks"] = json!(amp.fallbacks);
     }
     told
+}
+/// The batches of a step: of each that is taken there are the parts that are read here and have records.
+pub(crate) struct StepBatches<B> {
+    pub batches: Vec<B>,
+    /// which of the parts that are read here each is of
+    pub of_part: Vec<usize>,
+    /// how many batches of all parts were taken
+    pub taken: usize,
+}
+/// As [`group`], of batches that may be cut into parts.
+fn parts<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> Result<StepBatches<D::Batch>, Failure> {
+    let mut step = StepBatches { batches: Vec::new(), of_part: Vec::new(), taken: 0 };
+    while step.taken < most && (step.taken == 0 || loader.state().batch < loader.batches()) {
+        let Some(parts) = loader.next_parts() else { break };
+        let parts = parts?;
+        // A batch of which no record is left is passed over, where all of it is read here.
+        let is_empty = parts.len() == 1 && parts.iter().all(Option::is_none);
+        for (k, batch) in parts.into_iter().enumerate() {
+            step.of_part.extend(batch.is_some().then_some(k));
+            step.batches.extend(batch);
+        }
+        step.taken += usize::from(!is_empty);
+    }
+    Ok(step)
 }
 /// The next batches of the epoch, at most so many: fewer at its end, none after it.
 pub(crate) fn group<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> Result<Vec<D::Batch>, Failure> {

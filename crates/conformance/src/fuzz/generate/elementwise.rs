@@ -10,7 +10,7 @@ use super::{
 use crate::{data::Spread, random::Random};
 use adamant_core::{
     Arg, DType, Op, Scalar, Shape, TensorType,
-    op::{CollectiveKind, ReduceOp, Side},
+    op::{CollectiveKind, RankUse, ReduceOp, Side},
     scalar::{Binary, Class, Unary},
 };
 
@@ -113,8 +113,22 @@ impl Builder {
     }
     pub(super) fn collective(&mut self, first: FirstOperand) -> Option<Ref> {
         let a = self.first(first, 0, 4);
-        let kind = if self.random.one_in(2) { CollectiveKind::AllReduceSum } else { CollectiveKind::Broadcast { root: 0 } };
-        self.plain(Op::Collective { kind, group: alone() }, &[a])
+        let (used, reduce) = (*self.random.pick(&[RankUse::Alike, RankUse::Apart]), *self.random.pick(&[ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min]));
+        let meta = self.meta(a);
+        let (group, given) = (alone(), TensorType { shape: meta.0, dtype: meta.1 });
+        let all = [
+            CollectiveKind::AllReduce { reduce, parts: 0, used },
+            CollectiveKind::AllReduce { reduce, parts: self.random.between(1, 5) as u32, used },
+            CollectiveKind::ReduceScatter { reduce },
+            CollectiveKind::AllGather { used },
+            CollectiveKind::AllToAll,
+            CollectiveKind::Broadcast { root: 0, used },
+            CollectiveKind::Replicate,
+            CollectiveKind::Barrier,
+        ];
+        let fit: Vec<CollectiveKind> = all.into_iter().filter(|kind| kind.infer(&group, &given).is_ok()).collect();
+        let kind = *self.random.pick(&fit);
+        self.plain(Op::Collective { kind, group }, &[a])
     }
     /// A first operand that is new, of these numbers.
     fn made(&mut self, first: FirstOperand, spread: Spread) -> Ref {

@@ -1,0 +1,76 @@
+//! `[distributed]`: a run that several ranks share.
+//!
+//! ```toml
+//! [distributed]
+//! mode = "auto"       # none: one rank alone; distributed: several, or it is refused; auto: as many as were started
+//! shards = 8          # parts that the rows of a step are cut into; as many as ranks at the first start, unless it is given
+//! bucket_mb = 25      # gradients that travel at once
+//! timeout = 60        # seconds that a rank waits for the others
+//! ```
+use crate::{Failure, config::Section};
+use std::time::Duration;
+
+/// How ranks share a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DistributedTraining {
+    pub mode: SharingMode,
+    pub shards: Option<usize>,
+    pub bucket_bytes: usize,
+}
+/// Who may share a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharingMode {
+    /// as many ranks as there are
+    Auto,
+    /// one rank
+    None,
+    /// several ranks
+    Distributed,
+}
+/// So long a rank waits for the others, where nobody says.
+const PATIENCE: u64 = 60;
+/// What travels at once, where nobody says: MiB.
+const BUCKET: usize = 25;
+
+/// Reads the section; what stands where there is none.
+///
+/// # Errors
+/// A mode that there is not, a number that makes no sense; steps of which each layer is looked at, codes that are trained.
+pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Failure> {
+    let usual = DistributedTraining { mode: SharingMode::Auto, shards: None, bucket_bytes: BUCKET << 20 };
+    let Some(s) = root.section("distributed")? else { return Ok(usual) };
+    let mode = match s.text("mode")? {
+        None | Some("auto") => SharingMode::Auto,
+        Some("none") => SharingMode::None,
+        Some("distributed") => SharingMode::Distributed,
+        Some(other) => return Err(s.wrong_key("mode", format!("there is no `{other}`; there are auto, none, distributed"))),
+    };
+    let positive = |key: &'static str| match s.size(key)? {
+        Some(0) => Err(s.wrong_key(key, "it is 1 at least")),
+        n => Ok(n),
+    };
+    let shards = positive("shards")?;
+    if shards.is_some_and(|n| n > MOST_SHARDS) {
+        return Err(s.wrong_key("shards", format!("there are {MOST_SHARDS} at most")));
+    }
+    let bucket = positive("bucket_mb")?.unwrap_or(BUCKET);
+    s.number("timeout")?;
+    timeout(&s)?;
+    s.finish()?;
+    Ok(DistributedTraining { mode, shards, bucket_bytes: bucket.saturating_mul(1 << 20) })
+}
+const MOST_SHARDS: usize = 1 << 16;
+fn timeout(s: &Section<'_>) -> Result<Duration, Failure> {
+    let seconds = s.number("timeout")?.unwrap_or(PATIENCE as f64);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if seconds >= 0.1 => Ok(timeout),
+        _ => Err(s.wrong_key("timeout", "it is a number of seconds, 0.1 at least")),
+    }
+}
+/// So long a rank waits for the others.
+///
+/// # Errors
+/// A number that makes no sense.
+pub(crate) fn patience(root: &Section<'_>) -> Result<Duration, Failure> {
+    root.section("distributed")?.map_or(Ok(Duration::from_secs(PATIENCE)), |s| timeout(&s))
+}

@@ -1,0 +1,286 @@
+//! A step that ranks share. The rows of a step are cut into parts, whose number does not depend on that of the ranks; each part is
+//! learned from as if it were alone, with random numbers and batch statistics of its own; and all that parts give is added along one
+//! tree over the parts ([`ReductionTree`](adamant_core::communicator::ReductionTree)). So weights, slots and losses have the same bits on any number of ranks.
+//!
+//! ```text
+//! generator -> a seed for each part
+//! part: forward, backward -> rows · gradients, rows · loss, rows · statistics, rows          (its statistics are taken back)
+//! parts -> the tree's nodes that this rank holds whole -> buckets -> all-reduce over parts -> / rows
+//! ```
+//!
+//! Buckets are filled in the order in which the walk back makes gradients, the last layers first: a bucket travels while the walk goes
+//! on. What a part without rows gives are zeros.
+//!
+//! Must not know: what reduces, what becomes of the gradients.
+use super::{Batch, StepParts};
+use adamant_amp::GradScaler;
+use adamant_core::{
+    Arg, DType, Device, Error, ErrorKind, Grads, Op, Result as Computed, Shape, Tensor, TensorType,
+    communicator::{CollectiveCall, Communicator, of},
+    compile::decide,
+    flush,
+    grad::with_wide_gradients,
+    op::{CollectiveKind, Group, RankUse, ReduceOp, rank_parts, tree_nodes},
+    step_reviewed, time_block,
+};
+use adamant_nn::{Param, Role, Walk, init::generator};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// How a run is shared.
+#[derive(Clone)]
+pub struct StepSharing {
+    /// the ranks
+    pub group: Group,
+    /// into how many parts the rows of a step are cut, at least one for each rank
+    pub parts: usize,
+    /// bytes of gradients that travel at once
+    pub bucket_bytes: usize,
+}
+/// The first bucket is small: it is full soon, and the link is idle.
+const FIRST_BUCKET: usize = 1 << 20;
+
+/// What a session knows of its sharing.
+pub(super) struct SharedSteps {
+    sharing: StepSharing,
+    /// which of the parts that this rank holds each batch of the step is of
+    of_part: Arc<Mutex<Vec<usize>>>,
+    /// what the forward pass changes beside the parameters
+    states: Vec<Param>,
+    /// which parameters have gradients on any rank
+    used: Option<Vec<bool>>,
+}
+/// What parts give, before it is added.
+struct PartSums {
+    /// rows · gradient of each parameter that is used, flat
+    grads: Vec<Tensor>,
+    /// rows · loss, rows, and rows · each state of floats
+    tail: Vec<Tensor>,
+    /// each state of whole numbers
+    counts: Vec<Tensor>,
+}
+/// Nothing that is half done can be in it.
+fn locked(of_part: &Mutex<Vec<usize>>) -> MutexGuard<'_, Vec<usize>> {
+    of_part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
+    Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[x])
+}
+/// The sum of consecutive parts as the tree has it: its left half holds a power of two of them.
+fn halved(parts: &[Tensor]) -> Option<Tensor> {
+    match parts {
+        [] => None,
+        [one] => Some(one.clone()),
+        parts => {
+            let (left, right) = parts.split_at(parts.len().next_power_of_two() / 2);
+            Some(halved(left)? + halved(right)?)
+        }
+    }
+}
+impl SharedSteps {
+    pub fn new(sharing: StepSharing, states: Vec<Param>) -> SharedSteps {
+        SharedSteps { sharing, of_part: Arc::default(), states, used: None }
+    }
+    fn held(&self) -> Range<usize> {
+        rank_parts(self.sharing.parts, self.sharing.group.rank as usize, self.sharing.group.size as usize)
+    }
+    /// Which of the parts held here the batches of the next step are of.
+    pub fn assign(&self, of_part: Vec<usize>) {
+        *locked(&self.of_part) = of_part;
+    }
+    /// All ranks tell which parameters have gradients here, and take the union. Called by all, before a step.
+    ///
+    /// # Errors
+    /// A lost peer.
+    pub fn agree(&mut self, own: &[bool]) -> Computed<()> {
+        let fail = |kind| Error::new("agree", kind);
+        let group = of(&self.sharing.group).map_err(fail)?;
+        let bytes: Vec<u8> = own.iter().map(|used| u8::from(*used)).collect();
+        let all = gather(group, &bytes).map_err(fail)?;
+        self.used = Some((0..own.len()).map(|k| all.iter().any(|rank| rank.get(k) == Some(&1))).collect());
+        Ok(())
+    }
+    /// Is it known which parameters are used?
+    pub fn has_agreed(&self) -> bool {
+        self.used.is_some()
+    }
+    /// Adds over all parts what this rank's parts give. Gives the gradients of the mean loss over all rows, and that loss.
+    fn reduce(&self, sums: Vec<PartSums>, parameters: &[Param]) -> Computed<(Grads, Tensor)> {
+        let StepSharing { group, parts, bucket_bytes } = &self.sharing;
+        let held = self.held();
+        let nodes: Vec<Range<usize>> = tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start).collect();
+        let all = |flat: Vec<Tensor>| -> Computed<Tensor> {
+            let node = |node: &Range<usize>| halved(&flat[node.clone()]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
+            let of_nodes: Vec<Tensor> = nodes.iter().map(node).collect::<Computed<_>>()?;
+            let stack = Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0);
+            Ok(collective(CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: *parts as u32, used: RankUse::Alike }, group, &stack))
+        };
+        let joined = |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> {
+            sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect()
+        };
+        // The last parameters first.
+        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(*bucket_bytes), vec![None; parameters.len()]);
+        let used = self.used.as_deref().unwrap_or_default();
+        let mut order: Vec<usize> = (0..parameters.len()).filter(|k| used.get(*k) == Some(&true)).collect();
+        order.reverse();
+        let places: Vec<usize> = (0..parameters.len()).map(|k| used.iter().take(k).filter(|used| **used).count()).collect();
+        for (at, &k) in order.iter().enumerate() {
+            bucket.push(k);
+            bytes += parameters[k].elements() * size_of::<f32>();
+            if bytes < most && at + 1 < order.len() {
+                continue;
+            }
+            let sum = all(joined(&|sums| bucket.iter().map(|k| sums.grads[places[*k]].clone()).collect()))?;
+            let mut from = 0;
+            for k in bucket.drain(..) {
+                let n = parameters[k].elements();
+                reduced[k] = Some(sum.narrow(0, from, n));
+                from += n;
+            }
+            (bytes, most) = (0, *bucket_bytes);
+        }
+        let tail = all(joined(&|sums| sums.tail.clone()))?;
+        let rows = tail.narrow(0, 1, 1);
+        let mut grads = Grads::default();
+        for (p, sum) in parameters.iter().zip(reduced) {
+            let Some(sum) = sum else { continue };
+            let cell = p.cell();
+            let meta = cell.meta();
+            grads.set(&cell, (sum / &rows).reshape(meta.shape));
+        }
+        let (mut from, mut counted) = (2, 0);
+        for state in &self.states {
+            let (cell, n) = (state.cell(), state.elements());
+            let meta = cell.meta();
+            if meta.dtype.is_float() {
+                cell.set(&(tail.narrow(0, from, n) / &rows).cast(meta.dtype).reshape(meta.shape))?;
+                from += n;
+            } else {
+                // Every part counts alike; one without rows does not count.
+                let own: Vec<&Tensor> = sums.iter().map(|sums| &sums.counts[counted]).collect();
+                let most = Tensor::stack(&own, 0).amax(0);
+                let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
+                cell.set(&collective(kind, group, &most))?;
+                counted += 1;
+            }
+        }
+        Ok((grads, (tail.narrow(0, 0, 1) / rows).reshape([0usize; 0])))
+    }
+}
+/// Everybody's bytes, of as many on each rank.
+pub(crate) fn gather(group: &dyn Communicator, own: &[u8]) -> std::result::Result<Vec<Vec<u8>>, ErrorKind> {
+    if let Some(ended) = group.state().ended() {
+        return Err(ended);
+    }
+    let mut all = vec![vec![0u8; own.len()]; group.size()];
+    let made = TensorType { shape: Shape::new(&[own.len()])?, dtype: DType::U8 };
+    let call = CollectiveCall::next(group, CollectiveKind::AllGather { used: RankUse::Alike }, made, None);
+    let mut blocks: Vec<&mut [u8]> = all.iter_mut().map(Vec::as_mut_slice).collect();
+    group.all_gather(&call, own, &mut blocks).inspect_err(|kind| group.state().end(kind))?;
+    Ok(all)
+}
+impl<M, B: Batch> StepParts<'_, M, B> {
+    /// Which parameters this rank's batches have gradients for: a forward and a backward pass that are taken back.
+    pub fn used_here(&mut self, batches: &[B]) -> Computed<Vec<bool>> {
+        let mut used = vec![false; self.parameters.len()];
+        for batch in batches {
+            let mut look = || {
+                let mean = self.precision.forward(&mut None, || (self.loss)(self.model, batch))?;
+                let grads = mean.backward()?;
+                self.parameters.iter().zip(&mut used).for_each(|((_, p), used)| *used |= grads.of(&p.cell()).is_some());
+                Ok(())
+            };
+            let taken_back = || Error::new("step", ErrorKind::Argument("the forward pass is taken back".into()));
+            let mut failed = None;
+            let ended = step_reviewed(
+                || {
+                    failed = look().err();
+                    Ok(())
+                },
+                |(), _| Err::<(), _>(taken_back()),
+            );
+            match (failed, ended) {
+                (Some(e), _) => return Err(e),
+                (None, _) => {}
+            }
+        }
+        Ok(used)
+    }
+    /// Forward and backward of this rank's parts, and the sums over all.
+    pub fn learn_shared(&mut self, shared: &SharedSteps, batches: &[B], flags: &mut Option<Tensor>, scaler: &mut GradScaler) -> Computed<(Grads, Tensor)> {
+        let of_part = locked(&shared.of_part).clone();
+        if of_part.len() != batches.len() {
+            return Err(Error::new("step", ErrorKind::Internal(format!("{} batches are given parts, and there are {}", of_part.len(), batches.len()))));
+        }
+        // A captured step is good for batches of these parts.
+        let (now, known) = (shared.of_part.clone(), of_part.clone());
+        decide(move || *locked(&now) == known);
+        let device = self.device;
+        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
+        let wide = if leaves.iter().any(|p| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
+        let random = generator(device)?;
+        let seeds = random.bits([shared.sharing.parts, 2]);
+        let behind = random.cell().detached();
+        let before: Vec<Tensor> = shared.states.iter().map(|state| state.detached()).collect();
+        let mut sums = Vec::new();
+        for (own, part) in shared.held().enumerate() {
+            let seed = seeds.select(0, part);
+            random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
+            let of_this: Vec<&B> = batches.iter().zip(&of_part).filter(|(_, part)| **part == own).map(|(batch, _)| batch).collect();
+            sums.push(self.part(shared, &of_this, (flags, scaler), (wide, device))?);
+            for (state, before) in shared.states.iter().zip(&before) {
+                state.set(before)?;
+            }
+        }
+        random.cell().set(&behind)?;
+        if let Some(seen) = flags.as_mut() {
+            let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
+            *seen = collective(kind, &shared.sharing.group, seen);
+        }
+        time_block!("all_reduce", shared.reduce(sums, &leaves))
+    }
+    fn part(&mut self, shared: &SharedSteps, batches: &[&B], (flags, scaler): (&mut Option<Tensor>, &mut GradScaler), (wide, device): (DType, Device)) -> Computed<PartSums> {
+        let used = shared.used.as_deref().unwrap_or_default();
+        let (mut sums, mut total, mut loss): (Vec<Option<Tensor>>, usize, Option<Tensor>) = (vec![None; self.parameters.len()], 0, None);
+        for batch in batches {
+            let n = batch.rows()?;
+            let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
+            self.precision.measure(&mean)?;
+            let scaled = scaler.scale(&mean)?;
+            let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
+            for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
+                let Some(g) = grads.of(&p.cell()) else { continue };
+                if !used {
+                    let told = format!("`{name}` has a gradient now, and had none on any rank when the run began");
+                    return Err(Error::new("step", ErrorKind::Argument(told)).hint("let the first batches of a run reach every parameter"));
+                }
+                let weighted = g.cast(wide).reshape([-1]) * n as f64;
+                *sum = Some(sum.take().map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            }
+            let weighted = mean.detach().cast(wide) * n as f64;
+            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            total += n;
+            flush()?;
+        }
+        let zeros = |n: usize| Tensor::full_on([n], 0, wide, device);
+        let grads = self.parameters.iter().zip(sums).zip(used).filter(|(_, used)| **used);
+        let grads = grads.map(|(((_, p), sum), _)| sum.unwrap_or_else(|| zeros(p.elements()))).collect();
+        let mut tail = vec![loss.map_or_else(|| zeros(1), |loss| loss.reshape([1])), Tensor::full_on([1], total as f64, wide, device)];
+        let mut counts = Vec::new();
+        for state in &shared.states {
+            let now = state.detached();
+            if now.dtype()?.is_float() {
+                tail.push(now.cast(wide).reshape([-1]) * total as f64);
+            } else {
+                counts.push(now);
+            }
+        }
+        Ok(PartSums { grads, tail, counts })
+    }
+}
+/// The cells that a forward pass may change, of a model.
+pub(super) fn states(model: &impl Walk) -> Vec<Param> {
+    model.named_buffers().into_iter().map(|(_, p)| p).filter(|p| p.role() == Role::Buffer).collect()
+}

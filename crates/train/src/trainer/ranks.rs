@@ -1,0 +1,102 @@
+//! The ranks of a run: who leads, what all must have in common before the first step, and what all decide together.
+//!
+//! One rank leads: it writes the folder, answers requests, tells how it goes. The others compute the same and are silent. Nothing is
+//! decided by one rank alone that changes a step: the checkpoint that the run goes on from is the leader's choice, which all are told; a
+//! signal that one rank gets ends all of them behind the same step.
+use crate::{
+    Document, Failure,
+    checkpoint::{Restored, Snapshot, folder_name, read},
+    session::{StepSharing, gather},
+    storage::Disk,
+};
+use adamant_core::{
+    Arg, Device, Op, Tensor, communicator,
+    op::{CollectiveKind, RankUse, ReduceOp},
+};
+use adamant_nn::Walk;
+use std::path::Path;
+
+/// The ranks of a run that several share.
+#[derive(Clone)]
+pub(crate) struct RunRanks {
+    sharing: StepSharing,
+    device: Device,
+}
+/// No checkpoint.
+const NONE: u64 = u64::MAX;
+
+impl RunRanks {
+    pub fn new(sharing: StepSharing, device: Device) -> RunRanks {
+        RunRanks { sharing, device }
+    }
+    pub fn sharing(&self) -> &StepSharing {
+        &self.sharing
+    }
+    pub fn rank(&self) -> usize {
+        self.sharing.group.rank as usize
+    }
+    pub fn leads(&self) -> bool {
+        self.rank() == 0
+    }
+    fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let told = |kind| Failure::from(adamant_core::Error::new("ranks", kind));
+        gather(communicator::of(&self.sharing.group).map_err(told)?, own).map_err(told)
+    }
+    /// Have all ranks the same description, the same weights, as many parts? Else their steps would be no step of one run.
+    ///
+    /// # Errors
+    /// `Usage`: the first rank that has something else; a lost peer.
+    pub fn must_be_alike(&self, document: &Document, model: &impl Walk) -> Result<(), Failure> {
+        let mut own = Vec::new();
+        own.extend(blake3::hash(document.to_toml().as_bytes()).as_bytes());
+        let mut weights = blake3::Hasher::new();
+        for (name, tensor) in model.state_dict() {
+            weights.update(name.as_bytes());
+            weights.update(&tensor.to_bytes()?);
+        }
+        own.extend(weights.finalize().as_bytes());
+        own.extend((self.sharing.parts as u64).to_le_bytes());
+        let all = self.gather(&own)?;
+        for (rank, other) in all.iter().enumerate() {
+            let differs = |range: std::ops::Range<usize>| other.get(range.clone()) != own.get(range);
+            let what = match () {
+                () if differs(0..32) => "another description",
+                () if differs(32..64) => "other weights",
+                () if differs(64..72) => "another number of shards",
+                () => continue,
+            };
+            return Err(Failure::Usage(format!("rank {} and rank {rank} begin with {what}: all ranks of a run begin alike", self.rank())));
+        }
+        Ok(())
+    }
+    /// The checkpoint that all go on from: the leader tells which it found, the others read it.
+    ///
+    /// # Errors
+    /// A checkpoint that cannot be read here; a lost peer.
+    pub fn agree_on(&self, run: Option<&Path>, found: Option<&Snapshot>) -> Result<Option<Restored>, Failure> {
+        let step = found.map_or(NONE, |snapshot| snapshot.step);
+        let all = self.gather(&step.to_le_bytes())?;
+        let led = all.first().and_then(|bytes| bytes.as_slice().try_into().ok()).map_or(NONE, u64::from_le_bytes);
+        match (self.leads() || led == NONE, run) {
+            (true, _) => Ok(None),
+            (false, Some(run)) => Ok(Some(read(&Disk, &run.join("checkpoints").join(folder_name(led)))?)),
+            (false, None) => Err(Failure::Usage(format!("rank 0 goes on from step {led}, and rank {} has no run folder to read it from", self.rank()))),
+        }
+    }
+    /// The signal that ends the run, if any rank got one: the largest.
+    ///
+    /// # Errors
+    /// A lost peer.
+    pub fn asked(&self, own: Option<i32>) -> Result<Option<i32>, Failure> {
+        let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0))], [1], self.device);
+        let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
+        let most = Tensor::apply(Op::Collective { kind, group: self.sharing.group.clone() }, Arg::None, &[&own]).item::<i64>()?;
+        Ok(i32::try_from(most).ok().filter(|signal| *signal != 0))
+    }
+    /// Tells the others why this rank has failed.
+    pub fn failed(&self, failure: &Failure) {
+        if let Ok(group) = communicator::of(&self.sharing.group) {
+            group.abort(&failure.to_string());
+        }
+    }
+}
