@@ -139,17 +139,18 @@ impl LineReader {
             if ended.is_none() && ready.last() == Some(&true) {
                 ended = Some(Instant::now());
             }
-            // From the last to the first: who has ended leaves, and the others keep their places.
-            for at in (0..self.open.len()).rev().filter(|at| ready[*at]) {
+            let mut closed = Vec::new();
+            for at in (0..self.open.len()).filter(|at| ready[*at]) {
                 let got = match rustix::io::read(&self.open[at].stream.from, &mut buffer) {
                     Ok(got) => got,
                     Err(rustix::io::Errno::INTR) => continue,
                     Err(_) => 0,
                 };
                 self.take(at, &buffer[..got]);
-                if got == 0 {
-                    self.open.remove(at);
-                }
+                closed.extend((got == 0).then_some(at));
+            }
+            for at in closed.into_iter().rev() {
+                self.open.remove(at);
             }
         }
         for at in 0..self.open.len() {
