@@ -177,7 +177,7 @@ pub struct LaunchEnded {
     pub code: u8,
     /// the signal that ended the job, if one did
     pub signal: Option<i32>,
-    /// why the last start failed
+    /// why the last start failed, if it did before it was told to end
     pub cause: Option<FirstCause>,
     /// how often the job was started
     pub starts: u64,

@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
-    pipe::{PipeFlags, pipe_with},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
-    io::{self, Write},
+    io::{self, PipeReader, PipeWriter, Write},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
@@ -54,7 +53,7 @@ pub(super) struct RankPipe {
 }
 pub(super) struct OutputThread {
     /// closed, it says that all ranks have ended
-    all_ended: Option<OwnedFd>,
+    all_ended: Option<PipeWriter>,
     done: Receiver<Option<io::Error>>,
     heard: Arc<Mutex<Heard>>,
 }
@@ -74,7 +73,7 @@ pub(super) struct AllRead {
 }
 impl OutputThread {
     pub(super) fn start(streams: Vec<RankPipe>, output: SharedOutput) -> io::Result<OutputThread> {
-        let (told, all_ended) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (told, all_ended) = io::pipe()?;
         let (done, receiver) = channel();
         let heard = Arc::new(Mutex::new(Heard::default()));
         let open = streams.into_iter().map(|stream| CutPipe { stream, cutter: LineCutter::default() }).collect();
@@ -119,7 +118,7 @@ struct LineReader {
     dead: [bool; 2],
 }
 impl LineReader {
-    fn read(&mut self, told: &OwnedFd) -> io::Result<()> {
+    fn read(&mut self, told: &PipeReader) -> io::Result<()> {
         let mut buffer = vec![0u8; 64 * 1024];
         let mut ended: Option<Instant> = None;
         while !self.open.is_empty() && ended.is_none_or(|since| since.elapsed() < IN_ALL) {

@@ -222,6 +222,8 @@ fn a_signal_to_the_launcher_that_ranks_do_not_get() {
     for (signal, word) in [(15, "bye"), (1, "hup")] {
         let (ended, kept) = stopped_when_ready(&plan, signal, 1, 10);
         assert_eq!((ended.code, ended.signal, ended.starts), (128 + signal as u8, Some(signal), 1));
+        // What they end with is no failure.
+        assert!(ended.cause.is_none() && kept.notes.lock().is_empty(), "{:?}", kept.notes.lock());
         for rank in 0..3 {
             assert_eq!(kept.of(rank), ["ready", word]);
         }
@@ -282,7 +284,7 @@ fn what_a_rank_has_started_is_left_behind() {
 #[test]
 fn a_process_that_left_its_group_and_keeps_a_stream_open() {
     let begun = Instant::now();
-    let (ended, kept) = job(&script(2, "setsid sh -c 'echo $$; sleep 15' & sleep 0.3; printf unfinished; exit 0"));
+    let (ended, kept) = job(&script(2, "setsid sh -c 'echo $$; exec sleep 15' & sleep 0.3; printf unfinished; exit 0"));
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(ended.code, 0);
     for rank in 0..2 {
