@@ -14,7 +14,10 @@ use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     process::{Pid, WaitOptions, waitpid},
 };
-use std::io::{self, PipeWriter};
+use std::{
+    io::{self, PipeWriter},
+    time::Duration,
+};
 
 /// The launcher's hold on the guard: when it is dropped, all groups that are left are killed.
 pub(super) struct OrphanGuard {
@@ -22,8 +25,8 @@ pub(super) struct OrphanGuard {
     process: Pid,
 }
 impl OrphanGuard {
-    /// Begins a guard of so many ranks. Groups that are to be ended gently get SIGTERM, and two seconds.
-    pub(super) fn start(ranks: usize, gently: bool) -> io::Result<OrphanGuard> {
+    /// Begins a guard of so many groups, which get SIGTERM and so long to end, or none.
+    pub(super) fn start(ranks: usize, gently: Option<Duration>) -> io::Result<OrphanGuard> {
         let (read, write) = io::pipe()?;
         // All that the guard writes to is here before it is forked: it must not ask for memory.
         let mut groups = vec![0i32; ranks + 1];
@@ -61,7 +64,7 @@ impl Drop for OrphanGuard {
 }
 
 /// The guard's life.
-fn watch(read: RawFd, groups: &mut [i32], gently: bool) -> ! {
+fn watch(read: RawFd, groups: &mut [i32], gently: Option<Duration>) -> ! {
     // SAFETY: system calls on numbers; all of them may be called after a fork (POSIX, "async-signal-safe").
     unsafe {
         libc::setsid();
@@ -92,16 +95,12 @@ fn watch(read: RawFd, groups: &mut [i32], gently: bool) -> ! {
     }
     // SAFETY: as above; a group's number is above 0, so it is a group that is meant and not all processes.
     unsafe {
-        let signals: &[i32] = if gently { &[libc::SIGTERM, libc::SIGKILL] } else { &[libc::SIGKILL] };
-        for signal in signals {
-            let mut left = false;
-            for group in groups.iter().filter(|group| **group > 1) {
-                left |= libc::kill(-*group, *signal) == 0;
-            }
-            if left && *signal == libc::SIGTERM {
-                libc::sleep(2);
-            }
+        let signal = |signal| groups.iter().filter(|group| **group > 1).fold(false, |left, group| left | (libc::kill(-*group, signal) == 0));
+        let twentieths = gently.map_or(0, |time| time.as_millis() / 50);
+        if twentieths > 0 && signal(libc::SIGTERM) {
+            (0..twentieths).take_while(|_| signal(0)).for_each(|_| _ = libc::usleep(50_000));
         }
+        signal(libc::SIGKILL);
         libc::_exit(0)
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn run(plan: &LaunchPlan, output: Box<dyn LaunchOutput>, stop: &Launc
     }
     let output: SharedOutput = Arc::new(Mutex::new(output));
     let is_mpi = matches!(program, Program::Mpirun { .. });
-    let guard = OrphanGuard::start(if is_mpi { 1 } else { plan.ranks }, is_mpi);
+    let guard = OrphanGuard::start(if is_mpi { 1 } else { plan.ranks }, is_mpi.then(|| plan.grace + AFTER_GRACE));
     let guard = guard.map_err(|error| LaunchError::System { what: "no process to watch over the ranks", error })?;
     let mut broken = None;
     let mut delay = plan.restart_delay;

@@ -115,7 +115,7 @@ pub(super) fn rank(plan: &LaunchPlan, program: &Path, start: &JobStart, rank: us
         command.env("ADAMANT_LISTENER_FD", start.listener.as_raw_fd().to_string());
         kept.push(start.listener.as_raw_fd());
     }
-    spawn(&mut command, guard, kept, rustix::process::Signal::KILL)
+    spawn(&mut command, guard, kept, true)
 }
 const KILL_AFTER: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 /// Starts `mpirun`, which starts the ranks.
@@ -128,36 +128,36 @@ pub(super) fn mpirun(plan: &LaunchPlan, program: &Path, arguments: &[OsString], 
     if !is_set(plan, KILL_AFTER) {
         command.env(KILL_AFTER, plan.grace.as_secs().max(1).to_string());
     }
-    // It ends its ranks when it is asked to, and cannot when it is killed.
-    spawn(&mut command, guard, Vec::new(), rustix::process::Signal::TERM)
+    // It ends its ranks when it is asked to, which the guard does; not when it is killed, nor when it is asked twice.
+    spawn(&mut command, guard, Vec::new(), false)
 }
-/// Starts a process that leads a group, which the guard knows from before the program begins, and that does not outlive this thread.
-fn spawn(command: &mut Command, guard: &OrphanGuard, kept: Vec<RawFd>, at_our_end: rustix::process::Signal) -> io::Result<Child> {
+/// Starts a process that leads a group, which the guard knows from before the program begins, and that dies with this thread or does not.
+fn spawn(command: &mut Command, guard: &OrphanGuard, kept: Vec<RawFd>, dies_with_us: bool) -> io::Result<Child> {
     // A group in the background that reads from a terminal would be stopped.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let (launcher, guard_pipe) = (getpid(), guard.pipe().map(|pipe| pipe.as_raw_fd()));
-    let tie = move || tie(launcher, guard_pipe, &kept, at_our_end);
+    let tie = move || tie(launcher, guard_pipe, &kept, dies_with_us);
     // SAFETY: `tie` makes system calls and asks for no memory.
     unsafe { command.pre_exec(tie) };
     command.spawn().inspect_err(|_| guard.forget_last())
 }
 /// In the child, before it becomes the program.
-fn tie(launcher: Pid, guard: Option<RawFd>, kept: &[RawFd], at_our_end: rustix::process::Signal) -> io::Result<()> {
+fn tie(launcher: Pid, guard: Option<RawFd>, kept: &[RawFd], dies_with_us: bool) -> io::Result<()> {
     if let Some(guard) = guard {
         // SAFETY: the launcher holds it open while it starts ranks, and this is its copy.
         let guard = unsafe { BorrowedFd::borrow_raw(guard) };
         rustix::io::write(guard, &getpid().as_raw_pid().to_ne_bytes())?;
     }
     #[cfg(target_os = "linux")]
-    {
-        rustix::process::set_parent_process_death_signal(Some(at_our_end))?;
+    if dies_with_us {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // It may have ended before that.
         if getppid() != Some(launcher) {
             return Err(io::ErrorKind::NotConnected.into());
         }
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = (launcher, at_our_end, getppid());
+    let _ = (launcher, dies_with_us, getppid());
     for fd in kept {
         // SAFETY: the launcher holds it open while it starts this rank.
         fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;

@@ -1,6 +1,6 @@
 //! Ranks that `mpirun` starts: its command line, its lines, and what becomes of a failure.
 use super::*;
-use adamant_distributed::launch::mpirun::{MpirunKind, find_mpirun, mpirun_arguments, untagged};
+use adamant_distributed::launch::mpirun::{MpirunKind, ended, find_mpirun, mpirun_arguments, untagged};
 
 #[test]
 fn an_mpirun_that_is_not_there() {
@@ -125,6 +125,24 @@ fn a_line_of_mpirun_that_is_another_ranks() {
         assert_eq!(untagged(kind, line.as_bytes()), (want.0, want.1.as_bytes()), "{kind:?} {line}");
     }
 }
+#[test]
+fn an_end_of_a_rank_that_is_taken_for_a_line_or_another_end() {
+    let line = |code: &str| format!("adamant launch: this rank ended with {code}");
+    for (code, want) in [
+        ("3", Some(RankExit::Code(3))),
+        ("128", Some(RankExit::Code(128))),
+        ("137", Some(RankExit::Signal(9))),
+        ("143", Some(RankExit::Signal(15))),
+        ("255", Some(RankExit::Code(255))),
+        ("0", None),
+        ("256", None),
+        ("-1", None),
+        ("3 ranks", None),
+    ] {
+        assert_eq!(ended(line(code).as_bytes()), want, "{code}");
+    }
+    assert_eq!((ended(b""), ended(format!(" {}", line("3")).as_bytes())), (None, None));
+}
 /// Those that are installed here: of the system, and in folders that ADAMANT_TEST_MPIRUNS names.
 fn mpiruns() -> Vec<(std::ffi::OsString, MpirunKind)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -137,6 +155,26 @@ fn mpiruns() -> Vec<(std::ffi::OsString, MpirunKind)> {
         eprintln!("SKIPPED: no mpirun is installed: install openmpi-bin");
     }
     found
+}
+#[test]
+fn ranks_of_an_mpirun_that_is_installed_outlive_a_launcher_that_is_killed() {
+    for (path, kind) in mpiruns() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "orphans::launcher", "--nocapture"]).stdout(Stdio::piped()).stdin(Stdio::null());
+        command.env("ADAMANT_TEST_LAUNCHER", "echo pid $$; trap '' TERM; echo ready; n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.1; done");
+        command.envs([("ADAMANT_TEST_ENGINE", "mpi"), ("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]).env("PATH", &path);
+        let mut launcher = orphans::Killed(command.spawn().unwrap());
+        let (mut ranks, mut ready) = (Vec::new(), 0);
+        let mut lines = BufReader::new(launcher.0.stdout.take().unwrap()).lines();
+        while ready < 3 {
+            let line = lines.next().unwrap().unwrap();
+            ranks.extend(line.split_once(" pid ").map(|(_, pid)| pid.parse::<u32>().unwrap()));
+            ready += usize::from(line.ends_with("ready"));
+        }
+        assert!(ranks.len() == 3 && ranks.iter().all(|rank| is_alive(*rank)), "{kind:?} {ranks:?}");
+        launcher.0.kill().unwrap();
+        within(15.0, &format!("{kind:?}: ranks {ranks:?} are gone"), || !ranks.iter().any(|rank| is_alive(*rank)));
+    }
 }
 #[test]
 fn what_an_mpirun_that_is_installed_makes_of_a_failure() {

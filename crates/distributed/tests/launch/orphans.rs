@@ -13,9 +13,11 @@ fn launcher() {
         }
         fn note(&mut self, _: &str) {}
     }
-    let _ = run(&script(3, &text), Box::new(Printed), &LaunchStop::new());
+    let mut plan = script(3, &text);
+    plan.engine = std::env::var("ADAMANT_TEST_ENGINE").ok();
+    let _ = run(&plan, Box::new(Printed), &LaunchStop::new());
 }
-struct Killed(Child);
+pub(super) struct Killed(pub(super) Child);
 impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
