@@ -4,7 +4,10 @@ use adamant_distributed::{
     launch::{self, HostSlots, LaunchError, LaunchPlan, LaunchStop, PrefixedOutput},
     place::parse_timeout,
 };
-use adamant_train::{Failure, storage::stdout_error};
+use adamant_train::{
+    Failure,
+    storage::{Operation, StorageError, stdout_error},
+};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
@@ -116,7 +119,7 @@ fn failure(error: LaunchError) -> Failure {
             out::note(format!("error: {text}"));
             std::process::exit(i32::from(error.exit_code()))
         }
-        LaunchError::Log { .. } => Failure::Input(text),
+        LaunchError::Log { path, error } => Failure::Storage(StorageError::of(Operation::Create, &path, 0, &error)),
         _ => Failure::Run(text),
     }
 }
