@@ -203,8 +203,8 @@ fn what_an_mpirun_that_is_installed_makes_of_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let rank = "${OMPI_COMM_WORLD_RANK-$PMI_RANK}";
         let mut plan =
-            script(2, &format!("trap 'sleep 0.6; echo > {}/{rank}; exit 143' TERM; echo ready; while :; do sleep 0.01; done", folder.path().display()));
-        (plan.engine, plan.environment, plan.grace) = (Some("mpi".into()), environment.clone(), Duration::from_secs(2));
+            script(2, &format!("trap 'sleep 1.4; echo > {}/{rank}; exit 143' TERM; echo ready; while :; do sleep 0.01; done", folder.path().display()));
+        (plan.engine, plan.environment, plan.grace) = (Some("mpi".into()), environment.clone(), Duration::from_secs(3));
         let (ended, kept) = stopped_when_ready(&plan, 15, 1, 30);
         let saved = [0, 1].map(|rank| folder.path().join(rank.to_string()).exists());
         assert_eq!((ended.code, saved), (143, [kind != MpirunKind::OpenMpi(5); 2]), "{kind:?} {:?}", kept.lines.lock());
