@@ -27,6 +27,7 @@ mod progress;
 mod prune;
 mod quant;
 mod quantize;
+mod ranks;
 mod runs;
 mod signals;
 mod terminal;

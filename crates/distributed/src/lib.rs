@@ -7,3 +7,7 @@
 pub mod alone;
 pub mod launch;
 pub mod place;
+mod told;
+
+pub use adamant_runtime::communicator::Communicator;
+pub use told::told_by_first;
