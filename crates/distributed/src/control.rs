@@ -149,7 +149,7 @@ impl Control {
     /// Why an operation of all ranks that waits for `awaited` cannot be done, if that is known.
     pub fn verdict(&self, awaited: &[usize], op: &str, seq: u64) -> Option<ErrorKind> {
         let all: Vec<usize> = (0..self.size).collect();
-        self.liveness().verdict(self.rank(), &[0], &all, awaited, op, seq)
+        self.liveness().verdict(self.rank(), &[0], &all, awaited, &op, seq)
     }
     /// Gives a few bytes to all ranks and gets theirs, by rank: for setting up what moves tensors. All ranks call it in one order.
     ///

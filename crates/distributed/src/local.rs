@@ -178,18 +178,19 @@ impl LocalRank {
         self.groups.first().copied().unwrap_or(0)
     }
     /// This rank's turn, if the group has not ended here.
-    fn turn(&self) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
+    fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
         let counts = self.counts.lock();
-        let ended = counts.ended.clone().or_else(|| self.reach.liveness().ended_by(self.world(self.rank), &self.groups));
+        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
+        let ended = counts.ended.clone().or_else(known);
         ended.map_or(Ok(counts), Err)
     }
     /// Does something that the whole group does; a failure ends the group on all ranks.
     fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
-        let counts = self.turn()?;
+        let counts = self.turn(call)?;
         self.ending(Stages::begin(self, counts, call, extra), run)
     }
     fn between<T>(&self, call: &CollectiveCall, peer: usize, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
-        let counts = self.turn()?;
+        let counts = self.turn(call)?;
         if peer >= self.members.len() || peer == self.rank {
             return Err(ErrorKind::Argument(format!("rank {} exchanges nothing with rank {peer} of {}", self.rank, self.members.len())));
         }

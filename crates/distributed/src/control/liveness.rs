@@ -5,6 +5,7 @@ use super::{cause::FailureCause, silence::SilenceDetector};
 use crate::ErrorKind;
 use parking_lot::Mutex;
 use std::{
+    fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
@@ -100,35 +101,43 @@ impl Liveness {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.wakers.lock().retain(|wake| wake());
     }
-    /// What rank `own` itself ended a group with: `groups` are the group and those that it was made of.
-    pub fn ended_by(&self, own: usize, groups: &[u64]) -> Option<ErrorKind> {
+    /// Why a call of rank `own` need not begin, if that is known. What was said of calls that differ is not: who comes to such a call
+    /// sees both itself.
+    pub fn verdict_before(&self, own: usize, groups: &[u64], members: &[usize], op: &dyn fmt::Display, seq: u64) -> Option<ErrorKind> {
         if self.version() == 0 {
             return None;
         }
         let views = self.views.lock();
-        let told = views.told.iter().find(|told| told.from == own && groups.contains(&told.group))?;
-        Some(told.cause.error(own, own, "what follows", 0))
+        views.lost(own, members, op, seq).or_else(|| {
+            let told = views.told_of(groups)?;
+            let is_seen = matches!(told.cause, FailureCause::Differ { rank, .. } if rank != own) && told.from != own;
+            (!is_seen).then(|| told.cause.error(own, told.from, &op.to_string(), seq))
+        })
     }
     /// Why a call of rank `own` in a group cannot be done, if that is known: `groups` are the group and those that it was made of,
     /// `members` its ranks, `awaited` those of them that the call still needs.
-    pub fn verdict(&self, own: usize, groups: &[u64], members: &[usize], awaited: &[usize], op: &str, seq: u64) -> Option<ErrorKind> {
+    pub fn verdict(&self, own: usize, groups: &[u64], members: &[usize], awaited: &[usize], op: &dyn fmt::Display, seq: u64) -> Option<ErrorKind> {
         let views = self.views.lock();
-        let state = |rank: usize| views.states.get(rank);
-        let lost = |rank: usize, why: &str| ErrorKind::PeerLost { rank, op: op.to_owned(), seq, why: why.to_owned() };
-        let mut gone = members.iter().filter(|rank| **rank != own).filter_map(|rank| match state(*rank) {
-            Some(PeerState::Lost(why)) => Some(lost(*rank, why)),
-            _ => None,
-        });
         // A lost rank explains what the others say.
-        if let Some(gone) = gone.next() {
-            return Some(gone);
+        if let Some(lost) = views.lost(own, members, op, seq) {
+            return Some(lost);
         }
-        let of_group = || views.told.iter().filter(|told| groups.contains(&told.group));
-        let told = of_group().find(|told| matches!(told.cause, FailureCause::Lost { .. })).or_else(|| of_group().next());
-        if let Some(told) = told {
-            return Some(told.cause.error(own, told.from, op, seq));
+        if let Some(told) = views.told_of(groups) {
+            return Some(told.cause.error(own, told.from, &op.to_string(), seq));
         }
-        let left = awaited.iter().find(|rank| state(**rank) == Some(&PeerState::Left))?;
-        Some(lost(*left, "it left"))
+        let left = awaited.iter().find(|rank| views.states.get(**rank) == Some(&PeerState::Left))?;
+        Some(ErrorKind::PeerLost { rank: *left, op: op.to_string(), seq, why: "it left".into() })
+    }
+}
+impl Views {
+    fn lost(&self, own: usize, members: &[usize], op: &dyn fmt::Display, seq: u64) -> Option<ErrorKind> {
+        members.iter().filter(|rank| **rank != own).find_map(|rank| match self.states.get(*rank) {
+            Some(PeerState::Lost(why)) => Some(ErrorKind::PeerLost { rank: *rank, op: op.to_string(), seq, why: why.clone() }),
+            _ => None,
+        })
+    }
+    fn told_of(&self, groups: &[u64]) -> Option<&Told> {
+        let of_group = || self.told.iter().filter(|told| groups.contains(&told.group));
+        of_group().find(|told| matches!(told.cause, FailureCause::Lost { .. })).or_else(|| of_group().next())
     }
 }

@@ -223,7 +223,7 @@ impl<'a> Stages<'a> {
             }
             Waits::Receives(_) | Waits::Sends(_) => vec![on.world(peer)],
         };
-        let verdict = on.reach.liveness().verdict(on.world(on.rank), &on.groups, &on.members, &awaited, &self.call.to_string(), self.call.number);
+        let verdict = on.reach.liveness().verdict(on.world(on.rank), &on.groups, &on.members, &awaited, self.call, self.call.number);
         verdict.map_or(Ok(()), Err)
     }
     fn lost(&self, peer: usize, why: String) -> ErrorKind {
