@@ -34,7 +34,10 @@ use parking_lot::Mutex;
 use reach::{Reach, ThreadRank, ThreadRanks};
 use segment::Segment;
 use stage::{CallCounts, Patience, Stages};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 register_engine!(LOCAL, "local", open, present);
 
@@ -88,10 +91,22 @@ fn set_up(control: &Control, reach: &Reach, layout: Layout) -> Result<Arc<Segmen
     let offers = control.exchange_small(offer)?;
     let segment = match made {
         Some((segment, _)) => segment,
-        None => reach.accept(0, layout, &offers[0])?,
+        None => reach.accept(0, layout, &offers[0]).map_err(|kind| explained(kind, || control.verdict(&[0], "setting up", 0)))?,
     };
     control.exchange_small(&[])?;
     Ok(segment)
+}
+/// Why memory could not be opened: its maker may have failed, of which the news is on its way.
+fn explained(kind: ErrorKind, verdict: impl Fn() -> Option<ErrorKind>) -> ErrorKind {
+    const NEWS: Duration = Duration::from_millis(500);
+    let until = Instant::now() + NEWS;
+    while Instant::now() < until {
+        if let Some(verdict) = verdict() {
+            return verdict;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kind
 }
 /// So many ranks of this process: one for each thread that is to be one.
 ///
@@ -219,7 +234,12 @@ impl LocalRank {
         let segment = match made {
             Some(made) => Some(made?.0),
             None if members.contains(&self.rank) => {
-                Some(self.reach.accept(group, layout, self.segment.bytes(stages.slot(maker), size_of::<reach::Offer>()))?)
+                let offer = self.segment.bytes(stages.slot(maker), size_of::<reach::Offer>());
+                let known = || {
+                    let (own, call) = (self.world(self.rank), stages.call);
+                    self.reach.liveness().verdict(own, &self.groups, &self.members, &[self.world(maker)], call, call.number)
+                };
+                Some(self.reach.accept(group, layout, offer).map_err(|kind| explained(kind, known))?)
             }
             None => None,
         };

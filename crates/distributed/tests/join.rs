@@ -266,7 +266,7 @@ fn what_is_no_rank_and_answers_in_its_place() {
     // One that knows how, and not the token.
     let rank_1 = join(job.request(1));
     let (mut stream, _) = job.listener.accept().unwrap();
-    let mut answerer = Answerer::new(JoinKey::fresh().unwrap(), Claim { rank: 0, size: 2, epoch: 5 });
+    let mut answerer = Answerer::new(JoinKey::fresh().unwrap(), Claim { rank: 0, size: 2, epoch: 5, process: 0 });
     let mut reader = FrameReader::new(HANDSHAKE_CAP);
     let mut buffer = [0; 2048];
     let hello = loop {
@@ -277,7 +277,7 @@ fn what_is_no_rank_and_answers_in_its_place() {
         }
     };
     assert_eq!(answerer.hear(&hello), Err(Refusal::Token));
-    let forged = Frame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 24 + 64] };
+    let forged = Frame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 32 + 64] };
     stream.write_all(&forged.encode()).unwrap();
     failed(rank_1, 0, "the token is another one");
 }
@@ -350,7 +350,7 @@ fn what_ranks_tell_each_other_at_the_end() {
 fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
     let rounds: u64 = std::env::var("ADAMANT_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let key = JoinKey::fresh().unwrap();
-    let claim = |rank| Claim { rank, size: 4, epoch: 5 };
+    let claim = |rank| Claim { rank, size: 4, epoch: 5, process: 0 };
     let (mut faults, mut whole, mut heard) = (0u64, 0u64, 0u64);
     for round in 0..rounds {
         let d = |k: u64| drawn(round, k);

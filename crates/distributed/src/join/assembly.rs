@@ -22,6 +22,9 @@ const MOST_PENDING: usize = 128;
 const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
 /// So many are accepted before those that are there are looked after.
 const ACCEPTED_AT_ONCE: usize = 256;
+/// So long after a rank of this host broke off in its handshake it is looked whether its process has ended, and so often.
+const SUSPECTED: Duration = Duration::from_secs(1);
+const LOOKED_AFTER: Duration = Duration::from_millis(5);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// What waiting for the others is called in errors.
 const OP: &str = "join";
@@ -41,6 +44,8 @@ struct Dial {
     next: Instant,
     /// It was there: if it cannot be reached any more, it is lost.
     was_there: bool,
+    /// Somebody listened there.
+    was_heard: bool,
     call: Option<(usize, Link, Caller)>,
 }
 /// Somebody who called and has not proved yet who it is.
@@ -61,6 +66,8 @@ struct Assembly<'r> {
     dials: Vec<Dial>,
     pending: BTreeMap<usize, Pending>,
     next_token: usize,
+    /// who broke off in its handshake, though its first proof held
+    suspects: Vec<(Claim, Instant)>,
     refusals: Vec<String>,
     has_roster: bool,
     ready: Vec<bool>,
@@ -73,6 +80,17 @@ fn broken(e: std::io::Error) -> ErrorKind {
 }
 fn lost(rank: usize, why: impl Into<String>) -> ErrorKind {
     ErrorKind::PeerLost { rank, op: OP.into(), seq: 0, why: why.into() }
+}
+/// Has a process of this host ended? Where that cannot be seen, it has not.
+fn has_ended(process: u64) -> bool {
+    if process == 0 || !cfg!(target_os = "linux") {
+        return false;
+    }
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        // Its state follows the name, in which anything may stand.
+        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Meets the other ranks of a request of several.
@@ -126,6 +144,7 @@ impl<'r> Assembly<'r> {
             dials: Vec::new(),
             pending: BTreeMap::new(),
             next_token: size,
+            suspects: Vec::new(),
             refusals: Vec::new(),
             has_roster: rank == 0,
             ready: vec![false; size],
@@ -140,10 +159,10 @@ impl<'r> Assembly<'r> {
         Ok(assembly)
     }
     fn claim(&self) -> Claim {
-        Claim { rank: self.request.rank as u64, size: self.request.size as u64, epoch: self.request.epoch }
+        Claim { rank: self.request.rank as u64, size: self.request.size as u64, epoch: self.request.epoch, process: u64::from(std::process::id()) }
     }
     fn dial(&mut self, rank: usize, at: Vec<SocketAddr>, was_there: bool) {
-        self.dials.push(Dial { rank, at, attempts: 0, next: Instant::now(), was_there, call: None });
+        self.dials.push(Dial { rank, at, attempts: 0, next: Instant::now(), was_there, was_heard: was_there, call: None });
     }
     fn run(&mut self) -> Result<(), ErrorKind> {
         let mut events = Events::with_capacity(256);
@@ -175,6 +194,7 @@ impl<'r> Assembly<'r> {
                 self.accept()?;
             }
             self.pending.retain(|_, pending| pending.until > Instant::now());
+            self.look_after_suspects()?;
             self.step()?;
         }
         Ok(())
@@ -187,7 +207,19 @@ impl<'r> Assembly<'r> {
     fn next_due(&self) -> Instant {
         let dials = self.dials.iter().filter(|dial| dial.call.is_none()).map(|dial| dial.next);
         let pending = self.pending.values().map(|pending| pending.until);
-        dials.chain(pending).fold(self.deadline(), Instant::min)
+        let suspects = self.suspects.iter().map(|_| Instant::now() + LOOKED_AFTER);
+        dials.chain(pending).chain(suspects).fold(self.deadline(), Instant::min)
+    }
+    /// A process that broke off in its handshake and has ended was a rank of this start: nobody else could say so, at any time.
+    fn look_after_suspects(&mut self) -> Result<(), ErrorKind> {
+        let (now, own) = (Instant::now(), self.claim());
+        let links = &self.links;
+        let may_come = |claim: &Claim| links.get(claim.rank as usize).is_some_and(Option::is_none) && claim.epoch == own.epoch && claim.size == own.size;
+        self.suspects.retain(|(claim, until)| *until > now && may_come(claim));
+        match self.suspects.iter().find(|(claim, _)| has_ended(claim.process)) {
+            Some((claim, _)) => Err(lost(claim.rank as usize, "its process ended in the handshake")),
+            None => Ok(()),
+        }
     }
     fn missing(&self) -> Vec<usize> {
         (0..self.links.len()).filter(|rank| *rank != self.request.rank && self.links[*rank].is_none()).collect()
@@ -335,12 +367,12 @@ impl<'r> Assembly<'r> {
         let Some((_, link, caller)) = &mut dial.call else { return Ok(()) };
         match link.is_connected() {
             None => return Ok(()),
-            Some(false) if dial.was_there => return Err(lost(rank, "it cannot be reached any more")),
+            Some(false) if dial.was_heard => return Err(lost(rank, "nobody listens in its place any more")),
             Some(false) => {
                 dial.again();
                 return Ok(());
             }
-            Some(true) => {}
+            Some(true) => dial.was_heard = true,
         }
         let mut frames = Vec::new();
         let is_open = link.flush();
@@ -407,6 +439,7 @@ impl<'r> Assembly<'r> {
         if !passes {
             return Err(ErrorKind::PeerFailed { rank, message: refusal.to_string() });
         }
+        self.dials[k].was_heard = false;
         self.dials[k].again();
         self.note(format!("rank {rank} {refusal}"));
         Ok(())
@@ -445,7 +478,7 @@ impl<'r> Assembly<'r> {
     }
     /// The oldest of those who have proved nothing goes, or the oldest.
     fn make_space(&mut self) {
-        let silent = self.pending.iter().find(|(_, pending)| !pending.answerer.has_heard()).map(|(token, _)| *token);
+        let silent = self.pending.iter().find(|(_, pending)| pending.answerer.heard().is_none()).map(|(token, _)| *token);
         if let Some(token) = silent.or_else(|| self.pending.keys().next().copied()) {
             self.pending.remove(&token);
         }
@@ -472,7 +505,11 @@ impl<'r> Assembly<'r> {
         match end {
             Ok(()) if is_open => {}
             Err(LinkEnd::Fault(fault)) => self.refuse(token, &fault.into()),
-            Ok(()) | Err(LinkEnd::Closed) => drop(self.pending.remove(&token)),
+            Ok(()) | Err(LinkEnd::Closed) => {
+                let gone = self.pending.remove(&token);
+                let of_host = gone.filter(|gone| gone.link.peer().is_none_or(|at| at.ip().is_loopback()));
+                self.suspects.extend(of_host.and_then(|gone| gone.answerer.heard().cloned()).map(|claim| (claim, Instant::now() + SUSPECTED)));
+            }
         }
         Ok(())
     }

@@ -27,13 +27,15 @@ pub struct Claim {
     pub size: u64,
     /// the start of the job
     pub epoch: u64,
+    /// its process, as its host counts them; 0 where that is not told
+    pub process: u64,
 }
 impl Claim {
     fn write(&self, body: BodyWriter) -> BodyWriter {
-        body.number(self.rank).number(self.size).number(self.epoch)
+        body.number(self.rank).number(self.size).number(self.epoch).number(self.process)
     }
     fn read(body: &mut BodyReader<'_>) -> Option<Claim> {
-        Some(Claim { rank: body.number()?, size: body.number()?, epoch: body.number()? })
+        Some(Claim { rank: body.number()?, size: body.number()?, epoch: body.number()?, process: body.number()? })
     }
 }
 /// Why a rank does not come in.
@@ -183,9 +185,9 @@ impl Answerer {
     pub fn new(key: JoinKey, claim: Claim) -> Answerer {
         Answerer { key, claim, heard: None }
     }
-    /// Did the caller's first proof hold?
-    pub fn has_heard(&self) -> bool {
-        self.heard.is_some()
+    /// Who the caller says to be, if its first proof held.
+    pub fn heard(&self) -> Option<&Claim> {
+        self.heard.as_ref().map(|(claim, ..)| claim)
     }
     /// What follows from a frame.
     ///
