@@ -5,9 +5,14 @@
 //!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
 //! ```
 pub mod alone;
+pub mod control;
+pub mod join;
 pub mod launch;
+pub mod local;
 pub mod place;
 mod told;
 
 pub use adamant_runtime::communicator::Communicator;
 pub use told::told_by_first;
+
+use adamant_runtime::ErrorKind;
