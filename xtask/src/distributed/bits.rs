@@ -1,5 +1,5 @@
 //! The same files on any number of ranks.
-use super::{BitsOptions, job::RankProgram};
+use super::{BitsOptions, job::RankedTraining};
 use crate::{
     torture::{TortureClaim, claim, sha256},
     workspace,
@@ -67,7 +67,7 @@ struct BitsSubject {
     path: PathBuf,
 }
 pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
-    let made = RankProgram::new(&options.common).and_then(|program| Ok((subjects(&program)?, program)));
+    let made = RankedTraining::new(&options.common).and_then(|program| Ok((subjects(&program)?, program)));
     let (subjects, program) = match made {
         Ok(made) => made,
         Err(e) => return vec![claim("the program and its data", |_| Err(e))],
@@ -83,7 +83,7 @@ pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
     }
     claims
 }
-fn on_all(program: &RankProgram, subject: &BitsSubject, options: &BitsOptions, ranks: &[usize], shards: usize, claim: &mut TortureClaim) -> Result<(), String> {
+fn on_all(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, ranks: &[usize], shards: usize, claim: &mut TortureClaim) -> Result<(), String> {
     let set = |more: &[String]| -> Vec<String> {
         let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
         all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
@@ -116,7 +116,7 @@ fn hashes(run: &Path) -> Result<Vec<(String, String)>, String> {
     files.iter().map(|path| Ok((name(path), sha256(path)?))).collect()
 }
 /// What is run: real data where they lie beside the project, else what the project has itself, which is said.
-fn subjects(program: &RankProgram) -> Result<Vec<BitsSubject>, String> {
+fn subjects(program: &RankedTraining) -> Result<Vec<BitsSubject>, String> {
     let shared = workspace::root().join("../shared/data");
     let (mnist, text) = (shared.join("mnist-20k"), shared.join("tinyshakespeare/input.txt"));
     let write = |name: &'static str, text: String| -> Result<BitsSubject, String> {

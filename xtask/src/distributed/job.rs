@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The program, a place for what it writes, and the engine.
-pub struct RankProgram {
+pub struct RankedTraining {
     path: PathBuf,
     place: tempfile::TempDir,
     engine: String,
@@ -37,8 +37,8 @@ pub struct EndedRank {
 /// No rank runs longer.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-impl RankProgram {
-    pub fn new(options: &CommonOptions) -> Result<RankProgram, String> {
+impl RankedTraining {
+    pub fn new(options: &CommonOptions) -> Result<RankedTraining, String> {
         let path = match &options.program {
             Some(path) => std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?,
             None => {
@@ -46,7 +46,7 @@ impl RankProgram {
                 workspace::program()?
             }
         };
-        Ok(RankProgram { path, place: tempfile::tempdir().map_err(|e| e.to_string())?, engine: options.engine.clone() })
+        Ok(RankedTraining { path, place: tempfile::tempdir().map_err(|e| e.to_string())?, engine: options.engine.clone() })
     }
     pub fn place(&self, name: &str) -> PathBuf {
         self.place.path().join(name)

@@ -1,7 +1,7 @@
 //! A rank that is killed, or stopped: the others end, soon, and say whom they lost.
 use super::{
     KillOptions,
-    job::{EndedRank, RankProgram},
+    job::{EndedRank, RankedTraining},
 };
 use crate::{
     torture::{CaseDraw, TortureClaim, claim},
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: u64 = 2500;
 
 pub fn claims(options: &KillOptions) -> Vec<TortureClaim> {
-    let made = RankProgram::new(&options.common).and_then(|program| {
+    let made = RankedTraining::new(&options.common).and_then(|program| {
         let path = program.place("kill.toml");
         fs::write(&path, RUN).map_err(|e| e.to_string())?;
         Ok((program, path))
@@ -91,7 +91,7 @@ pub fn claims(options: &KillOptions) -> Vec<TortureClaim> {
     vec![killed, stopped]
 }
 /// Kills or stops one rank; gives how long each of the others lived on. A run that was over before is none.
-fn one(program: &RankProgram, description: &PathBuf, options: &KillOptions, draw: &mut CaseDraw, signal: Signal, k: usize) -> Result<Vec<Duration>, String> {
+fn one(program: &RankedTraining, description: &PathBuf, options: &KillOptions, draw: &mut CaseDraw, signal: Signal, k: usize) -> Result<Vec<Duration>, String> {
     let run = program.place(&format!("{signal}-{k}"));
     let victim = draw.below(options.ranks as u64) as usize;
     let moment = Duration::from_micros(draw.below(LONGEST * 1000));

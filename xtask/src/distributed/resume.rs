@@ -1,5 +1,5 @@
 //! Ended by a signal to one rank, gone on with on another number of ranks: the bits of the run that nobody disturbed.
-use super::{ResumeOptions, job::RankProgram};
+use super::{ResumeOptions, job::RankedTraining};
 use crate::torture::{CaseDraw, TortureClaim, claim, sha256};
 use nix::sys::signal::Signal;
 use std::{
@@ -37,7 +37,7 @@ every = 300
 const RANKS: [usize; 5] = [1, 2, 3, 4, 8];
 
 pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
-    let made = RankProgram::new(&options.common).and_then(|program| {
+    let made = RankedTraining::new(&options.common).and_then(|program| {
         let path = program.place("resume.toml");
         fs::write(&path, RUN).map_err(|e| e.to_string())?;
         program.finish(1, &path, &program.place("undisturbed"), &[])?;
@@ -62,7 +62,7 @@ pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
     })]
 }
 /// Two ends and a last start, each on another number of ranks; gives how many there were.
-fn one(program: &RankProgram, description: &Path, run: &Path, draw: &mut CaseDraw, longest: &mut Duration) -> Result<Vec<usize>, String> {
+fn one(program: &RankedTraining, description: &Path, run: &Path, draw: &mut CaseDraw, longest: &mut Duration) -> Result<Vec<usize>, String> {
     let mut through = Vec::new();
     for _ in 0..2 {
         let ranks = RANKS[1 + draw.below(RANKS.len() as u64 - 1) as usize];
