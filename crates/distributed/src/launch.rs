@@ -18,7 +18,8 @@
 //!   before its group is killed: its number cannot be another's.
 //! - *The wrong error.* One rank fails, the others fail because of it, and what is told is whichever was looked at first. Ends are taken in
 //!   the order in which they happened; an exit code 7 (a peer is lost) is no first cause while there is another, nor is an end
-//!   that was asked for. The last lines that the rank wrote to stderr stand with it.
+//!   that was asked for. The last lines that the rank wrote to stderr stand with it. (What is left to chance: a process' sockets are closed
+//!   some microseconds before it counts as ended, and another program's rank that fails within them comes first.)
 //! - *Torn lines.* One thread writes whole lines.
 //! - *Exit codes that say nothing.* The job's is that of the first cause; 128 + the signal where it was one.
 //! - *Restarts that cannot help.* A program that is not there, a command line that makes no sense (exit code 2), an end that somebody
@@ -176,7 +177,7 @@ pub struct LaunchEnded {
     pub code: u8,
     /// the signal that ended the job, if one did
     pub signal: Option<i32>,
-    /// why the last start failed
+    /// why the last start failed, if it did before it was told to end
     pub cause: Option<FirstCause>,
     /// how often the job was started
     pub starts: u64,

@@ -4,7 +4,6 @@
 //! adamant launch -> RANK, WORLD_SIZE, ... -> place -> EngineRequest -> an engine -> Communicator
 //!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
 //! ```
-pub mod alone;
 pub mod control;
 pub mod join;
 pub mod launch;

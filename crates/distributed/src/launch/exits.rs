@@ -4,21 +4,24 @@
 //! thread waits for each rank: their order is that in which they were woken.
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::{AsFd, BorrowedFd, OwnedFd},
-    pipe::{PipeFlags, pipe_with},
     process::{Pid, WaitId, WaitIdOptions, waitid},
 };
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{
+    io::{self, PipeReader, PipeWriter},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 pub(super) struct Exits {
     #[cfg(target_os = "linux")]
     ordered: Option<linux::OrderedExits>,
-    read: OwnedFd,
-    write: Arc<OwnedFd>,
+    read: PipeReader,
+    write: Arc<PipeWriter>,
 }
 impl Exits {
     pub(super) fn new() -> io::Result<Exits> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (read, write) = io::pipe()?;
         Ok(Exits {
             #[cfg(target_os = "linux")]
             ordered: linux::OrderedExits::new().ok(),
@@ -79,6 +82,7 @@ mod linux {
     use super::*;
     use rustix::{
         event::epoll,
+        fd::{AsFd, BorrowedFd, OwnedFd},
         process::{PidfdFlags, pidfd_open},
     };
     use std::collections::BTreeMap;

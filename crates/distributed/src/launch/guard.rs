@@ -11,21 +11,20 @@
 //! | -n | group n is gone |
 //! | 0 | the group of the last message was never a program |
 use rustix::{
-    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    pipe::{PipeFlags, pipe_with},
+    fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     process::{Pid, WaitOptions, waitpid},
 };
-use std::io;
+use std::io::{self, PipeWriter};
 
 /// The launcher's hold on the guard: when it is dropped, all groups that are left are killed.
 pub(super) struct OrphanGuard {
-    pipe: Option<OwnedFd>,
+    pipe: Option<PipeWriter>,
     process: Pid,
 }
 impl OrphanGuard {
     /// Begins a guard of so many ranks. Groups that are to be ended gently get SIGTERM, and two seconds.
     pub(super) fn start(ranks: usize, gently: bool) -> io::Result<OrphanGuard> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (read, write) = io::pipe()?;
         // All that the guard writes to is here before it is forked: it must not ask for memory.
         let mut groups = vec![0i32; ranks + 1];
         // SAFETY: the child calls nothing but functions that may be called after a fork of a process with threads (`watch`).
@@ -39,7 +38,7 @@ impl OrphanGuard {
     }
     /// Where ranks write their group.
     pub(super) fn pipe(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(OwnedFd::as_fd)
+        self.pipe.as_ref().map(PipeWriter::as_fd)
     }
     /// A group that is gone.
     pub(super) fn forget(&self, group: Pid) {

@@ -211,8 +211,13 @@ fn run_once(
     drop(processes);
     let since = Instant::now();
     let mut read = lines.finish(&|| stop.asked().is_some() && since.elapsed() > SPEAK);
-    // What its ranks say comes before what `mpirun` makes of it.
-    ends.splice(0..0, read.ended.iter().map(|(rank, exit)| ProcessEnd { rank: Some(*rank), exit: *exit, asked: false }));
+    if stop.asked().is_some() {
+        // What failed because it was told to end is no failure.
+        ends.retain(|end| !end.asked);
+    } else {
+        // What its ranks say comes before what `mpirun` makes of it.
+        ends.splice(0..0, read.ended.iter().map(|(rank, exit)| ProcessEnd { rank: Some(*rank), exit: *exit, asked: false }));
+    }
     let cause =
         first_cause(&ends).map(|end| FirstCause { rank: end.rank, exit: end.exit, words: read.last.remove(&end.rank).map(Vec::from).unwrap_or_default() });
     Ok(StartEnded { cause, output: read.failed })

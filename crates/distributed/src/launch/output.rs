@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
-    pipe::{PipeFlags, pipe_with},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
-    io::{self, Write},
+    io::{self, PipeReader, PipeWriter, Write},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
@@ -54,7 +53,7 @@ pub(super) struct RankPipe {
 }
 pub(super) struct OutputThread {
     /// closed, it says that all ranks have ended
-    all_ended: Option<OwnedFd>,
+    all_ended: Option<PipeWriter>,
     done: Receiver<Option<io::Error>>,
     heard: Arc<Mutex<Heard>>,
 }
@@ -74,7 +73,7 @@ pub(super) struct AllRead {
 }
 impl OutputThread {
     pub(super) fn start(streams: Vec<RankPipe>, output: SharedOutput) -> io::Result<OutputThread> {
-        let (told, all_ended) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (told, all_ended) = io::pipe()?;
         let (done, receiver) = channel();
         let heard = Arc::new(Mutex::new(Heard::default()));
         let open = streams.into_iter().map(|stream| CutPipe { stream, cutter: LineCutter::default() }).collect();
@@ -119,7 +118,7 @@ struct LineReader {
     dead: [bool; 2],
 }
 impl LineReader {
-    fn read(&mut self, told: &OwnedFd) -> io::Result<()> {
+    fn read(&mut self, told: &PipeReader) -> io::Result<()> {
         let mut buffer = vec![0u8; 64 * 1024];
         let mut ended: Option<Instant> = None;
         while !self.open.is_empty() && ended.is_none_or(|since| since.elapsed() < IN_ALL) {
@@ -139,17 +138,18 @@ impl LineReader {
             if ended.is_none() && ready.last() == Some(&true) {
                 ended = Some(Instant::now());
             }
-            // From the last to the first: who has ended leaves, and the others keep their places.
-            for at in (0..self.open.len()).rev().filter(|at| ready[*at]) {
+            let mut closed = Vec::new();
+            for at in (0..self.open.len()).filter(|at| ready[*at]) {
                 let got = match rustix::io::read(&self.open[at].stream.from, &mut buffer) {
                     Ok(got) => got,
                     Err(rustix::io::Errno::INTR) => continue,
                     Err(_) => 0,
                 };
                 self.take(at, &buffer[..got]);
-                if got == 0 {
-                    self.open.remove(at);
-                }
+                closed.extend((got == 0).then_some(at));
+            }
+            for at in closed.into_iter().rev() {
+                self.open.remove(at);
             }
         }
         for at in 0..self.open.len() {

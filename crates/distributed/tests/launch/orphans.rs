@@ -22,6 +22,16 @@ impl Drop for Killed {
         let _ = self.0.wait();
     }
 }
+/// A rank that reads from a terminal in the background would be stopped.
+#[test]
+fn a_rank_that_reads_what_the_launcher_is_given() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "orphans::launcher", "--nocapture"]).env("ADAMANT_TEST_LAUNCHER", "read -r line && echo took $line || echo nothing");
+    let mut launcher = Killed(command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap());
+    io::Write::write_all(launcher.0.stdin.as_mut().unwrap(), b"one\ntwo\nthree\n").unwrap();
+    let lines: Vec<String> = BufReader::new(launcher.0.stdout.take().unwrap()).lines().map(Result::unwrap).filter(|line| line.starts_with("rank ")).collect();
+    assert!(lines.len() == 3 && lines.iter().all(|line| line.ends_with(" nothing")), "{lines:?}");
+}
 #[test]
 fn ranks_that_outlive_a_launcher_that_is_killed() {
     // Some have become the program alone, some have started others; one stops itself.
@@ -52,7 +62,7 @@ fn ranks_that_outlive_a_launcher_that_is_killed() {
         launcher.0.wait().unwrap();
         all_gone(&processes.into_iter().collect::<Vec<_>>());
         for port in ports {
-            assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} is still listened at");
+            within(5.0, &format!("nobody listens at {port}"), || std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
         }
     }
 }
