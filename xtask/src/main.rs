@@ -7,6 +7,7 @@ mod captured;
 mod causes;
 mod conformance;
 mod device;
+mod distributed;
 mod exit;
 mod faults;
 mod features;
@@ -65,6 +66,8 @@ enum Chore {
     Products(products::Options),
     /// What quantization promises: integers to the bit, files that others read, accuracy
     Quant(quant::Options),
+    /// Runs that ranks share: bits, killed ranks, going on with others
+    Distributed(distributed::Options),
     /// What the walk back keeps in 16 bits, the most of a step, casts of weights
     Saved(saved::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -94,6 +97,7 @@ fn main() -> std::process::ExitCode {
         Chore::Products(options) => products::run(&options),
         Chore::Programs(options) => programs::run(&options),
         Chore::Quant(options) => quant::run(&options),
+        Chore::Distributed(options) => distributed::run(&options),
         Chore::Saved(options) => saved::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Torture(options) => torture::run(&options),

@@ -8,6 +8,7 @@ mod keys;
 mod kill;
 mod matrix;
 mod program;
+pub(crate) use program::sha256;
 mod python;
 mod readers;
 mod rot;
@@ -84,8 +85,12 @@ impl TortureClaim {
     fn skipped(claim: &str, why: impl Into<String>) -> TortureClaim {
         TortureClaim { skipped: Some(why.into()), ..TortureClaim::new(claim) }
     }
+    /// Figures that say more.
+    pub(crate) fn see(&mut self, seen: serde_json::Value) {
+        self.seen = seen;
+    }
     /// Counts one try.
-    fn count(&mut self, result: Result<(), String>) {
+    pub(crate) fn count(&mut self, result: Result<(), String>) {
         self.tried += 1;
         match result {
             Ok(()) => self.held += 1,
@@ -98,7 +103,7 @@ impl TortureClaim {
     }
 }
 /// Tries a claim and times it.
-fn claim(text: &str, check: impl FnOnce(&mut TortureClaim) -> Result<(), String>) -> TortureClaim {
+pub(crate) fn claim(text: &str, check: impl FnOnce(&mut TortureClaim) -> Result<(), String>) -> TortureClaim {
     let begun = Instant::now();
     let mut claim = TortureClaim::new(text);
     if let Err(e) = check(&mut claim) {
@@ -107,7 +112,7 @@ fn claim(text: &str, check: impl FnOnce(&mut TortureClaim) -> Result<(), String>
     TortureClaim { seconds: begun.elapsed().as_secs_f64(), ..claim }
 }
 /// Prints what was seen.
-fn report(json: bool, claims: &[TortureClaim]) -> Exit {
+pub(crate) fn report(json: bool, claims: &[TortureClaim]) -> Exit {
     let passed = claims.iter().all(TortureClaim::holds);
     if json {
         println!("{}", serde_json::json!({ "passed": passed, "claims": claims }));
@@ -146,9 +151,12 @@ pub fn run(options: &Options) -> Exit {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): which cases are tried follows from a seed.
-struct CaseDraw(u64);
+pub(crate) struct CaseDraw(u64);
 impl CaseDraw {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn new(seed: u64) -> CaseDraw {
+        CaseDraw(seed)
+    }
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -156,7 +164,7 @@ impl CaseDraw {
         z ^ (z >> 31)
     }
     /// From 0 to n - 1.
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
     /// From 0 to 1.

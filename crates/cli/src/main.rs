@@ -1,7 +1,7 @@
 //! The command `adamant`: trains from descriptions in TOML, evaluates, predicts, generates, and says what it found.
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 usage, 3 diverged, 4 unreadable input, 5 out of memory, 6 storage full or broken,
-//! 9 device absent; 129 (SIGHUP), 130 (SIGINT), 143 (SIGTERM), 152 (SIGXCPU) interrupted with a checkpoint written. With
+//! 7 another rank lost, 9 device absent; 129 (SIGHUP), 130 (SIGINT), 143 (SIGTERM), 152 (SIGXCPU) interrupted with a checkpoint written. With
 //! `--json`, before or behind the verb, stdout holds exactly one JSON document, of the result or of the error, one of usage too;
 //! text for people goes to stderr.
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ mod progress;
 mod prune;
 mod quant;
 mod quantize;
+mod ranks;
 mod runs;
 mod signals;
 mod terminal;
@@ -40,7 +41,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 const CODES: &str = "Exit codes: 0 done; 1 the run failed; 2 usage; 3 diverged; 4 unreadable input; 5 out of memory; 6 storage full or \
-broken; 9 device absent; 129, 130, 143, 152 interrupted by SIGHUP, SIGINT, SIGTERM, SIGXCPU, checkpoint written.";
+broken; 7 another rank lost; 9 device absent; 129, 130, 143, 152 interrupted by SIGHUP, SIGINT, SIGTERM, SIGXCPU, checkpoint written.";
 
 /// Deep learning in Rust: train, watch, stop, go on, use.
 #[derive(Parser)]

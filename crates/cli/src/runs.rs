@@ -21,7 +21,7 @@ pub struct RunPlace {
     claimed: bool,
 }
 impl RunPlace {
-    fn of(folder: impl Into<PathBuf>, resume: bool) -> RunPlace {
+    pub fn of(folder: impl Into<PathBuf>, resume: bool) -> RunPlace {
         RunPlace { folder: folder.into(), resume, claimed: false }
     }
     /// Gives a number back that nothing came of. What holds anything stays.

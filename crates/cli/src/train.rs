@@ -1,7 +1,14 @@
 //! `adamant train`.
 mod tui;
 
-use crate::{device::DeviceOptions, environment::environment, out, progress, runs, signals, verbs::data_beside};
+use crate::{
+    device::DeviceOptions,
+    environment::environment,
+    out, progress,
+    ranks::{self, RankAlone},
+    runs, signals,
+    verbs::data_beside,
+};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
 use std::path::PathBuf;
@@ -61,6 +68,9 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     for assignment in &options.set {
         document.set(assignment)?;
     }
+    let alone = [("--tui", options.tui), ("--paused", options.paused), ("--dry-run", options.dry_run)];
+    let group = ranks::group(&document, &alone.map(|(option, asked)| RankAlone { option, asked }))?;
+    let leads = group.as_ref().is_none_or(|group| group.rank() == 0);
     let data = data_beside(&options.config, options.data.as_deref());
     let device = options.device.open_for(&document)?;
     if options.dry_run {
@@ -72,19 +82,23 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let place = runs::place(&options.config, options.run.as_deref(), options.resume.as_deref())?;
+    let place = ranks::place(group.as_deref(), || runs::place(&options.config, options.run.as_deref(), options.resume.as_deref()))?;
     let interrupt = Interrupt::new();
     signals::listen(interrupt.clone())?;
     let environment = environment(device, &options.config, &data);
     let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control).begin_paused(options.paused);
     let run = run.interrupt(interrupt).environment(environment);
+    let run = if let Some(group) = group { run.ranks(group) } else { run };
     let report = if options.tui {
         tui::run(&place.folder, |watch| device.scoped(|| run.train(watch)))
     } else {
-        let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
+        let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet || !leads);
         device.scoped(|| run.train(&mut *watch))
     };
     let report = report.inspect_err(|_| place.leave())?;
+    if !leads {
+        return Ok(());
+    }
     if !options.quiet {
         progress::say(options.json, &summary(&report));
     }

@@ -294,6 +294,13 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
     pub fn batches(&self) -> usize {
         self.cut.batches()
     }
+    /// The parts of each batch that are read here, and how many there are.
+    pub fn parts(&self) -> (Range<usize>, usize) {
+        match &self.cut.share {
+            BatchShare::Rank(rank, world) => (*rank..*rank + 1, *world),
+            BatchShare::Parts(held, parts) => (held.clone(), *parts),
+        }
+    }
     /// The position after the last batch that was handed out. It is saved in a checkpoint as it is.
     pub fn state(&self) -> LoaderState {
         LoaderState {

@@ -4,6 +4,14 @@
 //! adamant launch -> RANK, WORLD_SIZE, ... -> place -> EngineRequest -> an engine -> Communicator
 //!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
 //! ```
-pub mod alone;
+pub mod control;
+pub mod join;
 pub mod launch;
+pub mod local;
 pub mod place;
+mod told;
+
+pub use adamant_runtime::communicator::Communicator;
+pub use told::told_by_first;
+
+use adamant_runtime::ErrorKind;

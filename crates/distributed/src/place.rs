@@ -23,10 +23,9 @@ mod meeting;
 pub use launchers::StartedBy;
 pub use meeting::MeetingPlace;
 
-use crate::alone::GroupOfOne;
 use adamant_runtime::{
     ErrorKind,
-    communicator::{Communicator, ENGINES, EngineRequest, JoinToken, engine_named},
+    communicator::{Communicator, ENGINES, EngineRequest, JoinToken, LoneRank, engine_named},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -221,7 +220,7 @@ impl RankPlace {
 /// An engine that is not linked into the program, or that cannot be had here; ranks that do not come; what else the engine says.
 pub fn open_group(place: &RankPlace) -> Result<Arc<dyn Communicator>, ErrorKind> {
     if place.size == 1 && place.engine.is_none() {
-        return Ok(GroupOfOne::open());
+        return Ok(Arc::new(LoneRank::default()));
     }
     let engine = engine_named(place.engine_name())?;
     (engine.present)()?;

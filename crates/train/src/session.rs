@@ -332,25 +332,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub(crate) fn take_fallbacks(&mut self) -> Vec<String> {
         self.precision.take_news()
     }
-    /// Shares its steps with other ranks. Each then gets the batches of the parts that it holds ([`Session::assign`]).
-    pub fn share(&mut self, sharing: StepSharing) {
-        self.shared = Some(SharedSteps::new(sharing, shared::states(&self.model)));
-    }
-    /// Which of the parts held here each batch of the next step is of. Of a session that is not shared there is one part.
-    pub fn assign(&mut self, of_part: Vec<usize>) {
-        self.shared.iter().for_each(|shared| shared.assign(of_part.clone()));
-    }
-    /// Once, before the first step: which parameters have gradients on any rank.
-    fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
-        let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, .. } = self;
-        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed()) else { return Ok(()) };
-        let (average, clipper) = (average.as_mut(), clipper.as_mut());
-        let optimizer = &mut **optimizer;
-        let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
-        let used = parts.used_here(batches)?;
-        Ok(shared.agree(&used)?)
-    }
     /// One step on a group of batches: as many as are accumulated, or fewer at the end of an epoch.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
             "batch = 4",
             "batch = 4\ncolour = 3",
             4,
-            "run.toml:4: unknown key `colour`; there are accumulate, alerts, batch, capture, checkpoint, class_weights, clip, data, device, distill, early_stopping, ema, epochs, eval_every, freeze, init_from, iterations, label_smoothing, log_every, loss, loss_options, model, optimizer, precision, quantize, schedule, seed, stability, weights",
+            "run.toml:4: unknown key `colour`; there are accumulate, alerts, batch, capture, checkpoint, class_weights, clip, data, device, distill, distributed, early_stopping, ema, epochs, eval_every, freeze, init_from, iterations, label_smoothing, log_every, loss, loss_options, model, optimizer, precision, quantize, schedule, seed, stability, weights",
         ),
         ("batch = 4", "batch = -4", 4, "run.toml:3: `batch` takes an integer from 0 to 2147483647, not a negative integer"),
         ("batch = 4", "batch = 0", 4, "run.toml:3: `batch`: at least one row is needed"),

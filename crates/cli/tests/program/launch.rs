@@ -135,3 +135,29 @@ fn a_reader_that_has_seen_enough() {
     let text = out(&output);
     assert!(text.ends_with("] y\n3\n"), "{text} {}", err(&output));
 }
+/// A run that ranks share has the files of one rank; one of them is killed, and the others say so; on other ranks it goes on.
+#[test]
+fn a_run_that_other_ranks_end_in_other_bits() {
+    let folder = folder();
+    let train = |run: &str| format!("train run.toml --run {run} --resume auto --no-control --set iterations=40 --set batch=6 --set distributed.shards=4 --set checkpoint.every=5");
+    let on = |ranks: &str, run: &str| {
+        let train = train(run);
+        let arguments: Vec<&str> = ["launch", "-n", ranks, "--max-restarts", "0", "--", "adamant"].into_iter().chain(train.split(' ')).collect();
+        let output = adamant(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(0), "{ranks} ranks: {}", err(&output));
+        // One rank tells how it goes.
+        assert!(out(&output).lines().chain(err(&output).lines()).all(|line| !line.starts_with("[1] ")), "{} {}", out(&output), err(&output));
+    };
+    let alone = adamant(folder.path(), &train("alone").split(' ').collect::<Vec<_>>());
+    assert_eq!(alone.status.code(), Some(0), "{}", err(&alone));
+    let files = |run: &str| ["weights.safetensors", "metrics.jsonl"].map(|name| fs::read(folder.path().join(run).join(name)).unwrap());
+    for ranks in ["2", "3", "4"] {
+        on(ranks, &format!("on-{ranks}"));
+        assert!(files("alone") == files(&format!("on-{ranks}")), "{ranks} ranks");
+    }
+    // Too many ranks for the shards: each says so, and nothing is started again.
+    let train = train("refused");
+    let arguments: Vec<&str> = ["launch", "-n", "5", "--", "adamant"].into_iter().chain(train.split(' ')).collect();
+    let output = adamant(folder.path(), &arguments);
+    assert!(output.status.code() == Some(2) && err(&output).contains("4 shards on 5 ranks"), "{}", err(&output));
+}

@@ -86,7 +86,7 @@ impl Job {
 }
 
 /// A thread that talks to the other ranks.
-struct Engine {
+struct ExchangeThread {
     /// none once it is to end
     jobs: Option<Sender<Job>>,
     answers: Receiver<Answer>,
@@ -94,10 +94,10 @@ struct Engine {
 }
 thread_local! {
     /// The thread's engine between its runs.
-    static IDLE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+    static IDLE: RefCell<Option<ExchangeThread>> = const { RefCell::new(None) };
 }
-impl Engine {
-    fn start() -> Result<Engine, ErrorKind> {
+impl ExchangeThread {
+    fn start() -> Result<ExchangeThread, ErrorKind> {
         if let Some(idle) = IDLE.try_with(|idle| idle.borrow_mut().take()).ok().flatten() {
             return Ok(idle);
         }
@@ -105,10 +105,10 @@ impl Engine {
         let work = move || todo.into_iter().map(Job::run).take_while(|answer| done.send(answer.clone()).is_ok()).for_each(drop);
         let thread = std::thread::Builder::new().name("adamant-collectives".into()).spawn(work);
         let thread = thread.map_err(|e| ErrorKind::Internal(format!("no thread for collectives: {e}")))?;
-        Ok(Engine { jobs: Some(jobs), answers, thread: Some(thread) })
+        Ok(ExchangeThread { jobs: Some(jobs), answers, thread: Some(thread) })
     }
 }
-impl Drop for Engine {
+impl Drop for ExchangeThread {
     fn drop(&mut self) {
         // What was begun is brought to its end: the other ranks wait for it.
         drop(self.jobs.take());
@@ -127,7 +127,7 @@ struct Begun<'b> {
 /// The collectives of a run that are under way. Dropped, it waits for them, so that each rank has done the same.
 #[derive(Default)]
 pub(super) struct Exchanges<'b> {
-    engine: Option<Engine>,
+    engine: Option<ExchangeThread>,
     begun: VecDeque<Begun<'b>>,
 }
 impl<'b> Exchanges<'b> {
@@ -146,11 +146,11 @@ impl<'b> Exchanges<'b> {
     pub fn begin(&mut self, replay: &Replay<'_>, at: usize, collective: (CollectiveKind, Group), from: &Operand<'_>, to: Operand<'b>) -> Result<(), Failed> {
         let (kind, group) = collective;
         let origin = replay.caller.origin(replay.record_of(&replay.plan.steps[at]) as u32);
-        let begin = |engine: &mut Option<Engine>| {
+        let begin = |engine: &mut Option<ExchangeThread>| {
             let input = RankInput::of(from)?;
             let engine = match engine {
                 Some(engine) => engine,
-                None => engine.insert(Engine::start()?),
+                None => engine.insert(ExchangeThread::start()?),
             };
             let sent = engine.jobs.as_ref().and_then(|jobs| jobs.send(Job { kind, group, input, origin }).ok());
             sent.ok_or_else(|| ErrorKind::Internal("collectives that nobody carries out".into()))

@@ -12,7 +12,8 @@
 //! on. What a part without rows gives are zeros.
 //!
 //! Must not know: what reduces, what becomes of the gradients.
-use super::{Batch, StepParts};
+use super::{Batch, Session, StepParts};
+use crate::Failure;
 use adamant_amp::GradScaler;
 use adamant_core::{
     Arg, DType, Device, Error, ErrorKind, Grads, Op, Result as Computed, Shape, Tensor, TensorType,
@@ -180,6 +181,27 @@ pub(crate) fn gather(group: &dyn Communicator, own: &[u8]) -> std::result::Resul
     let mut blocks: Vec<&mut [u8]> = all.iter_mut().map(Vec::as_mut_slice).collect();
     group.all_gather(&call, own, &mut blocks).inspect_err(|kind| group.state().end(kind))?;
     Ok(all)
+}
+impl<M: Walk, B: Batch> Session<M, B> {
+    /// Shares its steps with other ranks. Each then gets the batches of the parts that it holds ([`Session::assign`]).
+    pub fn share(&mut self, sharing: StepSharing) {
+        self.shared = Some(SharedSteps::new(sharing, states(&self.model)));
+    }
+    /// Which of the parts held here each batch of the next step is of. Of a session that is not shared there is one part.
+    pub fn assign(&mut self, of_part: Vec<usize>) {
+        self.shared.iter().for_each(|shared| shared.assign(of_part.clone()));
+    }
+    /// Once, before the first step: which parameters have gradients on any rank.
+    pub(super) fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
+        let device = self.device;
+        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, .. } = self;
+        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed()) else { return Ok(()) };
+        let (average, clipper) = (average.as_mut(), clipper.as_mut());
+        let optimizer = &mut **optimizer;
+        let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
+        let used = parts.used_here(batches)?;
+        Ok(shared.agree(&used)?)
+    }
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Which parameters this rank's batches have gradients for: a forward and a backward pass that are taken back.

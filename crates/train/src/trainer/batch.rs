@@ -1,5 +1,7 @@
 //! What a step learns from: any number of tensors whose first axis is the rows.
+use crate::Failure;
 use adamant_core::{Device, Result, Tensor};
+use adamant_data::{DataLoader, Dataset};
 
 /// A batch of a data set. Tensors, tuples of two to six batches, vectors and arrays of them are batches; a struct of your own becomes
 /// one by two functions.
@@ -77,3 +79,40 @@ macro_rules! tuples { ($(($first:ident $($rest:ident)*);)*) => { $(
     }
 )* } }
 tuples! { (A B); (A B C); (A B C D); (A B C D E); (A B C D E F); }
+
+/// The batches of a step: of each that is taken there are the parts that are read here and have records.
+pub(crate) struct StepBatches<B> {
+    pub batches: Vec<B>,
+    /// which of the parts that are read here each is of
+    pub of_part: Vec<usize>,
+    /// how many batches of all parts were taken
+    pub taken: usize,
+}
+/// As [`group`], of batches that may be cut into parts.
+pub(super) fn parts<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> std::result::Result<StepBatches<D::Batch>, Failure> {
+    let mut step = StepBatches { batches: Vec::new(), of_part: Vec::new(), taken: 0 };
+    while step.taken < most && (step.taken == 0 || loader.state().batch < loader.batches()) {
+        let Some(parts) = loader.next_parts() else { break };
+        let parts = parts?;
+        // A batch of which no record is left is passed over, where all of it is read here.
+        let is_empty = parts.len() == 1 && parts.iter().all(Option::is_none);
+        for (k, batch) in parts.into_iter().enumerate() {
+            step.of_part.extend(batch.is_some().then_some(k));
+            step.batches.extend(batch);
+        }
+        step.taken += usize::from(!is_empty);
+    }
+    Ok(step)
+}
+/// The next batches of the epoch, at most so many: fewer at its end, none after it.
+pub(crate) fn group<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> std::result::Result<Vec<D::Batch>, Failure> {
+    // An epoch may be shorter than what is asked for, by any number.
+    let mut group = Vec::new();
+    while group.len() < most && (group.is_empty() || loader.state().batch < loader.batches()) {
+        match loader.next_batch() {
+            Some(batch) => group.push(batch?),
+            None => break,
+        }
+    }
+    Ok(group)
+}

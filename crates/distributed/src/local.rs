@@ -1,0 +1,306 @@
+//! The engine `local`: ranks on one host, as processes or as threads of one process, with nothing to install.
+//!
+//! ```text
+//! processes: EngineRequest -> Control (join, who lives) -> rank 0 makes a Segment, the others open it -> LocalRank
+//! threads:   local_threads(size) -> ThreadRanks (who lives) -> a Segment of anonymous memory ----------> LocalRank
+//! LocalRank: Communicator -> collectives (what is written and read) -> stage (when) -> word (how one waits) -> Segment
+//!                         -> channel (send, receive) -> ring ----------^
+//! ```
+//!
+//! Data goes through shared memory, in chunks that stay in a cache, so that a tensor of any size passes through a segment of bounded
+//! size. Who waits spins for a moment and sleeps then; a rank that dies is seen by its control connection, whose thread wakes those who
+//! sleep. Both kinds of ranks run the same code.
+//!
+//! Errors name ranks as the whole job counts them, also in groups that were split off.
+mod channel;
+mod collectives;
+mod layout;
+mod reach;
+mod ring;
+mod segment;
+mod stage;
+mod word;
+
+use crate::{
+    ErrorKind,
+    control::{Control, cause::FailureCause},
+};
+use adamant_runtime::{
+    communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
+    register_engine,
+};
+use layout::Layout;
+use parking_lot::Mutex;
+use reach::{Reach, ThreadRank, ThreadRanks};
+use segment::Segment;
+use stage::{CallCounts, Patience, Stages};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+register_engine!(LOCAL, "local", open, present);
+
+/// Ranks of threads wait for each other so long.
+const THREADS_WAIT: Duration = Duration::from_secs(60);
+
+/// Can ranks be processes here?
+///
+/// # Errors
+/// Systems other than Linux, where processes have no memory in common that vanishes with them: what to use there.
+pub fn present() -> Result<(), ErrorKind> {
+    if cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    Err(ErrorKind::EngineAbsent("`local` shares memory between processes on Linux only: use ranks of threads, or MPI (OpenMPI, MPICH)".into()))
+}
+/// This rank's group.
+///
+/// # Errors
+/// Ranks on several hosts; a request that makes no sense; ranks that did not come in time; no memory.
+pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind> {
+    let (rank, size) = (request.rank, request.size);
+    if rank >= size {
+        return Err(ErrorKind::Argument(format!("there is no rank {rank} among {size}")));
+    }
+    let members: Vec<usize> = (0..size).collect();
+    let layout = Layout { size };
+    if size == 1 {
+        // Nobody else: nothing that others could open or that could be lost.
+        let reach = Reach::Threads(Arc::new(ThreadRank { ranks: Arc::new(ThreadRanks::new(1)), rank: 0 }));
+        let segment = Segment::anonymous(layout.bytes())?;
+        return Ok(LocalRank::new(0, members, vec![0], segment, reach, request.timeout));
+    }
+    if request.local.0 < size {
+        let here = format!("`local` is for ranks of one host, and {} of {size} are on this one", request.local.0);
+        return Err(ErrorKind::EngineAbsent(format!("{here}: use `mpi`, for which OpenMPI or MPICH is installed on every host (`apt-get install openmpi-bin`)")));
+    }
+    present()?;
+    let control = Arc::new(Control::join(request)?);
+    let reach = Reach::Processes(control.clone());
+    let segment = set_up(&control, &reach, layout);
+    if let Err(kind) = &segment {
+        control.end_group(0, FailureCause::of(kind));
+    }
+    Ok(LocalRank::new(rank, members, vec![0], segment?, reach, request.timeout))
+}
+/// Rank 0 makes the memory, the others open it, and all know that all have.
+fn set_up(control: &Control, reach: &Reach, layout: Layout) -> Result<Arc<Segment>, ErrorKind> {
+    let made = if control.rank() == 0 { Some(reach.offer(0, layout)?) } else { None };
+    let offer = made.as_ref().map_or(&[][..], |(_, offer)| offer);
+    let offers = control.exchange_small(offer)?;
+    let segment = match made {
+        Some((segment, _)) => segment,
+        None => reach.accept(0, layout, &offers[0]).map_err(|kind| explained(kind, || control.verdict(&[0], "setting up", 0)))?,
+    };
+    control.exchange_small(&[])?;
+    Ok(segment)
+}
+/// Why memory could not be opened: its maker may have failed, of which the news is on its way.
+fn explained(kind: ErrorKind, verdict: impl Fn() -> Option<ErrorKind>) -> ErrorKind {
+    const NEWS: Duration = Duration::from_millis(500);
+    let until = Instant::now() + NEWS;
+    while Instant::now() < until {
+        if let Some(verdict) = verdict() {
+            return verdict;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kind
+}
+/// So many ranks of this process: one for each thread that is to be one.
+///
+/// ```
+/// use adamant_distributed::local::local_threads;
+/// use adamant_runtime::{Shape, TensorType, DType, communicator::CollectiveCall, op::CollectiveKind};
+///
+/// let kind = CollectiveKind::AllGather { used: adamant_runtime::op::RankUse::Alike };
+/// let made = TensorType { shape: Shape::new(&[2])?, dtype: DType::U8 };
+/// let gather = |on: std::sync::Arc<dyn adamant_runtime::communicator::Communicator>| {
+///     let (mut a, mut b) = ([0; 1], [0; 1]);
+///     let call = CollectiveCall::next(&*on, kind, made, None);
+///     on.all_gather(&call, &[10 + on.rank() as u8], &mut [&mut a, &mut b]).map(|()| [a[0], b[0]])
+/// };
+/// std::thread::scope(|scope| {
+///     let ranks: Vec<_> = local_threads(2)?.into_iter().map(|on| scope.spawn(move || gather(on))).collect();
+///     for rank in ranks {
+///         assert_eq!(rank.join().unwrap()?, [10, 11]);
+///     }
+///     Ok::<_, adamant_runtime::ErrorKind>(())
+/// })?;
+/// # Ok::<_, adamant_runtime::ErrorKind>(())
+/// ```
+///
+/// # Errors
+/// No memory.
+pub fn local_threads(size: usize) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
+    local_threads_with(size, THREADS_WAIT)
+}
+/// The same, of ranks that wait so long for each other.
+///
+/// # Errors
+/// As [`local_threads`].
+pub fn local_threads_with(size: usize, timeout: Duration) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
+    let ranks = Arc::new(ThreadRanks::new(size));
+    let segment = Segment::anonymous(Layout { size }.bytes().max(1))?;
+    let one = |rank| {
+        let reach = Reach::Threads(Arc::new(ThreadRank { ranks: ranks.clone(), rank }));
+        LocalRank::new(rank, (0..size).collect(), vec![0], segment.clone(), reach, timeout) as Arc<dyn Communicator>
+    };
+    Ok((0..size).map(one).collect())
+}
+
+/// One rank of a group on this host.
+struct LocalRank {
+    state: GroupState,
+    /// among the members
+    rank: usize,
+    /// the ranks of the group, as the whole job counts them
+    members: Vec<usize>,
+    /// the group, and those that it was made of
+    groups: Vec<u64>,
+    layout: Layout,
+    segment: Arc<Segment>,
+    reach: Reach,
+    timeout: Duration,
+    patience: Patience,
+    counts: Mutex<CallCounts>,
+}
+impl LocalRank {
+    fn new(rank: usize, members: Vec<usize>, groups: Vec<u64>, segment: Arc<Segment>, reach: Reach, timeout: Duration) -> Arc<LocalRank> {
+        let (layout, waiting) = (Layout { size: members.len() }, Arc::downgrade(&segment));
+        // Whoever learns that a rank is gone wakes those who wait for it.
+        reach.liveness().on_change(Box::new(move || {
+            let Some(segment) = waiting.upgrade() else { return false };
+            for rank in 0..layout.size {
+                segment.word(layout.stage(rank)).wake();
+            }
+            for (from, to) in (0..layout.size).flat_map(|from| (0..layout.size).map(move |to| (from, to))) {
+                let words = segment.ring_words(layout.ring(from, to));
+                words.head.wake();
+                words.tail.wake();
+            }
+            true
+        }));
+        let patience = Patience::of(members.len());
+        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, patience, counts: Mutex::default() })
+    }
+    /// A rank of the group as the whole job counts it.
+    fn world(&self, rank: usize) -> usize {
+        self.members.get(rank).copied().unwrap_or(rank)
+    }
+    fn group(&self) -> u64 {
+        self.groups.first().copied().unwrap_or(0)
+    }
+    /// This rank's turn, if the group has not ended here.
+    fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
+        let counts = self.counts.lock();
+        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
+        let ended = counts.ended.clone().or_else(known);
+        ended.map_or(Ok(counts), Err)
+    }
+    /// Does something that the whole group does; a failure ends the group on all ranks.
+    fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+        let counts = self.turn(call)?;
+        self.ending(Stages::begin(self, counts, call, extra), run)
+    }
+    fn between<T>(&self, call: &CollectiveCall, peer: usize, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+        let counts = self.turn(call)?;
+        if peer >= self.members.len() || peer == self.rank {
+            return Err(ErrorKind::Argument(format!("rank {} exchanges nothing with rank {peer} of {}", self.rank, self.members.len())));
+        }
+        self.ending(Stages::between(self, counts, call), run)
+    }
+    fn ending<T>(&self, mut stages: Stages<'_>, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+        let done = run(&mut stages);
+        if let Err(kind) = &done {
+            stages.counts.ended = Some(kind.clone());
+            drop(stages);
+            self.reach.end_group(self.group(), FailureCause::of(kind));
+        }
+        done
+    }
+    /// The memory of a group of some of these ranks, of which the first makes it.
+    fn split_memory(&self, stages: &mut Stages<'_>, group: u64, members: &[usize]) -> Result<Option<Arc<Segment>>, ErrorKind> {
+        let layout = Layout { size: members.len() };
+        let maker = members.first().copied().unwrap_or(0);
+        let made = if maker == self.rank { Some(self.reach.offer(group, layout)) } else { None };
+        let offer = match &made {
+            Some(Ok((_, offer))) => *offer,
+            _ => reach::Offer::default(),
+        };
+        self.segment.write(stages.own_slot(), &offer);
+        stages.meet()?;
+        let segment = match made {
+            Some(made) => Some(made?.0),
+            None if members.contains(&self.rank) => {
+                let offer = self.segment.bytes(stages.slot(maker), size_of::<reach::Offer>());
+                let known = || {
+                    let (own, call) = (self.world(self.rank), stages.call);
+                    self.reach.liveness().verdict(own, &self.groups, &self.members, &[self.world(maker)], call, call.number)
+                };
+                Some(self.reach.accept(group, layout, offer).map_err(|kind| explained(kind, known))?)
+            }
+            None => None,
+        };
+        stages.meet()?;
+        if maker == self.rank {
+            self.reach.withdraw(group);
+        }
+        Ok(segment)
+    }
+}
+impl Communicator for LocalRank {
+    fn engine(&self) -> &'static str {
+        "local"
+    }
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+    fn state(&self) -> &GroupState {
+        &self.state
+    }
+    fn all_gather(&self, call: &CollectiveCall, own: &[u8], blocks: &mut [&mut [u8]]) -> Result<(), ErrorKind> {
+        self.together(call, 0, |stages| collectives::all_gather(stages, own, blocks))
+    }
+    fn all_to_all(&self, call: &CollectiveCall, to: &[&[u8]], from: &mut [&mut [u8]]) -> Result<(), ErrorKind> {
+        self.together(call, 0, |stages| collectives::all_to_all(stages, to, from))
+    }
+    fn send(&self, call: &CollectiveCall, to: usize, bytes: &[u8]) -> Result<(), ErrorKind> {
+        self.between(call, to, |stages| channel::send(stages, to, bytes))
+    }
+    fn receive(&self, call: &CollectiveCall, from: usize, bytes: &mut [u8]) -> Result<(), ErrorKind> {
+        self.between(call, from, |stages| channel::receive(stages, from, bytes))
+    }
+    fn broadcast(&self, call: &CollectiveCall, root: usize, bytes: &mut [u8]) -> Result<(), ErrorKind> {
+        self.together(call, 0, |stages| collectives::broadcast(stages, root, bytes))
+    }
+    fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
+        self.together(call, 0, |stages| collectives::all_reduce(stages, tree, own, sum))
+    }
+    fn reduce_scatter(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], block: &mut [u8]) -> Result<(), ErrorKind> {
+        self.together(call, 0, |stages| collectives::reduce_scatter(stages, tree, own, block))
+    }
+    fn split(&self, call: &CollectiveCall, members: &[usize]) -> Result<Option<Arc<dyn Communicator>>, ErrorKind> {
+        let size = self.members.len();
+        let is_wrong = |(k, rank): (usize, &usize)| *rank >= size || members[..k].contains(rank);
+        if members.is_empty() || members.iter().enumerate().any(is_wrong) {
+            return Err(ErrorKind::Argument(format!("{members:?} are no group of {size} ranks: each is named once")));
+        }
+        let extra = adamant_ir::hash::hash_of(&members);
+        self.together(call, extra, |stages| {
+            let group = adamant_ir::hash::hash_of(&(self.group(), stages.counts.calls, members));
+            let segment = self.split_memory(stages, group, members)?;
+            let (Some(rank), Some(segment)) = (members.iter().position(|rank| *rank == self.rank), segment) else { return Ok(None) };
+            let groups = [&[group], &self.groups[..]].concat();
+            let of_job = members.iter().map(|rank| self.world(*rank)).collect();
+            Ok(Some(LocalRank::new(rank, of_job, groups, segment, self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
+        })
+    }
+    fn abort(&self, why: &str) {
+        self.reach.end_group(self.group(), FailureCause::Said(why.to_owned()));
+    }
+}

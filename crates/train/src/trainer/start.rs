@@ -1,0 +1,180 @@
+//! What a run is made of, and how it begins: from nothing or from a checkpoint, alone or as one of several ranks.
+use super::{
+    Batch, Callback, EarlyStopping, Score, alerted,
+    controlled::Controls,
+    learn::{Judge, Learning, Pattern, RunKept},
+    ranks::RunRanks,
+    restored::HeldStates,
+    resume::{self, OnLength},
+    safe::Safe,
+};
+use crate::{
+    Document, Failure,
+    alerts::Alerts,
+    checkpoint::OnError,
+    control::ControlPlan,
+    folder::{Mark, RunFolder},
+    session::Session,
+    setup::CheckpointPlan,
+    watch::{Interrupt, Plan, Watch},
+};
+use adamant_data::{DataLoader, Dataset};
+use adamant_nn::Walk;
+use serde_json::Value;
+use std::{path::Path, rc::Rc};
+
+/// What a run came to, before anything of its end is written.
+pub(crate) struct Learned {
+    pub losses: Vec<f64>,
+    pub seconds: f64,
+    pub resumed: Option<u64>,
+    pub stopped: Option<String>,
+    pub valid: Option<Score>,
+    pub folder: Option<RunFolder>,
+    /// its socket, which is open until the caller lets go of it
+    pub controls: Controls,
+}
+/// All that a run is made of.
+pub(crate) struct Start<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
+where
+    D::Batch: Batch,
+{
+    pub session: &'a mut Session<M, D::Batch>,
+    pub loader: DataLoader<D>,
+    pub pattern: Pattern,
+    pub judge: Option<Judge<'j, M>>,
+    pub stopping: Option<&'a mut EarlyStopping>,
+    pub callbacks: &'a mut [Box<dyn Callback<M>>],
+    pub folder: Option<&'a Path>,
+    pub resume: bool,
+    /// does a socket in the folder take requests?
+    pub control: ControlPlan,
+    pub interrupt: &'a Interrupt,
+    pub checkpoint: CheckpointPlan,
+    pub alerts: &'a Alerts,
+    pub document: &'a Document,
+    pub environment: &'a Value,
+    pub plan: &'a Plan,
+    /// what is done with a schedule that reaches over all steps when there are more or fewer of them than before
+    pub on_length: Option<OnLength<'j>>,
+    /// what is done to the model where a run begins, and not where it goes on
+    pub init: Option<Box<dyn FnOnce(&M) -> Result<(), Failure> + 'j>>,
+    /// those who share the run, if it is shared
+    pub ranks: Option<RunRanks>,
+    /// more that is written when the folder is open
+    pub opened: Box<dyn FnOnce(&RunFolder) -> Result<(), Failure> + 'j>,
+}
+/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept. Ranks that
+/// share the run are told when this one fails.
+pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
+where
+    D::Batch: Batch,
+{
+    let ranks = start.ranks.clone();
+    learn_here(start, watch).inspect_err(|failure| {
+        // An end that was asked for is that of all.
+        if !matches!(failure, Failure::Interrupted { .. }) {
+            ranks.iter().for_each(|ranks| ranks.failed(failure));
+        }
+    })
+}
+fn learn_here<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
+where
+    D::Batch: Batch,
+{
+    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, ranks, .. } =
+        start;
+    // Who does not lead reads what the leader has written, and writes nothing.
+    let shares = start.folder;
+    let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
+    let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
+    watch.begin(plan);
+    if let Some(ranks) = &ranks {
+        session.share(ranks.sharing().clone());
+        ranks.must_be_alike(document, &session.model)?;
+    }
+    let (mut kept, mut found) = (RunKept::default(), None);
+    if let Some(safe) = &safe {
+        match safe.latest(watch)? {
+            None => {}
+            Some(newest) if resume => {
+                let heeds = session.heeds_measures() || stopping.is_some();
+                resume::must_agree(path, document, heeds)?;
+                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
+                watch.resume(newest.snapshot.step);
+                found = Some(newest.snapshot);
+            }
+            Some(newest) => {
+                return Err(Failure::Usage(format!(
+                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
+                    path.unwrap_or(&newest.folder).display()
+                )));
+            }
+        }
+    }
+    if let Some(ranks) = &ranks {
+        if let Some(led) = ranks.agree_on(shares, found.as_ref())? {
+            kept = RunKept::read(session.restore(&led.snapshot)?)?;
+            found = Some(led.snapshot);
+        }
+    }
+    let resumed = found.as_ref().map(|snapshot| snapshot.step);
+    resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
+    match (&mut on_length, resumed) {
+        (Some(on_length), Some(_)) => resume::extend(session, &mut kept, pattern.steps, on_length)?,
+        (Some(_), None) => kept.reach = Some(pattern.steps),
+        (None, _) => {}
+    }
+    if let (None, Some(init)) = (resumed, init) {
+        init(&session.model)?;
+    }
+    if kept.stopped.is_none() {
+        resume::idle(session, pattern.steps).into_iter().for_each(|warning| watch.warn(&warning));
+    }
+    let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
+    let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
+    let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
+    alerted::begin(start.alerts, folder.as_mut(), (kept.alerts.take(), resumed), watch)?;
+    if let Some(folder) = &folder {
+        opened(folder)?;
+    }
+    let controls = Controls::open(path, (resume, kept.controls), start.control, pattern.steps, watch)?;
+    let mut learning = Learning {
+        session,
+        pattern,
+        loader,
+        judge,
+        stopping: stopping.as_deref_mut(),
+        callbacks,
+        folder: folder.as_mut(),
+        safe: safe.as_mut(),
+        kept,
+        score: None,
+        valid: None,
+        watch,
+        places: Vec::new(),
+        held: HeldStates::default(),
+        controls,
+        interrupt,
+        ranks,
+        paused: Rc::default(),
+    };
+    if let Some(snapshot) = &found {
+        learning.restore(snapshot)?;
+    }
+    if let Err(failure) = learning.run() {
+        learning.failed(&failure);
+        return Err(failure);
+    }
+    let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
+    controls.over();
+    if let Some(safe) = &mut safe {
+        safe.flush(watch)?;
+    }
+    match stopping.and_then(|s| s.best.take().filter(|_| s.restore_best)) {
+        Some(best) => session.model.load_state_dict(&best)?,
+        None => session.settle_on_judged()?,
+    }
+    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls })
+}
+

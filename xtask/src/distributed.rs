@@ -1,0 +1,98 @@
+//! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
+//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
+//! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
+//! deadline.
+mod bits;
+mod job;
+mod kill;
+mod resume;
+
+use crate::{exit::Exit, torture::TortureClaim};
+use std::path::PathBuf;
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(subcommand)]
+    part: DistributedPart,
+}
+#[derive(clap::Subcommand)]
+enum DistributedPart {
+    /// A CNN with batch norms and dropout and a GPT, on 1, 2, 3, 4, 8 ranks: the same files
+    Bits(BitsOptions),
+    /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
+    Kill(KillOptions),
+    /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
+    Resume(ResumeOptions),
+}
+/// What every part is told.
+#[derive(clap::Args)]
+pub(super) struct CommonOptions {
+    /// The program, instead of building it
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// The engine that carries what ranks tell each other
+    #[arg(long, default_value = "local")]
+    engine: String,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+/// Options of `bits`.
+#[derive(clap::Args)]
+pub(super) struct BitsOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// Steps of each run
+    #[arg(long, default_value_t = 60)]
+    steps: u64,
+    /// Into how many parts a step is cut
+    #[arg(long, default_value_t = 8)]
+    shards: usize,
+    /// How many ranks
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 3, 4, 8])]
+    ranks: Vec<usize>,
+    /// Ranks that learn handwritten digits, one part each; 0: not
+    #[arg(long, default_value_t = 64)]
+    many: usize,
+}
+/// Options of `kill`.
+#[derive(clap::Args)]
+pub(super) struct KillOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// Runs of which a rank is killed
+    #[arg(long, default_value_t = 200)]
+    n: usize,
+    /// Runs of which a rank is stopped
+    #[arg(long, default_value_t = 50)]
+    stops: usize,
+    /// How many ranks
+    #[arg(long, default_value_t = 3)]
+    ranks: usize,
+    /// Which moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+/// Options of `resume`.
+#[derive(clap::Args)]
+pub(super) struct ResumeOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// How many runs are ended, each by a signal to a rank drawn at random
+    #[arg(long, default_value_t = 12)]
+    n: usize,
+    /// Which moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs one part.
+pub fn run(options: &Options) -> Exit {
+    let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
+        DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
+        DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
+        DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
+    };
+    crate::torture::report(json, &claims)
+}

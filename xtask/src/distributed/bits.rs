@@ -1,0 +1,146 @@
+//! The same files on any number of ranks.
+use super::{BitsOptions, job::RankedTraining};
+use crate::{
+    torture::{TortureClaim, claim, sha256},
+    workspace,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A CNN with batch norms and dropout.
+const CNN: &str = r#"
+seed = 3
+batch = 64
+log_every = 5
+[model]
+layers = [
+    { kind = "Unflatten", axis = 1, unflattened_size = [1, SIDE, SIDE] },
+    { kind = "Conv2d", in_channels = 1, out_channels = 8, kernel_size = 3 },
+    { kind = "BatchNorm2d", num_features = 8 },
+    { kind = "ReLU" },
+    { kind = "MaxPool2d", kernel_size = 2 },
+    { kind = "Dropout", p = 0.25 },
+    { kind = "Flatten" },
+    { kind = "Linear", out_features = 32 },
+    { kind = "BatchNorm1d", num_features = 32 },
+    { kind = "ReLU" },
+    { kind = "Dropout", p = 0.5 },
+    { kind = "Linear", in_features = 32, out_features = 10 },
+]
+[optimizer]
+kind = "AdamW"
+lr = 2e-3
+[schedule]
+kind = "CosineAnnealingLR"
+"#;
+const DIGITS: &str = "[data]\nkind = \"csv\"\npath = \"DATA/digits.csv.gz\"\nlabel = 64\nclasses = 10\ndivisor = 16.0\ntest = { divide = 10, modulo = 5, equals = 4 }\n";
+const MNIST: &str = "[data]\nkind = \"idx\"\npath = \"DATA\"\ndivisor = 255.0\nmean = 0.1307\nstd = 0.3081\n";
+const GPT: &str = r#"
+seed = 5
+batch = 16
+log_every = 5
+clip = { kind = "norm", max_norm = 1.0 }
+[model]
+init = { kind = "normal", std = 0.02 }
+layers = [
+    { name = "wte", kind = "Embedding", num_embeddings = "$vocabulary", embedding_dim = 64 },
+    { name = "wpe", kind = "PositionEmbedding", max_length = 32, features = 64 },
+    { name = "blocks", repeat = 2, kind = "TransformerEncoderLayer", d_model = 64, nhead = 4, dim_feedforward = 128, activation = "gelu_tanh", norm_first = true, is_causal = true, dropout = DROPOUT },
+    { name = "lnf", kind = "LayerNorm", normalized_shape = 64 },
+    { name = "head", kind = "Linear", tied = "wte" },
+]
+[optimizer]
+kind = "AdamW"
+lr = 1e-3
+[data]
+kind = "text"
+path = "TEXT"
+context = 32
+test = 0.1
+"#;
+
+/// A description and what it is called.
+struct BitsSubject {
+    name: &'static str,
+    path: PathBuf,
+}
+pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
+    let made = RankedTraining::new(&options.common).and_then(|program| Ok((subjects(&program)?, program)));
+    let (subjects, program) = match made {
+        Ok(made) => made,
+        Err(e) => return vec![claim("the program and its data", |_| Err(e))],
+    };
+    let mut claims = Vec::new();
+    for subject in &subjects {
+        let text = format!("{}: weights, slots and metrics.jsonl have one sha256 on 1 and on {:?} ranks", subject.name, options.ranks);
+        claims.push(claim(&text, |claim| on_all(&program, subject, options, &options.ranks, options.shards, claim)));
+    }
+    if let (Some(digits), true) = (subjects.first(), options.many > 1) {
+        let text = format!("{}: the same on {} ranks, a part each", digits.name, options.many);
+        claims.push(claim(&text, |claim| on_all(&program, digits, options, &[options.many], options.many, claim)));
+    }
+    claims
+}
+fn on_all(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, ranks: &[usize], shards: usize, claim: &mut TortureClaim) -> Result<(), String> {
+    let set = |more: &[String]| -> Vec<String> {
+        let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
+        all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
+    };
+    let run = |name: &str| program.place(&format!("{}-{shards}-{name}", subject.name.replace(' ', "-")));
+    let alone = run("alone");
+    program.finish(1, &subject.path, &alone, &set(&[]))?;
+    let want = hashes(&alone)?;
+    claim.see(serde_json::json!(want.iter().map(|(name, hash)| format!("{name} {}", &hash[..12])).collect::<Vec<_>>()));
+    for n in ranks {
+        let folder = run(&format!("on-{n}"));
+        let ran = program.finish(*n, &subject.path, &folder, &set(&["distributed.bucket_mb=1".into()]));
+        claim.count(ran.and_then(|()| match hashes(&folder)? {
+            got if got == want => Ok(()),
+            got => Err(format!("on {n} ranks other bits: {:?}", got.iter().zip(&want).filter(|(a, b)| a != b).map(|(a, _)| &a.0).collect::<Vec<_>>())),
+        }));
+    }
+    Ok(())
+}
+/// The files of a run and its newest checkpoint that follow from the description alone.
+fn hashes(run: &Path) -> Result<Vec<(String, String)>, String> {
+    let mut files = vec![run.join("weights.safetensors"), run.join("metrics.jsonl")];
+    let newest = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).max();
+    let slots = newest.map(|folder| fs::read_dir(folder).map(|all| all.flatten().map(|e| e.path()).collect::<Vec<_>>()));
+    let mut slots: Vec<PathBuf> = slots.transpose().map_err(|e| e.to_string())?.unwrap_or_default();
+    slots.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
+    slots.sort();
+    files.extend(slots);
+    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    files.iter().map(|path| Ok((name(path), sha256(path)?))).collect()
+}
+/// What is run: real data where they lie beside the project, else what the project has itself, which is said.
+fn subjects(program: &RankedTraining) -> Result<Vec<BitsSubject>, String> {
+    let shared = workspace::root().join("../shared/data");
+    let (mnist, text) = (shared.join("mnist-20k"), shared.join("tinyshakespeare/input.txt"));
+    let write = |name: &'static str, text: String| -> Result<BitsSubject, String> {
+        let path = program.place(&format!("{}.toml", name.replace(' ', "-")));
+        fs::write(&path, text).map_err(|e| e.to_string())?;
+        Ok(BitsSubject { name, path })
+    };
+    let digits = workspace::root().join("examples/digits/data");
+    let cnn = |side: usize, flat: usize, data: &str, at: &Path| {
+        CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out")) + &data.replace("DATA", &at.display().to_string())
+    };
+    let mut subjects = vec![write("digits CNN", cnn(8, 8 * 3 * 3, DIGITS, &digits))?];
+    if mnist.is_dir() {
+        subjects.push(write("mnist CNN", cnn(28, 8 * 13 * 13, MNIST, &mnist).replace("    { kind = \"Unflatten\", axis = 1, unflattened_size = [1, 28, 28] },\n", ""))?);
+    } else {
+        eprintln!("SKIPPED  mnist: {} is not there", mnist.display());
+    }
+    let text = if text.is_file() {
+        text
+    } else {
+        eprintln!("{} is not there: a text of the project instead", text.display());
+        workspace::root().join("docs/architecture.md")
+    };
+    let gpt = |dropout: &str| GPT.replace("DROPOUT", dropout).replace("TEXT", &text.display().to_string());
+    subjects.push(write("char-GPT", gpt("0.1"))?);
+    Ok(subjects)
+}

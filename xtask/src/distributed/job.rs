@@ -1,0 +1,165 @@
+//! Ranks as processes, started one by one with the variables that a launcher would set: so that each can be killed, and the moment known at
+//! which each of the others ends.
+use super::CommonOptions;
+use crate::{torture::CaseDraw, workspace};
+use std::{
+    fs,
+    io::Read,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// The program, a place for what it writes, and the engine.
+pub struct RankedTraining {
+    path: PathBuf,
+    place: tempfile::TempDir,
+    engine: String,
+}
+/// Ranks that run.
+pub struct RankJob {
+    ranks: Vec<RunningRank>,
+}
+struct RunningRank {
+    child: Child,
+    ended: Option<(ExitStatus, Instant)>,
+    stderr: Option<JoinHandle<String>>,
+}
+/// How a rank ended.
+pub struct EndedRank {
+    /// its exit code; none: a signal
+    pub code: Option<i32>,
+    pub at: Instant,
+    pub stderr: String,
+}
+/// No rank runs longer.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+impl RankedTraining {
+    pub fn new(options: &CommonOptions) -> Result<RankedTraining, String> {
+        let path = match &options.program {
+            Some(path) => std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?,
+            None => {
+                eprintln!("building the program");
+                workspace::program()?
+            }
+        };
+        Ok(RankedTraining { path, place: tempfile::tempdir().map_err(|e| e.to_string())?, engine: options.engine.clone() })
+    }
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+    /// Starts so many ranks of `adamant train` on a description; one rank alone needs nobody.
+    pub fn start(&self, ranks: usize, description: &Path, run: &Path, arguments: &[String]) -> Result<RankJob, String> {
+        self.start_with(ranks, description, run, arguments, Duration::from_secs(60))
+    }
+    /// The same with another patience.
+    pub fn start_with(&self, ranks: usize, description: &Path, run: &Path, arguments: &[String], timeout: Duration) -> Result<RankJob, String> {
+        let port = free_port()?;
+        let token = self.place.path().join(format!("token-{port}"));
+        write_token(&token)?;
+        let mut job = RankJob { ranks: Vec::new() };
+        for rank in 0..ranks {
+            let mut command = Command::new(&self.path);
+            command.arg("train").arg(description).arg("--run").arg(run).args(["--quiet", "--no-control", "--resume", "auto"]).args(arguments);
+            command.args(["--threads", "1"]).current_dir(self.place.path());
+            if ranks > 1 {
+                command.envs([("RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", ranks)].map(|(k, v)| (k, v.to_string())));
+                command.envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port.to_string()), ("ADAMANT_ENGINE", &self.engine)]);
+                command.env("ADAMANT_TOKEN_FILE", &token).env("ADAMANT_TIMEOUT", format!("{}ms", timeout.as_millis()));
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.path.display()))?;
+            let stderr = child.stderr.take().map(|mut pipe| {
+                std::thread::spawn(move || {
+                    let mut text = Vec::new();
+                    let _ = pipe.read_to_end(&mut text);
+                    String::from_utf8_lossy(&text).into_owned()
+                })
+            });
+            job.ranks.push(RunningRank { child, ended: None, stderr });
+        }
+        Ok(job)
+    }
+    /// Runs ranks to their end, which is a good one.
+    pub fn finish(&self, ranks: usize, description: &Path, run: &Path, arguments: &[String]) -> Result<(), String> {
+        for (rank, ended) in self.start(ranks, description, run, arguments)?.wait()?.into_iter().enumerate() {
+            if ended.code != Some(0) {
+                return Err(format!("rank {rank} of {ranks} ended with {:?}: {}", ended.code, ended.stderr.trim()));
+            }
+        }
+        Ok(())
+    }
+}
+impl RankJob {
+    pub fn id(&self, rank: usize) -> u32 {
+        self.ranks[rank].child.id()
+    }
+    pub fn len(&self) -> usize {
+        self.ranks.len()
+    }
+    /// Sends a signal to a rank.
+    pub fn signal(&self, rank: usize, signal: nix::sys::signal::Signal) -> Result<(), String> {
+        let id = nix::unistd::Pid::from_raw(self.id(rank) as i32);
+        nix::sys::signal::kill(id, signal).map_err(|e| format!("rank {rank}: {e}"))
+    }
+    /// Has a rank ended?
+    pub fn is_over(&mut self, rank: usize) -> bool {
+        self.look();
+        self.ranks[rank].ended.is_some()
+    }
+    fn look(&mut self) {
+        for rank in self.ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
+            if let Ok(Some(status)) = rank.child.try_wait() {
+                rank.ended = Some((status, Instant::now()));
+            }
+        }
+    }
+    /// Waits for all ranks but those.
+    pub fn wait_for_others(&mut self, but: &[usize]) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            self.look();
+            let waiting = |(rank, running): (usize, &RunningRank)| running.ended.is_none() && !but.contains(&rank);
+            match self.ranks.iter().enumerate().position(waiting) {
+                None => return Ok(()),
+                Some(rank) if begun.elapsed() > DEADLINE => return Err(format!("rank {rank} hangs")),
+                Some(_) => std::thread::sleep(Duration::from_micros(500)),
+            }
+        }
+    }
+    /// How each rank ended.
+    pub fn wait(mut self) -> Result<Vec<EndedRank>, String> {
+        self.wait_for_others(&[])?;
+        let ended = self.ranks.iter_mut().map(|rank| {
+            let stderr = rank.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+            rank.ended.map(|(status, at)| EndedRank { code: status.code(), at, stderr }).ok_or_else(|| "a rank that never ended".to_string())
+        });
+        ended.collect()
+    }
+}
+impl Drop for RankJob {
+    fn drop(&mut self) {
+        for rank in self.ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
+            let _ = rank.child.kill();
+            let _ = rank.child.wait();
+        }
+    }
+}
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
+}
+fn write_token(path: &Path) -> Result<(), String> {
+    let mut draw = CaseDraw::new(std::process::id() as u64 ^ u64::from(path.as_os_str().len() as u32) << 32);
+    let words: String = (0..4).map(|_| format!("{:016x}", draw.next())).collect();
+    fs::write(path, words).map_err(|e| e.to_string())?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
