@@ -314,7 +314,7 @@ fn an_engine_that_was_not_meant() {
         assert!(text.contains("`mpj` is no engine") && text.contains("fake") && text.contains("mpi"), "{text}");
     }
     let alone = open_group(&RankPlace::alone()).unwrap();
-    assert_eq!((alone.rank(), alone.size(), alone.engine()), (0, 1, "alone"));
+    assert_eq!((alone.rank(), alone.size(), alone.engine()), (0, 1, "none"));
 }
 #[cfg(unix)]
 #[test]

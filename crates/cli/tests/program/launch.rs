@@ -17,7 +17,9 @@ impl Drop for Launched {
     }
 }
 fn launched(folder: &Path, script: &str) -> Launched {
-    let mut command = command(folder, &["launch", "-n", "3", "--", "sh", "-c", script]);
+    // Also where this process is to ignore signals, as a job in the background: a program inherits that.
+    let mut command = Command::new("env");
+    command.current_dir(folder).args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_adamant"), "launch", "-n", "3", "--", "sh", "-c", script]);
     Launched(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 /// Reads lines of the ranks until so many begin with a word; those of `pid`.
@@ -70,7 +72,10 @@ fn codes_and_lines_that_a_shell_does_not_see() {
     }
     assert!(err(&output).contains("rank 2 failed first: exit code 5; its last lines on stderr:\n  err 2\n"), "{}", err(&output));
     // Options are those of the launcher up to `--`.
-    let output = launch(&["--timeout", "90s", "--engine", "local", "--max-restarts=1"], "echo $ADAMANT_TIMEOUT $ADAMANT_ENGINE $ADAMANT_EPOCH --json; [ $ADAMANT_EPOCH = 1 ]");
+    let output = launch(
+        &["--timeout", "90s", "--engine", "local", "--max-restarts=1"],
+        "echo $ADAMANT_TIMEOUT $ADAMANT_ENGINE $ADAMANT_EPOCH --json; [ $ADAMANT_EPOCH = 1 ]",
+    );
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("[1] 1m 30s local 1 --json\n"), "{}", out(&output));
     assert!(err(&output).contains("starting all 3 ranks again in 1s: restart 1 of 1\n"), "{}", err(&output));
@@ -130,7 +135,8 @@ fn a_launcher_that_is_killed_and_leaves_something() {
 #[test]
 fn a_reader_that_has_seen_enough() {
     let folder = folder();
-    let line = format!("{} launch -n 2 --max-restarts 0 -- sh -c 'yes | head -n 20000; exit 3' | head -n 1; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_adamant"));
+    let line =
+        format!("{} launch -n 2 --max-restarts 0 -- sh -c 'yes | head -n 20000; exit 3' | head -n 1; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_adamant"));
     let output = Command::new("bash").args(["-c", &line]).current_dir(folder.path()).output().unwrap();
     let text = out(&output);
     assert!(text.ends_with("] y\n3\n"), "{text} {}", err(&output));
@@ -139,7 +145,9 @@ fn a_reader_that_has_seen_enough() {
 #[test]
 fn a_run_that_other_ranks_end_in_other_bits() {
     let folder = folder();
-    let train = |run: &str| format!("train run.toml --run {run} --resume auto --no-control --set iterations=40 --set batch=6 --set distributed.shards=4 --set checkpoint.every=5");
+    let train = |run: &str| {
+        format!("train run.toml --run {run} --resume auto --no-control --set iterations=40 --set batch=6 --set distributed.shards=4 --set checkpoint.every=5")
+    };
     let on = |ranks: &str, run: &str| {
         let train = train(run);
         let arguments: Vec<&str> = ["launch", "-n", ranks, "--max-restarts", "0", "--", "adamant"].into_iter().chain(train.split(' ')).collect();

@@ -45,7 +45,7 @@ fn ranks_that_do_not_find_each_other() {
         let Some(plan) = ranks(count, "well") else { return };
         let (ended, kept) = job(&plan);
         assert_eq!((ended.code, ended.starts), (0, 1), "{:?} {:?}", ended.cause, kept.notes.lock());
-        let engine = if count == 1 { "alone" } else { "local" };
+        let engine = if count == 1 { "none" } else { "local" };
         let want = format!("gathered {:?} in epoch 0 by {engine}", (0..count as u8).collect::<Vec<_>>());
         (0..count).for_each(|rank| assert!(kept.of(rank).contains(&want), "rank {rank}: {:?}", kept.of(rank)));
     }
