@@ -90,22 +90,18 @@ impl Control {
         let assembled = if size > 1 { Some(join::assemble(request)?) } else { None };
         let waker = mio::Token(usize::MAX);
         let poll = assembled.as_ref().map(|assembled| mio::Waker::new(assembled.poll.registry(), waker)).transpose().map_err(broken)?;
-        let shared = ControlShared {
-            rank,
-            liveness: Liveness::new(size),
-            outbox: Mutex::default(),
-            rounds: Mutex::default(),
-            round_came: Condvar::new(),
-            poll,
-        };
+        let shared =
+            ControlShared { rank, liveness: Liveness::new(size), outbox: Mutex::default(), rounds: Mutex::default(), round_came: Condvar::new(), poll };
         let shared = Arc::new(shared);
         let waiting = Arc::downgrade(&shared);
-        shared.liveness.on_change(Box::new(move || waiting.upgrade().is_some_and(|shared| {
-            // Under the lock, or who has looked and does not wait yet would miss it.
-            let _rounds = shared.rounds.lock();
-            shared.round_came.notify_all();
-            true
-        })));
+        shared.liveness.on_change(Box::new(move || {
+            waiting.upgrade().is_some_and(|shared| {
+                // Under the lock, or who has looked and does not wait yet would miss it.
+                let _rounds = shared.rounds.lock();
+                shared.round_came.notify_all();
+                true
+            })
+        }));
         let monitor = assembled.map(|assembled| monitor::start(&shared, assembled)).transpose().map_err(broken)?;
         Ok(Control { shared, size, timeout: request.timeout, monitor })
     }

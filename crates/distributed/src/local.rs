@@ -73,7 +73,9 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     }
     if request.local.0 < size {
         let here = format!("`local` is for ranks of one host, and {} of {size} are on this one", request.local.0);
-        return Err(ErrorKind::EngineAbsent(format!("{here}: use `mpi`, for which OpenMPI or MPICH is installed on every host (`apt-get install openmpi-bin`)")));
+        return Err(ErrorKind::EngineAbsent(format!(
+            "{here}: use `mpi`, for which OpenMPI or MPICH is installed on every host (`apt-get install openmpi-bin`)"
+        )));
     }
     present()?;
     let control = Arc::new(Control::join(request)?);

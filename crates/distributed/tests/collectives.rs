@@ -72,8 +72,20 @@ fn lengths(size: usize, case: usize) -> Vec<usize> {
         0 => 0,
         1 => 1,
         2 => 1000 + 37 * rank,
-        3 => if rank % 2 == 0 { 0 } else { 700_001 },
-        4 => if rank == size - 1 { 1_300_000 } else { 3 },
+        3 => {
+            if rank % 2 == 0 {
+                0
+            } else {
+                700_001
+            }
+        }
+        4 => {
+            if rank == size - 1 {
+                1_300_000
+            } else {
+                3
+            }
+        }
         _ => 600_000 * (rank % 3),
     };
     (0..size).map(of).collect()
@@ -160,7 +172,14 @@ fn a_group_of_some_ranks_that_is_not_a_group_of_its_own() {
         }
         // Split again, and the whole group goes on as before.
         let pair = if part.size() == 3 { part.split(&call(&*part, CollectiveKind::Barrier, DType::U8, 0), &[2, 1]).unwrap() } else { None };
-        assert_eq!(pair.map(|pair| (pair.rank(), pair.size())), match on.rank() { 2 => Some((0, 2)), 0 => Some((1, 2)), _ => None });
+        assert_eq!(
+            pair.map(|pair| (pair.rank(), pair.size())),
+            match on.rank() {
+                2 => Some((0, 2)),
+                0 => Some((1, 2)),
+                _ => None,
+            }
+        );
         let mut blocks = vec![[0; 1]; 5];
         on.all_gather(&call(on, GATHER, DType::U8, 1), &[7], &mut blocks.iter_mut().map(|block| &mut block[..]).collect::<Vec<_>>()).unwrap();
         assert_eq!(blocks, vec![[7]; 5]);

@@ -35,12 +35,8 @@ struct Job {
 }
 impl Job {
     fn new(size: usize, timeout: f64) -> Job {
-        let job = Job {
-            folder: tempfile::tempdir().unwrap(),
-            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
-            size,
-            timeout: Duration::from_secs_f64(timeout),
-        };
+        let job =
+            Job { folder: tempfile::tempdir().unwrap(), listener: TcpListener::bind("127.0.0.1:0").unwrap(), size, timeout: Duration::from_secs_f64(timeout) };
         job.token("token", 1);
         job
     }
@@ -124,7 +120,9 @@ fn a_token_that_is_missing_open_to_others_or_none_and_is_taken() {
     };
     assert!(reason(JoinToken::File(job.folder.path().join("nowhere"))).contains("cannot be read"));
     assert!(reason(JoinToken::Descriptor(9999)).contains("cannot be read"));
-    for (text, mode, words) in [("12ab", 0o600, "64 hexadecimal digits"), (&"g".repeat(64), 0o600, "64 hexadecimal digits"), (&"a".repeat(64), 0o644, "chmod 600")] {
+    for (text, mode, words) in
+        [("12ab", 0o600, "64 hexadecimal digits"), (&"g".repeat(64), 0o600, "64 hexadecimal digits"), (&"a".repeat(64), 0o644, "chmod 600")]
+    {
         let path = job.folder.path().join("bad");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -230,7 +228,7 @@ fn a_handshake_that_is_said_again_and_comes_in() {
     let _ = replay.read_to_end(&mut answer);
     let mut reader = FrameReader::new(FRAME_CAP);
     reader.push(&answer);
-    let kinds: Vec<FrameKind> = std::iter::from_fn(|| reader.next().unwrap().map(|frame| frame.kind)).collect();
+    let kinds: Vec<FrameKind> = std::iter::from_fn(|| reader.next_frame().unwrap().map(|frame| frame.kind)).collect();
     assert_eq!(kinds, [FrameKind::Challenge, FrameKind::Refused]);
     is_whole(vec![rank_0, join(job.request(1))]);
 }
@@ -246,7 +244,7 @@ fn another_version_that_is_not_told_so() {
     let _ = stream.read_to_end(&mut answer);
     let mut reader = FrameReader::new(FRAME_CAP);
     reader.push(&answer);
-    let refused = reader.next().unwrap().unwrap();
+    let refused = reader.next_frame().unwrap().unwrap();
     assert_eq!((refused.kind, refused.body), (FrameKind::Refused, Refusal::Version(VERSION).encode()));
     is_whole(vec![rank_0, join(job.request(1))]);
     // And the other way: who answers speaks another.
@@ -272,7 +270,7 @@ fn what_is_no_rank_and_answers_in_its_place() {
     let hello = loop {
         let n = stream.read(&mut buffer).unwrap();
         reader.push(&buffer[..n]);
-        if let Some(frame) = reader.next().unwrap() {
+        if let Some(frame) = reader.next_frame().unwrap() {
             break frame;
         }
     };
@@ -340,7 +338,7 @@ fn what_ranks_tell_each_other_at_the_end() {
     while failed.is_none() && Instant::now() < until {
         failed = controls[0].verdict(&[1], "waiting", 4);
     }
-    assert!(matches!(&failed, Some(ErrorKind::PeerFailed { rank: 1, message }) if message == "a full disk") , "{failed:?}");
+    assert!(matches!(&failed, Some(ErrorKind::PeerFailed { rank: 1, message }) if message == "a full disk"), "{failed:?}");
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) >= 2);
 }
 
@@ -357,7 +355,8 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
         let kind = FrameKind::ALL[d(0) as usize % FrameKind::ALL.len()];
         let body = common::drawn_bytes(round, d(1) as usize % 200);
         let (mut caller, hello) = Caller::new(key.clone(), claim(1), 0, "127.0.0.1:1".into()).unwrap();
-        let frame = if d(2) % 2 == 0 { Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello } } else { Frame { kind, epoch: d(3), number: 0, body } };
+        let frame =
+            if d(2) % 2 == 0 { Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello } } else { Frame { kind, epoch: d(3), number: 0, body } };
         let mut bytes = frame.encode();
         let changes = d(4) % 4;
         for k in 0..changes {
@@ -379,7 +378,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
             let n = (1 + d(50 + at as u64) as usize % 300).min(bytes.len() - at);
             reader.push(&bytes[at..at + n]);
             at += n;
-            match reader.next() {
+            match reader.next_frame() {
                 Ok(Some(frame)) => came.push(frame),
                 Ok(None) if at == bytes.len() => break None,
                 Ok(None) => {}
@@ -393,7 +392,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
         faults += u64::from(fault.is_some());
         whole += came.len() as u64;
         if changes == 0 {
-            assert_eq!(came, [frame.clone()]);
+            assert_eq!(came, std::slice::from_ref(&frame));
         }
         for came in came {
             // CRC-32 finds every change of up to three bits; what differs otherwise passes by chance alone.
@@ -423,7 +422,7 @@ fn a_frame_that_is_told_wrong() {
         change(&mut bytes);
         let mut reader = FrameReader::new(HANDSHAKE_CAP);
         reader.push(&bytes);
-        reader.next()
+        reader.next_frame()
     };
     assert!(matches!(fault(&|_| {}), Ok(Some(frame)) if frame.body == [1, 2, 3]));
     assert_eq!(fault(&|b| b[0] ^= 1), Err(FrameFault::Magic));
@@ -434,6 +433,6 @@ fn a_frame_that_is_told_wrong() {
     assert_eq!(fault(&|b| b[16] ^= 1), Err(FrameFault::Check));
     let mut reader = FrameReader::new(HANDSHAKE_CAP);
     [&good[..], &good].iter().for_each(|bytes| reader.push(bytes));
-    assert!(matches!(reader.next(), Ok(Some(_))));
-    assert_eq!(reader.next(), Err(FrameFault::Number(0)));
+    assert!(matches!(reader.next_frame(), Ok(Some(_))));
+    assert_eq!(reader.next_frame(), Err(FrameFault::Number(0)));
 }

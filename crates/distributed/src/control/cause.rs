@@ -33,9 +33,7 @@ impl FailureCause {
     pub fn of(kind: &ErrorKind) -> FailureCause {
         match kind {
             ErrorKind::PeerLost { rank, why, .. } => FailureCause::Lost { rank: *rank, why: why.clone() },
-            ErrorKind::RanksDiffer { seq, own, rank, other } => {
-                FailureCause::Differ { seq: *seq, own: own.clone(), rank: *rank, other: other.clone() }
-            }
+            ErrorKind::RanksDiffer { seq, own, rank, other } => FailureCause::Differ { seq: *seq, own: own.clone(), rank: *rank, other: other.clone() },
             ErrorKind::PeerFailed { message, .. } => FailureCause::Said(message.clone()),
             kind => FailureCause::Said(kind.to_string()),
         }

@@ -78,12 +78,15 @@ impl Liveness {
         let phi = heard.phi(now);
         (phi >= SUSPECT).then(|| format!("nothing was heard of it for {:.1} s (phi {phi:.0})", heard.silent(now).as_secs_f64()))
     }
-    /// A rank is gone, or left. What was first known stays.
+    /// A rank is gone, or left. What was first known stays. One that said before why everything ends is not lost: it has left.
     pub fn set(&self, rank: usize, state: PeerState) {
-        match self.views.lock().states.get_mut(rank) {
-            Some(there) if *there == PeerState::There => *there = state,
+        let mut views = self.views.lock();
+        let has_told = views.told.iter().any(|told| told.group == 0 && told.from == rank);
+        match views.states.get_mut(rank) {
+            Some(there) if *there == PeerState::There => *there = if has_told { PeerState::Left } else { state },
             _ => return,
         }
+        drop(views);
         self.changed();
     }
     /// A group has ended on a rank.

@@ -105,7 +105,9 @@ pub(crate) fn assemble(request: &EngineRequest) -> Result<Assembled, ErrorKind> 
         let body = FailureCause::of(kind).encode(0);
         for link in assembly.links.iter_mut().flatten() {
             link.say(FrameKind::Failed, body.clone());
+            link.say(FrameKind::Goodbye, Vec::new());
             link.flush();
+            link.close_own_side();
         }
     }
     done?;
@@ -283,7 +285,12 @@ impl<'r> Assembly<'r> {
     fn tell(&mut self, rank: usize, kind: FrameKind, body: Vec<u8>) -> Result<(), ErrorKind> {
         let Some(link) = &mut self.links[rank] else { return Ok(()) };
         link.say(kind, body);
-        if link.flush() { Ok(()) } else { Err(lost(rank, "its connection closed")) }
+        if link.flush() {
+            return Ok(());
+        }
+        // What it said before is not lost with the connection, and may be why.
+        self.hear_rank(rank)?;
+        Err(lost(rank, "its connection closed"))
     }
     /// A connection becomes that of a rank.
     fn settle(&mut self, rank: usize, mut link: Link) -> Result<(), ErrorKind> {
@@ -298,30 +305,30 @@ impl<'r> Assembly<'r> {
         let mut frames = Vec::new();
         let is_open = link.flush();
         let end = link.read(&mut frames);
-        let mut has_left = false;
         for frame in frames {
-            match frame.kind {
-                FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
-                FrameKind::Ready if self.request.rank == 0 => self.ready[rank] = true,
-                FrameKind::Go if rank == 0 => self.gone = true,
-                FrameKind::Failed => {
-                    let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
-                    return Err(cause.error(self.request.rank, rank, OP, 0));
-                }
-                // Others may be done before this rank, and even have left.
-                kind => {
-                    has_left |= kind == FrameKind::Goodbye;
-                    self.early.push((rank, frame));
-                }
-            }
+            self.hear_frame(rank, frame)?;
         }
-        has_left |= self.early.iter().any(|(from, frame)| *from == rank && frame.kind == FrameKind::Goodbye);
+        let has_left = self.early.iter().any(|(from, frame)| *from == rank && frame.kind == FrameKind::Goodbye);
         match end {
             _ if has_left => Ok(()),
             Ok(()) if is_open => Ok(()),
             Ok(()) | Err(LinkEnd::Closed) => Err(lost(rank, "its connection closed")),
             Err(LinkEnd::Fault(fault)) => Err(lost(rank, fault.to_string())),
         }
+    }
+    fn hear_frame(&mut self, rank: usize, frame: Frame) -> Result<(), ErrorKind> {
+        match frame.kind {
+            FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
+            FrameKind::Ready if self.request.rank == 0 => self.ready[rank] = true,
+            FrameKind::Go if rank == 0 => self.gone = true,
+            FrameKind::Failed => {
+                let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
+                return Err(cause.error(self.request.rank, rank, OP, 0));
+            }
+            // Others may be done before this rank, and even have left.
+            _ => self.early.push((rank, frame)),
+        }
+        Ok(())
     }
     fn read_roster(&mut self, body: &[u8]) -> Result<(), ErrorKind> {
         let mut body = BodyReader(body);
@@ -387,12 +394,13 @@ impl<'r> Assembly<'r> {
                     link.flush();
                 }
                 Ok(CallerStep::In) => {
-                    self.early.extend(frames.map(|frame| (rank, frame)));
                     let dial = self.dials.swap_remove(k);
                     let Some((_, link, _)) = dial.call else { return Ok(()) };
-                    let early = std::mem::take(&mut self.early);
-                    self.settle(rank, link)?;
-                    return self.hear_again(early);
+                    // What was said right after the Welcome comes before what is read now.
+                    for frame in frames {
+                        self.hear_frame(rank, frame)?;
+                    }
+                    return self.settle(rank, link);
                 }
                 Err(why) => {
                     refusal = Some(why);
@@ -413,20 +421,6 @@ impl<'r> Assembly<'r> {
             Err(LinkEnd::Fault(FrameFault::Version(version))) => self.refused(k, &Refusal::Version(version)),
             Err(LinkEnd::Fault(fault)) => Err(ErrorKind::PeerFailed { rank, message: format!("what answers in its place is no rank: {fault}") }),
         }
-    }
-    /// Frames that came with the Welcome.
-    fn hear_again(&mut self, early: Vec<(usize, Frame)>) -> Result<(), ErrorKind> {
-        for (rank, frame) in early {
-            match frame.kind {
-                FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
-                FrameKind::Failed => {
-                    let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
-                    return Err(cause.error(self.request.rank, rank, OP, 0));
-                }
-                _ => self.early.push((rank, frame)),
-            }
-        }
-        Ok(())
     }
     fn refused(&mut self, k: usize, refusal: &Refusal) -> Result<(), ErrorKind> {
         let (rank, by_hand) = (self.dials[k].rank, self.request.token.is_none());

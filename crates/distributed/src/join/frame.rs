@@ -129,7 +129,7 @@ impl FrameReader {
     pub fn raise_cap(&mut self, cap: usize) {
         self.cap = cap;
     }
-    /// What came, to be followed by [`FrameReader::next`] until there is none.
+    /// What came, to be followed by [`FrameReader::next_frame`] until there is none.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -141,7 +141,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// Bytes that are no frame, as soon as that can be seen. The connection is of no use any more.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameFault> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameFault> {
         let begun = self.buffer.len().min(MAGIC.len());
         if self.buffer[..begun] != MAGIC[..begun] {
             return Err(FrameFault::Magic);

@@ -84,7 +84,7 @@ impl Link {
                 Err(_) => return Err(LinkEnd::Closed),
             };
             self.reader.push(&buffer[..n]);
-            while let Some(frame) = self.reader.next().map_err(LinkEnd::Fault)? {
+            while let Some(frame) = self.reader.next_frame().map_err(LinkEnd::Fault)? {
                 frames.push(frame);
             }
         }
