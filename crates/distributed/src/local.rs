@@ -1,9 +1,9 @@
 //! The engine `local`: ranks on one host, as processes or as threads of one process, with nothing to install.
 //!
 //! ```text
-//! processes: EngineRequest -> Control (join, who lives) -> rank 0 makes a Segment, the others open it -> LocalRank
-//! threads:   local_threads(size) -> ThreadRanks (who lives) -> a Segment of anonymous memory ----------> LocalRank
-//! LocalRank: Communicator -> collectives (what is written and read) -> stage (when) -> word (how one waits) -> Segment
+//! processes: EngineRequest -> RankControl (join, who lives) -> rank 0 makes a SharedSegment, the others open it -> LocalRank
+//! threads:   local_threads(size) -> ThreadRanks (who lives) -> a SharedSegment of anonymous memory ----------> LocalRank
+//! LocalRank: Communicator -> collectives (what is written and read) -> stage (when) -> word (how one waits) -> SharedSegment
 //!                         -> channel (send, receive) -> ring ----------^
 //! ```
 //!
@@ -23,7 +23,7 @@ mod word;
 
 use crate::{
     ErrorKind,
-    control::{Control, cause::FailureCause},
+    control::{RankControl, cause::FailureCause},
 };
 use adamant_runtime::{
     communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
@@ -32,7 +32,7 @@ use adamant_runtime::{
 use layout::Layout;
 use parking_lot::Mutex;
 use reach::{Reach, ThreadRank, ThreadRanks};
-use segment::Segment;
+use segment::SharedSegment;
 use stage::{CallCounts, Patience, Stages};
 use std::{
     sync::Arc,
@@ -68,7 +68,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     if size == 1 {
         // Nobody else: nothing that others could open or that could be lost.
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: Arc::new(ThreadRanks::new(1)), rank: 0 }));
-        let segment = Segment::anonymous(layout.bytes())?;
+        let segment = SharedSegment::anonymous(layout.bytes())?;
         return Ok(LocalRank::new(0, members, vec![0], segment, reach, request.timeout));
     }
     if request.local.0 < size {
@@ -78,7 +78,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
         )));
     }
     present()?;
-    let control = Arc::new(Control::join(request)?);
+    let control = Arc::new(RankControl::join(request)?);
     let reach = Reach::Processes(control.clone());
     let segment = set_up(&control, &reach, layout);
     if let Err(kind) = &segment {
@@ -87,7 +87,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     Ok(LocalRank::new(rank, members, vec![0], segment?, reach, request.timeout))
 }
 /// Rank 0 makes the memory, the others open it, and all know that all have.
-fn set_up(control: &Control, reach: &Reach, layout: Layout) -> Result<Arc<Segment>, ErrorKind> {
+fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<Arc<SharedSegment>, ErrorKind> {
     let made = if control.rank() == 0 { Some(reach.offer(0, layout)?) } else { None };
     let offer = made.as_ref().map_or(&[][..], |(_, offer)| offer);
     let offers = control.exchange_small(offer)?;
@@ -144,7 +144,7 @@ pub fn local_threads(size: usize) -> Result<Vec<Arc<dyn Communicator>>, ErrorKin
 /// As [`local_threads`].
 pub fn local_threads_with(size: usize, timeout: Duration) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
     let ranks = Arc::new(ThreadRanks::new(size));
-    let segment = Segment::anonymous(Layout { size }.bytes().max(1))?;
+    let segment = SharedSegment::anonymous(Layout { size }.bytes().max(1))?;
     let one = |rank| {
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: ranks.clone(), rank }));
         LocalRank::new(rank, (0..size).collect(), vec![0], segment.clone(), reach, timeout) as Arc<dyn Communicator>
@@ -162,14 +162,14 @@ struct LocalRank {
     /// the group, and those that it was made of
     groups: Vec<u64>,
     layout: Layout,
-    segment: Arc<Segment>,
+    segment: Arc<SharedSegment>,
     reach: Reach,
     timeout: Duration,
     patience: Patience,
     counts: Mutex<CallCounts>,
 }
 impl LocalRank {
-    fn new(rank: usize, members: Vec<usize>, groups: Vec<u64>, segment: Arc<Segment>, reach: Reach, timeout: Duration) -> Arc<LocalRank> {
+    fn new(rank: usize, members: Vec<usize>, groups: Vec<u64>, segment: Arc<SharedSegment>, reach: Reach, timeout: Duration) -> Arc<LocalRank> {
         let (layout, waiting) = (Layout { size: members.len() }, Arc::downgrade(&segment));
         // Whoever learns that a rank is gone wakes those who wait for it.
         reach.liveness().on_change(Box::new(move || {
@@ -223,7 +223,7 @@ impl LocalRank {
         done
     }
     /// The memory of a group of some of these ranks, of which the first makes it.
-    fn split_memory(&self, stages: &mut Stages<'_>, group: u64, members: &[usize]) -> Result<Option<Arc<Segment>>, ErrorKind> {
+    fn split_memory(&self, stages: &mut Stages<'_>, group: u64, members: &[usize]) -> Result<Option<Arc<SharedSegment>>, ErrorKind> {
         let layout = Layout { size: members.len() };
         let maker = members.first().copied().unwrap_or(0);
         let made = if maker == self.rank { Some(self.reach.offer(group, layout)) } else { None };

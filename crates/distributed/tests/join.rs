@@ -4,10 +4,10 @@
 #![cfg(unix)]
 mod common;
 use adamant_distributed::{
-    control::Control,
+    control::RankControl,
     join::{
-        frame::{FRAME_CAP, Frame, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP, HEADER, VERSION},
-        handshake::{AnswerStep, Answerer, Caller, CallerStep, Claim, Refusal},
+        frame::{ControlFrame, FRAME_CAP, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP, HEADER, VERSION},
+        handshake::{AnswerStep, CallerStep, HandshakeAnswerer, HandshakeCaller, JoinRefusal, RankClaim},
         token::JoinKey,
     },
 };
@@ -64,13 +64,13 @@ impl Job {
         }
     }
 }
-type Joining = thread::JoinHandle<Result<Control, ErrorKind>>;
+type Joining = thread::JoinHandle<Result<RankControl, ErrorKind>>;
 fn join(request: EngineRequest) -> Joining {
-    thread::spawn(move || Control::join(&request))
+    thread::spawn(move || RankControl::join(&request))
 }
 /// All ranks came in, and hear each other.
 fn is_whole(joining: Vec<Joining>) {
-    let controls: Vec<Arc<Control>> = joining.into_iter().map(|joining| Arc::new(joining.join().unwrap().unwrap())).collect();
+    let controls: Vec<Arc<RankControl>> = joining.into_iter().map(|joining| Arc::new(joining.join().unwrap().unwrap())).collect();
     let threads: Vec<_> = controls
         .iter()
         .cloned()
@@ -114,7 +114,7 @@ fn a_wrong_token_that_comes_in_or_keeps_others_out() {
 #[test]
 fn a_token_that_is_missing_open_to_others_or_none_and_is_taken() {
     let job = Job::new(2, 5.0);
-    let reason = |token: JoinToken| match Control::join(&EngineRequest { token: Some(token), ..job.request(1) }).err() {
+    let reason = |token: JoinToken| match RankControl::join(&EngineRequest { token: Some(token), ..job.request(1) }).err() {
         Some(ErrorKind::File { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
@@ -150,10 +150,10 @@ fn ranks_started_by_hand_that_need_a_token_or_leave_one() {
     assert_eq!(left(), 0);
     // Somebody who listens there beyond loopback without a token.
     let bound = EngineRequest { bind: Some("0.0.0.0".into()), ..request(0) };
-    assert!(matches!(Control::join(&bound), Err(ErrorKind::Argument(why)) if why.contains("token")));
+    assert!(matches!(RankControl::join(&bound), Err(ErrorKind::Argument(why)) if why.contains("token")));
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let inherited = EngineRequest { listener: Some(everywhere.as_raw_fd()), ..job.request(0) };
-    assert!(matches!(Control::join(&inherited), Err(ErrorKind::Argument(why)) if why.contains("beyond loopback")));
+    assert!(matches!(RankControl::join(&inherited), Err(ErrorKind::Argument(why)) if why.contains("beyond loopback")));
 }
 #[test]
 fn an_old_epoch_another_size_or_a_rank_that_is_taken_and_no_reason() {
@@ -237,7 +237,7 @@ fn another_version_that_is_not_told_so() {
     let job = Job::new(2, 20.0);
     let rank_0 = join(job.request(0));
     let mut stream = TcpStream::connect(job.at()).unwrap();
-    let mut bytes = Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: vec![1, 2, 3] }.encode();
+    let mut bytes = ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body: vec![1, 2, 3] }.encode();
     bytes[4] = 99;
     stream.write_all(&bytes).unwrap();
     let mut answer = Vec::new();
@@ -245,7 +245,7 @@ fn another_version_that_is_not_told_so() {
     let mut reader = FrameReader::new(FRAME_CAP);
     reader.push(&answer);
     let refused = reader.next_frame().unwrap().unwrap();
-    assert_eq!((refused.kind, refused.body), (FrameKind::Refused, Refusal::Version(VERSION).encode()));
+    assert_eq!((refused.kind, refused.body), (FrameKind::Refused, JoinRefusal::Version(VERSION).encode()));
     is_whole(vec![rank_0, join(job.request(1))]);
     // And the other way: who answers speaks another.
     let strange = Job::new(2, 20.0);
@@ -264,7 +264,7 @@ fn what_is_no_rank_and_answers_in_its_place() {
     // One that knows how, and not the token.
     let rank_1 = join(job.request(1));
     let (mut stream, _) = job.listener.accept().unwrap();
-    let mut answerer = Answerer::new(JoinKey::fresh().unwrap(), Claim { rank: 0, size: 2, epoch: 5, process: 0 });
+    let mut answerer = HandshakeAnswerer::new(JoinKey::fresh().unwrap(), RankClaim { rank: 0, size: 2, epoch: 5, process: 0 });
     let mut reader = FrameReader::new(HANDSHAKE_CAP);
     let mut buffer = [0; 2048];
     let hello = loop {
@@ -274,8 +274,8 @@ fn what_is_no_rank_and_answers_in_its_place() {
             break frame;
         }
     };
-    assert_eq!(answerer.hear(&hello), Err(Refusal::Token));
-    let forged = Frame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 32 + 64] };
+    assert_eq!(answerer.hear(&hello), Err(JoinRefusal::Token));
+    let forged = ControlFrame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 32 + 64] };
     stream.write_all(&forged.encode()).unwrap();
     failed(rank_1, 0, "the token is another one");
 }
@@ -293,7 +293,7 @@ fn connections_that_say_nothing_and_keep_ranks_out() {
         match k % 3 {
             0 => {}
             1 => stream.write_all(b"adm").ok()?,
-            _ => stream.write_all(&Frame { kind: FrameKind::Beat, epoch: 5, number: 0, body: vec![7; 900] }.encode()[..800]).ok()?,
+            _ => stream.write_all(&ControlFrame { kind: FrameKind::Beat, epoch: 5, number: 0, body: vec![7; 900] }.encode()[..800]).ok()?,
         }
         Some(stream)
     };
@@ -320,7 +320,7 @@ fn connections_that_say_nothing_and_keep_ranks_out() {
 fn what_ranks_tell_each_other_at_the_end() {
     let job = Job::new(3, 20.0);
     let joining: Vec<Joining> = (0..3).map(|rank| join(job.request(rank))).collect();
-    let mut controls: Vec<Control> = joining.into_iter().map(|joining| joining.join().unwrap().unwrap()).collect();
+    let mut controls: Vec<RankControl> = joining.into_iter().map(|joining| joining.join().unwrap().unwrap()).collect();
     let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = woken.clone();
     controls[0].on_change(Box::new(move || count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < usize::MAX));
@@ -348,15 +348,18 @@ fn what_ranks_tell_each_other_at_the_end() {
 fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
     let rounds: u64 = std::env::var("ADAMANT_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let key = JoinKey::fresh().unwrap();
-    let claim = |rank| Claim { rank, size: 4, epoch: 5, process: 0 };
+    let claim = |rank| RankClaim { rank, size: 4, epoch: 5, process: 0 };
     let (mut faults, mut whole, mut heard) = (0u64, 0u64, 0u64);
     for round in 0..rounds {
         let d = |k: u64| drawn(round, k);
         let kind = FrameKind::ALL[d(0) as usize % FrameKind::ALL.len()];
         let body = common::drawn_bytes(round, d(1) as usize % 200);
-        let (mut caller, hello) = Caller::new(key.clone(), claim(1), 0, "127.0.0.1:1".into()).unwrap();
-        let frame =
-            if d(2) % 2 == 0 { Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello } } else { Frame { kind, epoch: d(3), number: 0, body } };
+        let (mut caller, hello) = HandshakeCaller::new(key.clone(), claim(1), 0, "127.0.0.1:1".into()).unwrap();
+        let frame = if d(2) % 2 == 0 {
+            ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello }
+        } else {
+            ControlFrame { kind, epoch: d(3), number: 0, body }
+        };
         let mut bytes = frame.encode();
         let changes = d(4) % 4;
         for k in 0..changes {
@@ -396,7 +399,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
         }
         for came in came {
             // CRC-32 finds every change of up to three bits; what differs otherwise passes by chance alone.
-            let mut answerer = Answerer::new(key.clone(), claim(0));
+            let mut answerer = HandshakeAnswerer::new(key.clone(), claim(0));
             match answerer.hear(&came) {
                 Ok(AnswerStep::Say(FrameKind::Challenge, _)) => heard += u64::from(came == frame),
                 Ok(step) => panic!("round {round}: {step:?}"),
@@ -407,7 +410,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
             let mut forged = came.clone();
             if let Some(byte) = forged.body.get_mut(d(60) as usize % came.body.len().max(1)) {
                 *byte ^= 1 << (d(61) % 8);
-                assert!(Answerer::new(key.clone(), claim(0)).hear(&forged).is_err(), "round {round}");
+                assert!(HandshakeAnswerer::new(key.clone(), claim(0)).hear(&forged).is_err(), "round {round}");
             }
         }
     }
@@ -416,7 +419,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
 }
 #[test]
 fn a_frame_that_is_told_wrong() {
-    let good = Frame { kind: FrameKind::Small, epoch: 1, number: 0, body: vec![1, 2, 3] }.encode();
+    let good = ControlFrame { kind: FrameKind::Small, epoch: 1, number: 0, body: vec![1, 2, 3] }.encode();
     let fault = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         change(&mut bytes);

@@ -1,7 +1,7 @@
 //! Why a group ends, as ranks tell each other.
 use crate::{
     ErrorKind,
-    join::frame::{BodyReader, BodyWriter},
+    join::frame::{FrameBody, FrameBodyReader},
 };
 
 /// What ended a group on one rank. Ranks are those of the whole job.
@@ -57,7 +57,7 @@ impl FailureCause {
     }
     /// As the body of a frame, after the group's number.
     pub(crate) fn encode(&self, group: u64) -> Vec<u8> {
-        let body = BodyWriter::default().number(group);
+        let body = FrameBody::default().number(group);
         let body = match self {
             FailureCause::Said(message) => body.number(0).text(message),
             FailureCause::Lost { rank, why } => body.number(1).number(*rank as u64).text(why),
@@ -67,7 +67,7 @@ impl FailureCause {
     }
     /// The group's number and the cause, of a frame's body.
     pub(crate) fn decode(body: &[u8]) -> Option<(u64, FailureCause)> {
-        let mut body = BodyReader(body);
+        let mut body = FrameBodyReader(body);
         let group = body.number()?;
         let cause = match body.number()? {
             0 => FailureCause::Said(body.text()?),

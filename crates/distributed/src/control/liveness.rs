@@ -22,7 +22,7 @@ pub enum PeerState {
 }
 /// Wakes those who wait: `false` when nobody waits there any more.
 pub type Waker = Box<dyn Fn() -> bool + Send + Sync>;
-struct Told {
+struct ToldEnd {
     group: u64,
     from: usize,
     cause: FailureCause,
@@ -31,7 +31,7 @@ struct Views {
     states: Vec<PeerState>,
     /// none where ranks need not be heard: threads of one process
     heard: Vec<SilenceDetector>,
-    told: Vec<Told>,
+    told: Vec<ToldEnd>,
 }
 /// So much about each rank of a job.
 pub struct Liveness {
@@ -96,7 +96,7 @@ impl Liveness {
         if views.told.len() >= MOST_TOLD || views.told.iter().any(|told| told.group == group && told.from == from) {
             return;
         }
-        views.told.push(Told { group, from, cause });
+        views.told.push(ToldEnd { group, from, cause });
         drop(views);
         self.changed();
     }
@@ -139,7 +139,7 @@ impl Views {
             _ => None,
         })
     }
-    fn told_of(&self, groups: &[u64]) -> Option<&Told> {
+    fn told_of(&self, groups: &[u64]) -> Option<&ToldEnd> {
         let of_group = || self.told.iter().filter(|told| groups.contains(&told.group));
         of_group().find(|told| matches!(told.cause, FailureCause::Lost { .. })).or_else(|| of_group().next())
     }
