@@ -175,12 +175,12 @@ impl LocalRank {
         reach.liveness().on_change(Box::new(move || {
             let Some(segment) = waiting.upgrade() else { return false };
             for rank in 0..layout.size {
-                segment.word(layout.stage(rank)).wake();
+                segment.word(layout.stage(rank)).disturb();
             }
             for (from, to) in (0..layout.size).flat_map(|from| (0..layout.size).map(move |to| (from, to))) {
                 let words = segment.ring_words(layout.ring(from, to));
-                words.head.wake();
-                words.tail.wake();
+                words.head.disturb();
+                words.tail.disturb();
             }
             true
         }));
@@ -218,7 +218,10 @@ impl LocalRank {
         if let Err(kind) = &done {
             stages.counts.ended = Some(kind.clone());
             drop(stages);
-            self.reach.end_group(self.group(), FailureCause::of(kind));
+            // What another rank said, it has said to all.
+            if !matches!(kind, ErrorKind::PeerFailed { .. }) {
+                self.reach.end_group(self.group(), FailureCause::of(kind));
+            }
         }
         done
     }
@@ -303,6 +306,10 @@ impl Communicator for LocalRank {
         })
     }
     fn abort(&self, why: &str) {
+        // A call that failed has told the others. While one is in flight, it has not.
+        if self.counts.try_lock().is_some_and(|counts| counts.ended.is_some()) {
+            return;
+        }
         self.reach.end_group(self.group(), FailureCause::Said(why.to_owned()));
     }
 }

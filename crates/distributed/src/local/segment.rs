@@ -33,7 +33,7 @@ impl SharedSegment {
     /// # Errors
     /// No memory.
     pub(crate) fn anonymous(bytes: usize) -> Result<Arc<SharedSegment>, ErrorKind> {
-        let map = MmapOptions::new().len(bytes).map_anon().map_err(|e| failed("it cannot be had", e))?;
+        let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(|e| failed("it cannot be had", e))?;
         Ok(Arc::new(SharedSegment {
             map: map.into(),
             #[cfg(target_os = "linux")]

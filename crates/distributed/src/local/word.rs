@@ -39,9 +39,14 @@ impl SharedWord {
             self.wake();
         }
     }
-    /// Wakes who sleeps, whatever for.
+    /// Wakes who sleeps, whatever for. Who is about to sleep may not be woken, and wakes by itself after its time.
+    pub(crate) fn disturb(&self) {
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
     #[cold]
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         #[cfg(loom)]
         self.futex.wake();
         #[cfg(not(loom))]
