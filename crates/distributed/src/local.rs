@@ -14,6 +14,7 @@
 //! Errors name ranks as the whole job counts them, also in groups that were split off.
 mod channel;
 mod collectives;
+mod cores;
 mod layout;
 mod reach;
 mod ring;
@@ -69,7 +70,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
         // Nobody else: nothing that others could open or that could be lost.
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: Arc::new(ThreadRanks::new(1)), rank: 0 }));
         let segment = SharedSegment::anonymous(layout.bytes())?;
-        return Ok(LocalRank::new(0, members, vec![0], segment, reach, request.timeout));
+        return Ok(LocalRank::new(0, members, vec![0], (segment, 1), reach, request.timeout));
     }
     if request.local.0 < size {
         let here = format!("`local` is for ranks of one host, and {} of {size} are on this one", request.local.0);
@@ -86,8 +87,8 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     }
     Ok(LocalRank::new(rank, members, vec![0], segment?, reach, request.timeout))
 }
-/// Rank 0 makes the memory, the others open it, and all know that all have.
-fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<Arc<SharedSegment>, ErrorKind> {
+/// Rank 0 makes the memory, the others open it, and all know that all have; and how many cores there are for all.
+fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<(Arc<SharedSegment>, usize), ErrorKind> {
     let made = if control.rank() == 0 { Some(reach.offer(0, layout)?) } else { None };
     let offer = made.as_ref().map_or(&[][..], |(_, offer)| offer);
     let offers = control.exchange_small(offer)?;
@@ -95,8 +96,8 @@ fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<Arc<Sh
         Some((segment, _)) => segment,
         None => reach.accept(0, layout, &offers[0]).map_err(|kind| explained(kind, || control.verdict(&[0], "setting up", 0)))?,
     };
-    control.exchange_small(&[])?;
-    Ok(segment)
+    let cores = cores::of_all(&control.exchange_small(&cores::told())?);
+    Ok((segment, cores))
 }
 /// Why memory could not be opened: its maker may have failed, of which the news is on its way.
 fn explained(kind: ErrorKind, verdict: impl Fn() -> Option<ErrorKind>) -> ErrorKind {
@@ -147,7 +148,7 @@ pub fn local_threads_with(size: usize, timeout: Duration) -> Result<Vec<Arc<dyn 
     let segment = SharedSegment::anonymous(Layout { size }.bytes().max(1))?;
     let one = |rank| {
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: ranks.clone(), rank }));
-        LocalRank::new(rank, (0..size).collect(), vec![0], segment.clone(), reach, timeout) as Arc<dyn Communicator>
+        LocalRank::new(rank, (0..size).collect(), vec![0], (segment.clone(), cores::of_process()), reach, timeout) as Arc<dyn Communicator>
     };
     Ok((0..size).map(one).collect())
 }
@@ -165,11 +166,20 @@ struct LocalRank {
     segment: Arc<SharedSegment>,
     reach: Reach,
     timeout: Duration,
+    /// that all ranks together may run on
+    cores: usize,
     patience: Patience,
     counts: Mutex<CallCounts>,
 }
 impl LocalRank {
-    fn new(rank: usize, members: Vec<usize>, groups: Vec<u64>, segment: Arc<SharedSegment>, reach: Reach, timeout: Duration) -> Arc<LocalRank> {
+    fn new(
+        rank: usize,
+        members: Vec<usize>,
+        groups: Vec<u64>,
+        (segment, cores): (Arc<SharedSegment>, usize),
+        reach: Reach,
+        timeout: Duration,
+    ) -> Arc<LocalRank> {
         let (layout, waiting) = (Layout { size: members.len() }, Arc::downgrade(&segment));
         // Whoever learns that a rank is gone wakes those who wait for it.
         reach.liveness().on_change(Box::new(move || {
@@ -184,8 +194,8 @@ impl LocalRank {
             }
             true
         }));
-        let patience = Patience::of(members.len());
-        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, patience, counts: Mutex::default() })
+        let patience = Patience::of(members.len(), cores);
+        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, cores, patience, counts: Mutex::default() })
     }
     /// A rank of the group as the whole job counts it.
     fn world(&self, rank: usize) -> usize {
@@ -302,7 +312,7 @@ impl Communicator for LocalRank {
             let (Some(rank), Some(segment)) = (members.iter().position(|rank| *rank == self.rank), segment) else { return Ok(None) };
             let groups = [&[group], &self.groups[..]].concat();
             let of_job = members.iter().map(|rank| self.world(*rank)).collect();
-            Ok(Some(LocalRank::new(rank, of_job, groups, segment, self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
+            Ok(Some(LocalRank::new(rank, of_job, groups, (segment, self.cores), self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
         })
     }
     fn abort(&self, why: &str) {

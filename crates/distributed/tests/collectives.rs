@@ -343,7 +343,7 @@ fn a_long_wait_that_nobody_is_told_of_or_is_told_twice() {
     tracing::subscriber::with_default(&NOTES, || {
         let ranks = local_threads_with(3, Duration::from_millis(500)).unwrap();
         // A barrier of ten bytes, so that this call is told from those of other tests.
-        let mut blocks = vec![[0; 10]; 3];
+        let mut blocks = [[0; 10]; 3];
         let told =
             ranks[2].all_gather(&call(&*ranks[2], GATHER, DType::U8, 10), &[1; 10], &mut blocks.iter_mut().map(|block| &mut block[..]).collect::<Vec<_>>());
         assert!(matches!(told, Err(ErrorKind::PeerLost { rank: 0, .. })), "{told:?}");

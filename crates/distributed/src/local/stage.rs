@@ -89,10 +89,9 @@ pub(super) struct Patience {
     yields: u32,
 }
 impl Patience {
-    /// Of so many ranks on this host: where each has a core, nobody is kept from anything by one that spins.
-    pub(super) fn of(ranks: usize) -> Patience {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        if ranks <= cores { Patience { spins: 4000, yields: 0 } } else { Patience { spins: 20, yields: 60 } }
+    /// Of so many ranks on so many cores: where each has one, nobody is kept from anything by one that spins for a moment.
+    pub(super) fn of(ranks: usize, cores: usize) -> Patience {
+        if ranks <= cores { Patience { spins: 400, yields: 100 } } else { Patience { spins: 20, yields: 60 } }
     }
 }
 
