@@ -280,6 +280,30 @@ fn what_is_no_rank_and_answers_in_its_place() {
     failed(rank_1, 0, "the token is another one");
 }
 #[test]
+fn a_rank_that_died_in_its_handshake_and_is_waited_for() {
+    let begins = |job: &Job, process: u32| {
+        let key = JoinKey::read(&JoinToken::File(job.folder.path().join("token"))).unwrap();
+        let claim = RankClaim { rank: 1, size: 2, epoch: 5, process: process.into() };
+        let (_, body) = HandshakeCaller::new(key, claim, 0, "127.0.0.1:1".into()).unwrap();
+        let mut stream = TcpStream::connect(job.at()).unwrap();
+        stream.write_all(&ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body }.encode()).unwrap();
+        // Its answer shows that it was heard.
+        stream.read_exact(&mut [0; HEADER]).unwrap();
+    };
+    let job = Job::new(2, 20.0);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let (rank_0, start) = (join(job.request(0)), Instant::now());
+    begins(&job, ended.id());
+    let told = rank_0.join().unwrap().err();
+    assert!(matches!(&told, Some(ErrorKind::PeerLost { rank: 1, why, .. }) if why.contains("ended in the handshake")), "{told:?}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    // One that lives may only have tried again.
+    let rank_0 = join(job.request(0));
+    begins(&job, std::process::id());
+    is_whole(vec![rank_0, join(job.request(1))]);
+}
+#[test]
 fn connections_that_say_nothing_and_keep_ranks_out() {
     let many: usize = std::env::var("ADAMANT_HALF_OPEN").ok().and_then(|n| n.parse().ok()).unwrap_or(2000);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

@@ -35,6 +35,7 @@ mod linux {
         ("a_killed_rank_that_others_wait_for", a_killed_rank_that_others_wait_for),
         ("a_rank_killed_while_it_joins", a_rank_killed_while_it_joins),
         ("a_stopped_rank_that_others_wait_for_too_long", a_stopped_rank_that_others_wait_for_too_long),
+        ("a_rank_that_is_blamed_for_one_that_it_waits_for_itself", a_rank_that_is_blamed_for_one_that_it_waits_for_itself),
         ("ranks_that_differ_and_are_not_told", ranks_that_differ_and_are_not_told),
         ("a_rank_that_ends_the_group_and_is_not_heard", a_rank_that_ends_the_group_and_is_not_heard),
         ("what_is_left_when_ranks_are_gone", what_is_left_when_ranks_are_gone),
@@ -200,6 +201,20 @@ mod linux {
                 gather(on, 4)?;
                 if odd { Ok(()) } else { gather(on, 4) }
             }
+            // Rank 0 waits for rank 2, which waits for rank 1; rank 0 the longest.
+            "chain" => {
+                let receive = |from: usize| on.receive(&call(on, CollectiveKind::Receive { from }, DType::U8, 8), from, &mut [0; 8]);
+                match on.rank() {
+                    0 => receive(2),
+                    1 => loop {
+                        thread::sleep(Duration::from_secs(1));
+                    },
+                    _ => {
+                        thread::sleep(Duration::from_millis(200));
+                        receive(1)
+                    }
+                }
+            }
             "says_failed" => {
                 gather(on, 4)?;
                 if odd {
@@ -362,6 +377,15 @@ mod linux {
             ranks.ranks[victim].signal(Signal::CONT);
             let said = ranks.ranks[victim].says(10.0).1;
             assert!(said.starts_with("failed") || said.starts_with("lost"), "{said}");
+        }
+    }
+    fn a_rank_that_is_blamed_for_one_that_it_waits_for_itself() {
+        let ranks = start("chain", 3, 2.0);
+        ranks.joined();
+        ranks.ranks[1].signal(Signal::STOP);
+        for rank in [0, 2] {
+            let said = ranks.ranks[rank].says(10.0).1;
+            assert!(told_lost(&said, 1) && said.contains("nothing was heard"), "rank {rank}: {said}");
         }
     }
     fn ranks_that_differ_and_are_not_told() {
