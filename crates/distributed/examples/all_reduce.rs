@@ -22,7 +22,7 @@ fn measure(on: &dyn Communicator) {
         let Ok(shape) = Shape::new(&[n / 4]) else { return };
         let own: Vec<u8> = (0..n / 4).flat_map(|k| (k as f32 + on.rank() as f32).to_ne_bytes()).collect();
         let mut sum = vec![0; n];
-        let rounds = (200_000 / kib).clamp(8, 20_000);
+        let rounds = (400_000 / kib / on.size()).clamp(8, 20_000);
         let mut times = Vec::with_capacity(rounds);
         for round in 0..rounds + rounds / 10 {
             let call = CollectiveCall::next(on, kind, TensorType { shape, dtype: DType::F32 }, None);
