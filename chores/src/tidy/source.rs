@@ -11,7 +11,8 @@ const MOST_LINES_OF_A_FUNCTION: usize = 120;
 /// Names that say nothing about a concept.
 const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
 /// Where unsafe code may stand: SIMD, the micro-kernels of matrix products, generated code, the hand-over of a loop to
-/// the pool's threads, device glue (advice to the system about memory and a backend's registration among it), processes that are forked, mapped files.
+/// the pool's threads, device glue (advice to the system about memory and a backend's registration among it), mapped files, memory
+/// that ranks share (and the models of who may touch it when), sockets that were inherited, processes that are forked.
 const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cpu/src/simd",
     "crates/backend-cpu/src/gemm",
@@ -20,8 +21,11 @@ const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cpu/src/threads",
     "crates/backend-cuda/src",
     "crates/backend-wgpu/src",
+    "crates/distributed/src/join/inherited",
     "crates/distributed/src/launch/guard",
     "crates/distributed/src/launch/start",
+    "crates/distributed/src/local/segment",
+    "crates/distributed/src/local/word",
     "crates/formats/src/mmap",
     "examples/dummy_backend/src/lib.rs",
 ];

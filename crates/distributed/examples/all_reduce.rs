@@ -1,5 +1,6 @@
 //! How long an all-reduce takes: `all_reduce RANKS`, of which each is a process that this one starts. Prints bytes and the shortest and
-//! median time of a call on rank 0; `all_reduce RANKS threads` does it with threads.
+//! median time of a call on rank 0; `all_reduce RANKS threads` does it with threads. Where each rank can have a core (Linux), it is bound to
+//! one, as `mpirun` does.
 use adamant_distributed::local::{local_threads, open};
 use adamant_runtime::{
     DType, Shape, TensorType,
@@ -21,7 +22,7 @@ fn measure(on: &dyn Communicator) {
         let Ok(shape) = Shape::new(&[n / 4]) else { return };
         let own: Vec<u8> = (0..n / 4).flat_map(|k| (k as f32 + on.rank() as f32).to_ne_bytes()).collect();
         let mut sum = vec![0; n];
-        let rounds = (200_000 / kib).clamp(8, 20_000);
+        let rounds = (400_000 / kib / on.size()).clamp(8, 20_000);
         let mut times = Vec::with_capacity(rounds);
         for round in 0..rounds + rounds / 10 {
             let call = CollectiveCall::next(on, kind, TensorType { shape, dtype: DType::F32 }, None);
@@ -41,6 +42,22 @@ fn measure(on: &dyn Communicator) {
         }
     }
 }
+#[cfg(target_os = "linux")]
+fn bind(rank: usize, size: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
+    if size > cores.len() {
+        return;
+    }
+    let mut own = CpuSet::new();
+    own.set(cores[rank]);
+    if let Err(e) = sched_setaffinity(None, &own) {
+        eprintln!("rank {rank} is not bound: {e}");
+    }
+}
+#[cfg(not(target_os = "linux"))]
+fn bind(_: usize, _: usize) {}
 fn main() {
     let given: Vec<String> = env::args().collect();
     let size: usize = given.get(1).and_then(|n| n.parse().ok()).unwrap_or(2);
@@ -56,6 +73,7 @@ fn main() {
         let meeting = Some(("127.0.0.1".into(), port));
         let request =
             EngineRequest { rank, size, local: (size, rank), epoch: 0, meeting, listener: None, token: None, bind: None, timeout: Duration::from_secs(20) };
+        bind(rank, size);
         match open(&request) {
             Ok(on) => measure(&*on),
             Err(e) => eprintln!("rank {rank}: {e}"),

@@ -3,7 +3,7 @@
 //! ```text
 //! join -> connections -> monitor (a thread): closed -> lost; Goodbye -> left; Failed -> why a group ended; Beat -> not silent
 //!                            v                                                            ^
-//!                        Liveness -> wakers, verdicts for those who wait           Control::say_failed
+//!                        Liveness -> wakers, verdicts for those who wait           RankControl::say_failed
 //! ```
 //!
 //! No tensor travels here. Whoever moves tensors (shared memory, MPI) waits in its own way, with a time limit, and asks
@@ -18,7 +18,7 @@ use crate::{
     ErrorKind,
     join::{
         self,
-        frame::{BodyWriter, FRAME_CAP, FrameKind},
+        frame::{FRAME_CAP, FrameBody, FrameKind},
     },
 };
 use adamant_runtime::communicator::EngineRequest;
@@ -73,41 +73,37 @@ impl ControlShared {
 }
 
 /// This rank's connections. When it is dropped, the others are told that the rank left on purpose.
-pub struct Control {
+pub struct RankControl {
     shared: Arc<ControlShared>,
     size: usize,
     timeout: Duration,
     monitor: Option<JoinHandle<()>>,
 }
-impl Control {
+impl RankControl {
     /// Meets the other ranks. One rank alone meets nobody.
     ///
     /// # Errors
     /// A request that makes no sense; a rank that did not come in time or died; a refusal.
-    pub fn join(request: &EngineRequest) -> Result<Control, ErrorKind> {
+    pub fn join(request: &EngineRequest) -> Result<RankControl, ErrorKind> {
         let (rank, size) = (request.rank, request.size);
         let broken = |e: std::io::Error| ErrorKind::Argument(format!("other ranks cannot be listened to: {e}"));
         let assembled = if size > 1 { Some(join::assemble(request)?) } else { None };
         let waker = mio::Token(usize::MAX);
         let poll = assembled.as_ref().map(|assembled| mio::Waker::new(assembled.poll.registry(), waker)).transpose().map_err(broken)?;
-        let shared = ControlShared {
-            rank,
-            liveness: Liveness::new(size),
-            outbox: Mutex::default(),
-            rounds: Mutex::default(),
-            round_came: Condvar::new(),
-            poll,
-        };
+        let shared =
+            ControlShared { rank, liveness: Liveness::new(size), outbox: Mutex::default(), rounds: Mutex::default(), round_came: Condvar::new(), poll };
         let shared = Arc::new(shared);
         let waiting = Arc::downgrade(&shared);
-        shared.liveness.on_change(Box::new(move || waiting.upgrade().is_some_and(|shared| {
-            // Under the lock, or who has looked and does not wait yet would miss it.
-            let _rounds = shared.rounds.lock();
-            shared.round_came.notify_all();
-            true
-        })));
+        shared.liveness.on_change(Box::new(move || {
+            waiting.upgrade().is_some_and(|shared| {
+                // Under the lock, or who has looked and does not wait yet would miss it.
+                let _rounds = shared.rounds.lock();
+                shared.round_came.notify_all();
+                true
+            })
+        }));
         let monitor = assembled.map(|assembled| monitor::start(&shared, assembled)).transpose().map_err(broken)?;
-        Ok(Control { shared, size, timeout: request.timeout, monitor })
+        Ok(RankControl { shared, size, timeout: request.timeout, monitor })
     }
     /// This rank.
     pub fn rank(&self) -> usize {
@@ -164,7 +160,7 @@ impl Control {
         let round = rounds.next;
         rounds.next += 1;
         drop(rounds);
-        self.shared.say(None, FrameKind::Small, BodyWriter::default().number(round).bytes(own).0);
+        self.shared.say(None, FrameKind::Small, FrameBody::default().number(round).bytes(own).0);
         let until = Instant::now() + self.timeout;
         let mut rounds = self.shared.rounds.lock();
         loop {
@@ -184,7 +180,7 @@ impl Control {
         }
     }
 }
-impl Drop for Control {
+impl Drop for RankControl {
     fn drop(&mut self) {
         self.shared.outbox.lock().leaves = true;
         self.shared.wake();

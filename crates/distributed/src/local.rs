@@ -1,9 +1,9 @@
 //! The engine `local`: ranks on one host, as processes or as threads of one process, with nothing to install.
 //!
 //! ```text
-//! processes: EngineRequest -> Control (join, who lives) -> rank 0 makes a Segment, the others open it -> LocalRank
-//! threads:   local_threads(size) -> ThreadRanks (who lives) -> a Segment of anonymous memory ----------> LocalRank
-//! LocalRank: Communicator -> collectives (what is written and read) -> stage (when) -> word (how one waits) -> Segment
+//! processes: EngineRequest -> RankControl (join, who lives) -> rank 0 makes a SharedSegment, the others open it -> LocalRank
+//! threads:   local_threads(size) -> ThreadRanks (who lives) -> a SharedSegment of anonymous memory ----------> LocalRank
+//! LocalRank: Communicator -> collectives (what is written and read) -> stage (when) -> word (how one waits) -> SharedSegment
 //!                         -> channel (send, receive) -> ring ----------^
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! Errors name ranks as the whole job counts them, also in groups that were split off.
 mod channel;
 mod collectives;
+mod cores;
 mod layout;
 mod reach;
 mod ring;
@@ -23,7 +24,7 @@ mod word;
 
 use crate::{
     ErrorKind,
-    control::{Control, cause::FailureCause},
+    control::{RankControl, cause::FailureCause},
 };
 use adamant_runtime::{
     communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
@@ -32,7 +33,7 @@ use adamant_runtime::{
 use layout::Layout;
 use parking_lot::Mutex;
 use reach::{Reach, ThreadRank, ThreadRanks};
-use segment::Segment;
+use segment::SharedSegment;
 use stage::{CallCounts, Patience, Stages};
 use std::{
     sync::Arc,
@@ -68,15 +69,17 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     if size == 1 {
         // Nobody else: nothing that others could open or that could be lost.
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: Arc::new(ThreadRanks::new(1)), rank: 0 }));
-        let segment = Segment::anonymous(layout.bytes())?;
-        return Ok(LocalRank::new(0, members, vec![0], segment, reach, request.timeout));
+        let segment = SharedSegment::anonymous(layout.bytes())?;
+        return Ok(LocalRank::new(0, members, vec![0], (segment, 1), reach, request.timeout));
     }
     if request.local.0 < size {
         let here = format!("`local` is for ranks of one host, and {} of {size} are on this one", request.local.0);
-        return Err(ErrorKind::EngineAbsent(format!("{here}: use `mpi`, for which OpenMPI or MPICH is installed on every host (`apt-get install openmpi-bin`)")));
+        return Err(ErrorKind::EngineAbsent(format!(
+            "{here}: use `mpi`, for which OpenMPI or MPICH is installed on every host (`apt-get install openmpi-bin`)"
+        )));
     }
     present()?;
-    let control = Arc::new(Control::join(request)?);
+    let control = Arc::new(RankControl::join(request)?);
     let reach = Reach::Processes(control.clone());
     let segment = set_up(&control, &reach, layout);
     if let Err(kind) = &segment {
@@ -84,8 +87,8 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
     }
     Ok(LocalRank::new(rank, members, vec![0], segment?, reach, request.timeout))
 }
-/// Rank 0 makes the memory, the others open it, and all know that all have.
-fn set_up(control: &Control, reach: &Reach, layout: Layout) -> Result<Arc<Segment>, ErrorKind> {
+/// Rank 0 makes the memory, the others open it, and all know that all have; and how many cores there are for all.
+fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<(Arc<SharedSegment>, usize), ErrorKind> {
     let made = if control.rank() == 0 { Some(reach.offer(0, layout)?) } else { None };
     let offer = made.as_ref().map_or(&[][..], |(_, offer)| offer);
     let offers = control.exchange_small(offer)?;
@@ -93,8 +96,8 @@ fn set_up(control: &Control, reach: &Reach, layout: Layout) -> Result<Arc<Segmen
         Some((segment, _)) => segment,
         None => reach.accept(0, layout, &offers[0]).map_err(|kind| explained(kind, || control.verdict(&[0], "setting up", 0)))?,
     };
-    control.exchange_small(&[])?;
-    Ok(segment)
+    let cores = cores::of_all(&control.exchange_small(&cores::told())?);
+    Ok((segment, cores))
 }
 /// Why memory could not be opened: its maker may have failed, of which the news is on its way.
 fn explained(kind: ErrorKind, verdict: impl Fn() -> Option<ErrorKind>) -> ErrorKind {
@@ -142,10 +145,10 @@ pub fn local_threads(size: usize) -> Result<Vec<Arc<dyn Communicator>>, ErrorKin
 /// As [`local_threads`].
 pub fn local_threads_with(size: usize, timeout: Duration) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
     let ranks = Arc::new(ThreadRanks::new(size));
-    let segment = Segment::anonymous(Layout { size }.bytes().max(1))?;
+    let segment = SharedSegment::anonymous(Layout { size }.bytes().max(1))?;
     let one = |rank| {
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: ranks.clone(), rank }));
-        LocalRank::new(rank, (0..size).collect(), vec![0], segment.clone(), reach, timeout) as Arc<dyn Communicator>
+        LocalRank::new(rank, (0..size).collect(), vec![0], (segment.clone(), cores::of_process()), reach, timeout) as Arc<dyn Communicator>
     };
     Ok((0..size).map(one).collect())
 }
@@ -160,30 +163,39 @@ struct LocalRank {
     /// the group, and those that it was made of
     groups: Vec<u64>,
     layout: Layout,
-    segment: Arc<Segment>,
+    segment: Arc<SharedSegment>,
     reach: Reach,
     timeout: Duration,
+    /// that all ranks together may run on
+    cores: usize,
     patience: Patience,
     counts: Mutex<CallCounts>,
 }
 impl LocalRank {
-    fn new(rank: usize, members: Vec<usize>, groups: Vec<u64>, segment: Arc<Segment>, reach: Reach, timeout: Duration) -> Arc<LocalRank> {
+    fn new(
+        rank: usize,
+        members: Vec<usize>,
+        groups: Vec<u64>,
+        (segment, cores): (Arc<SharedSegment>, usize),
+        reach: Reach,
+        timeout: Duration,
+    ) -> Arc<LocalRank> {
         let (layout, waiting) = (Layout { size: members.len() }, Arc::downgrade(&segment));
         // Whoever learns that a rank is gone wakes those who wait for it.
         reach.liveness().on_change(Box::new(move || {
             let Some(segment) = waiting.upgrade() else { return false };
             for rank in 0..layout.size {
-                segment.word(layout.stage(rank)).wake();
+                segment.word(layout.stage(rank)).disturb();
             }
             for (from, to) in (0..layout.size).flat_map(|from| (0..layout.size).map(move |to| (from, to))) {
                 let words = segment.ring_words(layout.ring(from, to));
-                words.head.wake();
-                words.tail.wake();
+                words.head.disturb();
+                words.tail.disturb();
             }
             true
         }));
-        let patience = Patience::of(members.len());
-        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, patience, counts: Mutex::default() })
+        let patience = Patience::of(members.len(), cores);
+        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, cores, patience, counts: Mutex::default() })
     }
     /// A rank of the group as the whole job counts it.
     fn world(&self, rank: usize) -> usize {
@@ -216,12 +228,15 @@ impl LocalRank {
         if let Err(kind) = &done {
             stages.counts.ended = Some(kind.clone());
             drop(stages);
-            self.reach.end_group(self.group(), FailureCause::of(kind));
+            // What another rank said, it has said to all.
+            if !matches!(kind, ErrorKind::PeerFailed { .. }) {
+                self.reach.end_group(self.group(), FailureCause::of(kind));
+            }
         }
         done
     }
     /// The memory of a group of some of these ranks, of which the first makes it.
-    fn split_memory(&self, stages: &mut Stages<'_>, group: u64, members: &[usize]) -> Result<Option<Arc<Segment>>, ErrorKind> {
+    fn split_memory(&self, stages: &mut Stages<'_>, group: u64, members: &[usize]) -> Result<Option<Arc<SharedSegment>>, ErrorKind> {
         let layout = Layout { size: members.len() };
         let maker = members.first().copied().unwrap_or(0);
         let made = if maker == self.rank { Some(self.reach.offer(group, layout)) } else { None };
@@ -297,10 +312,14 @@ impl Communicator for LocalRank {
             let (Some(rank), Some(segment)) = (members.iter().position(|rank| *rank == self.rank), segment) else { return Ok(None) };
             let groups = [&[group], &self.groups[..]].concat();
             let of_job = members.iter().map(|rank| self.world(*rank)).collect();
-            Ok(Some(LocalRank::new(rank, of_job, groups, segment, self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
+            Ok(Some(LocalRank::new(rank, of_job, groups, (segment, self.cores), self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
         })
     }
     fn abort(&self, why: &str) {
+        // A call that failed has told the others. While one is in flight, it has not.
+        if self.counts.try_lock().is_some_and(|counts| counts.ended.is_some()) {
+            return;
+        }
         self.reach.end_group(self.group(), FailureCause::Said(why.to_owned()));
     }
 }

@@ -8,7 +8,11 @@ use adamant_runtime::{
     op::{CollectiveKind, ReduceOp},
 };
 use common::*;
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 /// Runs one function on each of so many ranks.
 fn on_ranks(size: usize, run: impl Fn(&dyn Communicator) + Sync) {
@@ -72,8 +76,20 @@ fn lengths(size: usize, case: usize) -> Vec<usize> {
         0 => 0,
         1 => 1,
         2 => 1000 + 37 * rank,
-        3 => if rank % 2 == 0 { 0 } else { 700_001 },
-        4 => if rank == size - 1 { 1_300_000 } else { 3 },
+        3 => {
+            if rank % 2 == 0 {
+                0
+            } else {
+                700_001
+            }
+        }
+        4 => {
+            if rank == size - 1 {
+                1_300_000
+            } else {
+                3
+            }
+        }
         _ => 600_000 * (rank % 3),
     };
     (0..size).map(of).collect()
@@ -160,7 +176,14 @@ fn a_group_of_some_ranks_that_is_not_a_group_of_its_own() {
         }
         // Split again, and the whole group goes on as before.
         let pair = if part.size() == 3 { part.split(&call(&*part, CollectiveKind::Barrier, DType::U8, 0), &[2, 1]).unwrap() } else { None };
-        assert_eq!(pair.map(|pair| (pair.rank(), pair.size())), match on.rank() { 2 => Some((0, 2)), 0 => Some((1, 2)), _ => None });
+        assert_eq!(
+            pair.map(|pair| (pair.rank(), pair.size())),
+            match on.rank() {
+                2 => Some((0, 2)),
+                0 => Some((1, 2)),
+                _ => None,
+            }
+        );
         let mut blocks = vec![[0; 1]; 5];
         on.all_gather(&call(on, GATHER, DType::U8, 1), &[7], &mut blocks.iter_mut().map(|block| &mut block[..]).collect::<Vec<_>>()).unwrap();
         assert_eq!(blocks, vec![[7]; 5]);
@@ -285,4 +308,46 @@ fn a_rank_that_left_failed_or_never_comes_and_others_that_wait_for_it() {
     // The group has ended: at once, and for both.
     lost(&gathers(&*ranks[0]), 1, "did not come");
     assert!(matches!(gathers(&*ranks[1]), Err(ErrorKind::PeerFailed { rank: 0, .. })));
+}
+
+/// Keeps what is told.
+struct Notes(Mutex<Vec<String>>);
+static NOTES: Notes = Notes(Mutex::new(Vec::new()));
+struct Message<'s>(&'s mut String);
+impl tracing::field::Visit for Message<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            *self.0 = format!("{value:?}");
+        }
+    }
+}
+impl tracing::Subscriber for &'static Notes {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "adamant::ranks"
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut message = String::new();
+        event.record(&mut Message(&mut message));
+        self.0.lock().unwrap().push(message);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+#[test]
+fn a_long_wait_that_nobody_is_told_of_or_is_told_twice() {
+    tracing::subscriber::with_default(&NOTES, || {
+        let ranks = local_threads_with(3, Duration::from_millis(500)).unwrap();
+        // A barrier of ten bytes, so that this call is told from those of other tests.
+        let mut blocks = [[0; 10]; 3];
+        let told =
+            ranks[2].all_gather(&call(&*ranks[2], GATHER, DType::U8, 10), &[1; 10], &mut blocks.iter_mut().map(|block| &mut block[..]).collect::<Vec<_>>());
+        assert!(matches!(told, Err(ErrorKind::PeerLost { rank: 0, .. })), "{told:?}");
+    });
+    let notes = NOTES.0.lock().unwrap().clone();
+    assert!(notes.len() == 1 && notes[0].contains("all_gather of u8 [10]") && notes[0].contains("rank 0"), "{notes:?}");
 }

@@ -4,10 +4,10 @@
 #![cfg(unix)]
 mod common;
 use adamant_distributed::{
-    control::Control,
+    control::RankControl,
     join::{
-        frame::{FRAME_CAP, Frame, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP, HEADER, VERSION},
-        handshake::{AnswerStep, Answerer, Caller, CallerStep, Claim, Refusal},
+        frame::{ControlFrame, FRAME_CAP, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP, HEADER, VERSION},
+        handshake::{AnswerStep, CallerStep, HandshakeAnswerer, HandshakeCaller, JoinRefusal, RankClaim},
         token::JoinKey,
     },
 };
@@ -35,12 +35,8 @@ struct Job {
 }
 impl Job {
     fn new(size: usize, timeout: f64) -> Job {
-        let job = Job {
-            folder: tempfile::tempdir().unwrap(),
-            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
-            size,
-            timeout: Duration::from_secs_f64(timeout),
-        };
+        let job =
+            Job { folder: tempfile::tempdir().unwrap(), listener: TcpListener::bind("127.0.0.1:0").unwrap(), size, timeout: Duration::from_secs_f64(timeout) };
         job.token("token", 1);
         job
     }
@@ -68,13 +64,13 @@ impl Job {
         }
     }
 }
-type Joining = thread::JoinHandle<Result<Control, ErrorKind>>;
+type Joining = thread::JoinHandle<Result<RankControl, ErrorKind>>;
 fn join(request: EngineRequest) -> Joining {
-    thread::spawn(move || Control::join(&request))
+    thread::spawn(move || RankControl::join(&request))
 }
 /// All ranks came in, and hear each other.
 fn is_whole(joining: Vec<Joining>) {
-    let controls: Vec<Arc<Control>> = joining.into_iter().map(|joining| Arc::new(joining.join().unwrap().unwrap())).collect();
+    let controls: Vec<Arc<RankControl>> = joining.into_iter().map(|joining| Arc::new(joining.join().unwrap().unwrap())).collect();
     let threads: Vec<_> = controls
         .iter()
         .cloned()
@@ -118,13 +114,15 @@ fn a_wrong_token_that_comes_in_or_keeps_others_out() {
 #[test]
 fn a_token_that_is_missing_open_to_others_or_none_and_is_taken() {
     let job = Job::new(2, 5.0);
-    let reason = |token: JoinToken| match Control::join(&EngineRequest { token: Some(token), ..job.request(1) }).err() {
+    let reason = |token: JoinToken| match RankControl::join(&EngineRequest { token: Some(token), ..job.request(1) }).err() {
         Some(ErrorKind::File { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     assert!(reason(JoinToken::File(job.folder.path().join("nowhere"))).contains("cannot be read"));
     assert!(reason(JoinToken::Descriptor(9999)).contains("cannot be read"));
-    for (text, mode, words) in [("12ab", 0o600, "64 hexadecimal digits"), (&"g".repeat(64), 0o600, "64 hexadecimal digits"), (&"a".repeat(64), 0o644, "chmod 600")] {
+    for (text, mode, words) in
+        [("12ab", 0o600, "64 hexadecimal digits"), (&"g".repeat(64), 0o600, "64 hexadecimal digits"), (&"a".repeat(64), 0o644, "chmod 600")]
+    {
         let path = job.folder.path().join("bad");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -152,10 +150,10 @@ fn ranks_started_by_hand_that_need_a_token_or_leave_one() {
     assert_eq!(left(), 0);
     // Somebody who listens there beyond loopback without a token.
     let bound = EngineRequest { bind: Some("0.0.0.0".into()), ..request(0) };
-    assert!(matches!(Control::join(&bound), Err(ErrorKind::Argument(why)) if why.contains("token")));
+    assert!(matches!(RankControl::join(&bound), Err(ErrorKind::Argument(why)) if why.contains("token")));
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let inherited = EngineRequest { listener: Some(everywhere.as_raw_fd()), ..job.request(0) };
-    assert!(matches!(Control::join(&inherited), Err(ErrorKind::Argument(why)) if why.contains("beyond loopback")));
+    assert!(matches!(RankControl::join(&inherited), Err(ErrorKind::Argument(why)) if why.contains("beyond loopback")));
 }
 #[test]
 fn an_old_epoch_another_size_or_a_rank_that_is_taken_and_no_reason() {
@@ -230,7 +228,7 @@ fn a_handshake_that_is_said_again_and_comes_in() {
     let _ = replay.read_to_end(&mut answer);
     let mut reader = FrameReader::new(FRAME_CAP);
     reader.push(&answer);
-    let kinds: Vec<FrameKind> = std::iter::from_fn(|| reader.next().unwrap().map(|frame| frame.kind)).collect();
+    let kinds: Vec<FrameKind> = std::iter::from_fn(|| reader.next_frame().unwrap().map(|frame| frame.kind)).collect();
     assert_eq!(kinds, [FrameKind::Challenge, FrameKind::Refused]);
     is_whole(vec![rank_0, join(job.request(1))]);
 }
@@ -239,15 +237,15 @@ fn another_version_that_is_not_told_so() {
     let job = Job::new(2, 20.0);
     let rank_0 = join(job.request(0));
     let mut stream = TcpStream::connect(job.at()).unwrap();
-    let mut bytes = Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: vec![1, 2, 3] }.encode();
+    let mut bytes = ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body: vec![1, 2, 3] }.encode();
     bytes[4] = 99;
     stream.write_all(&bytes).unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     let mut reader = FrameReader::new(FRAME_CAP);
     reader.push(&answer);
-    let refused = reader.next().unwrap().unwrap();
-    assert_eq!((refused.kind, refused.body), (FrameKind::Refused, Refusal::Version(VERSION).encode()));
+    let refused = reader.next_frame().unwrap().unwrap();
+    assert_eq!((refused.kind, refused.body), (FrameKind::Refused, JoinRefusal::Version(VERSION).encode()));
     is_whole(vec![rank_0, join(job.request(1))]);
     // And the other way: who answers speaks another.
     let strange = Job::new(2, 20.0);
@@ -266,20 +264,44 @@ fn what_is_no_rank_and_answers_in_its_place() {
     // One that knows how, and not the token.
     let rank_1 = join(job.request(1));
     let (mut stream, _) = job.listener.accept().unwrap();
-    let mut answerer = Answerer::new(JoinKey::fresh().unwrap(), Claim { rank: 0, size: 2, epoch: 5, process: 0 });
+    let mut answerer = HandshakeAnswerer::new(JoinKey::fresh().unwrap(), RankClaim { rank: 0, size: 2, epoch: 5, process: 0 });
     let mut reader = FrameReader::new(HANDSHAKE_CAP);
     let mut buffer = [0; 2048];
     let hello = loop {
         let n = stream.read(&mut buffer).unwrap();
         reader.push(&buffer[..n]);
-        if let Some(frame) = reader.next().unwrap() {
+        if let Some(frame) = reader.next_frame().unwrap() {
             break frame;
         }
     };
-    assert_eq!(answerer.hear(&hello), Err(Refusal::Token));
-    let forged = Frame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 32 + 64] };
+    assert_eq!(answerer.hear(&hello), Err(JoinRefusal::Token));
+    let forged = ControlFrame { kind: FrameKind::Challenge, epoch: 5, number: 0, body: vec![0; 32 + 64] };
     stream.write_all(&forged.encode()).unwrap();
     failed(rank_1, 0, "the token is another one");
+}
+#[test]
+fn a_rank_that_died_in_its_handshake_and_is_waited_for() {
+    let begins = |job: &Job, process: u32| {
+        let key = JoinKey::read(&JoinToken::File(job.folder.path().join("token"))).unwrap();
+        let claim = RankClaim { rank: 1, size: 2, epoch: 5, process: process.into() };
+        let (_, body) = HandshakeCaller::new(key, claim, 0, "127.0.0.1:1".into()).unwrap();
+        let mut stream = TcpStream::connect(job.at()).unwrap();
+        stream.write_all(&ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body }.encode()).unwrap();
+        // Its answer shows that it was heard.
+        stream.read_exact(&mut [0; HEADER]).unwrap();
+    };
+    let job = Job::new(2, 20.0);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let (rank_0, start) = (join(job.request(0)), Instant::now());
+    begins(&job, ended.id());
+    let told = rank_0.join().unwrap().err();
+    assert!(matches!(&told, Some(ErrorKind::PeerLost { rank: 1, why, .. }) if why.contains("ended in the handshake")), "{told:?}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    // One that lives may only have tried again.
+    let rank_0 = join(job.request(0));
+    begins(&job, std::process::id());
+    is_whole(vec![rank_0, join(job.request(1))]);
 }
 #[test]
 fn connections_that_say_nothing_and_keep_ranks_out() {
@@ -295,7 +317,7 @@ fn connections_that_say_nothing_and_keep_ranks_out() {
         match k % 3 {
             0 => {}
             1 => stream.write_all(b"adm").ok()?,
-            _ => stream.write_all(&Frame { kind: FrameKind::Beat, epoch: 5, number: 0, body: vec![7; 900] }.encode()[..800]).ok()?,
+            _ => stream.write_all(&ControlFrame { kind: FrameKind::Beat, epoch: 5, number: 0, body: vec![7; 900] }.encode()[..800]).ok()?,
         }
         Some(stream)
     };
@@ -322,7 +344,7 @@ fn connections_that_say_nothing_and_keep_ranks_out() {
 fn what_ranks_tell_each_other_at_the_end() {
     let job = Job::new(3, 20.0);
     let joining: Vec<Joining> = (0..3).map(|rank| join(job.request(rank))).collect();
-    let mut controls: Vec<Control> = joining.into_iter().map(|joining| joining.join().unwrap().unwrap()).collect();
+    let mut controls: Vec<RankControl> = joining.into_iter().map(|joining| joining.join().unwrap().unwrap()).collect();
     let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = woken.clone();
     controls[0].on_change(Box::new(move || count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < usize::MAX));
@@ -340,7 +362,7 @@ fn what_ranks_tell_each_other_at_the_end() {
     while failed.is_none() && Instant::now() < until {
         failed = controls[0].verdict(&[1], "waiting", 4);
     }
-    assert!(matches!(&failed, Some(ErrorKind::PeerFailed { rank: 1, message }) if message == "a full disk") , "{failed:?}");
+    assert!(matches!(&failed, Some(ErrorKind::PeerFailed { rank: 1, message }) if message == "a full disk"), "{failed:?}");
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) >= 2);
 }
 
@@ -350,14 +372,18 @@ fn what_ranks_tell_each_other_at_the_end() {
 fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
     let rounds: u64 = std::env::var("ADAMANT_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let key = JoinKey::fresh().unwrap();
-    let claim = |rank| Claim { rank, size: 4, epoch: 5, process: 0 };
+    let claim = |rank| RankClaim { rank, size: 4, epoch: 5, process: 0 };
     let (mut faults, mut whole, mut heard) = (0u64, 0u64, 0u64);
     for round in 0..rounds {
         let d = |k: u64| drawn(round, k);
         let kind = FrameKind::ALL[d(0) as usize % FrameKind::ALL.len()];
         let body = common::drawn_bytes(round, d(1) as usize % 200);
-        let (mut caller, hello) = Caller::new(key.clone(), claim(1), 0, "127.0.0.1:1".into()).unwrap();
-        let frame = if d(2) % 2 == 0 { Frame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello } } else { Frame { kind, epoch: d(3), number: 0, body } };
+        let (mut caller, hello) = HandshakeCaller::new(key.clone(), claim(1), 0, "127.0.0.1:1".into()).unwrap();
+        let frame = if d(2) % 2 == 0 {
+            ControlFrame { kind: FrameKind::Hello, epoch: 5, number: 0, body: hello }
+        } else {
+            ControlFrame { kind, epoch: d(3), number: 0, body }
+        };
         let mut bytes = frame.encode();
         let changes = d(4) % 4;
         for k in 0..changes {
@@ -379,7 +405,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
             let n = (1 + d(50 + at as u64) as usize % 300).min(bytes.len() - at);
             reader.push(&bytes[at..at + n]);
             at += n;
-            match reader.next() {
+            match reader.next_frame() {
                 Ok(Some(frame)) => came.push(frame),
                 Ok(None) if at == bytes.len() => break None,
                 Ok(None) => {}
@@ -393,11 +419,11 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
         faults += u64::from(fault.is_some());
         whole += came.len() as u64;
         if changes == 0 {
-            assert_eq!(came, [frame.clone()]);
+            assert_eq!(came, std::slice::from_ref(&frame));
         }
         for came in came {
             // CRC-32 finds every change of up to three bits; what differs otherwise passes by chance alone.
-            let mut answerer = Answerer::new(key.clone(), claim(0));
+            let mut answerer = HandshakeAnswerer::new(key.clone(), claim(0));
             match answerer.hear(&came) {
                 Ok(AnswerStep::Say(FrameKind::Challenge, _)) => heard += u64::from(came == frame),
                 Ok(step) => panic!("round {round}: {step:?}"),
@@ -408,7 +434,7 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
             let mut forged = came.clone();
             if let Some(byte) = forged.body.get_mut(d(60) as usize % came.body.len().max(1)) {
                 *byte ^= 1 << (d(61) % 8);
-                assert!(Answerer::new(key.clone(), claim(0)).hear(&forged).is_err(), "round {round}");
+                assert!(HandshakeAnswerer::new(key.clone(), claim(0)).hear(&forged).is_err(), "round {round}");
             }
         }
     }
@@ -417,13 +443,13 @@ fn bytes_that_break_the_reader_of_frames_or_a_handshake() {
 }
 #[test]
 fn a_frame_that_is_told_wrong() {
-    let good = Frame { kind: FrameKind::Small, epoch: 1, number: 0, body: vec![1, 2, 3] }.encode();
+    let good = ControlFrame { kind: FrameKind::Small, epoch: 1, number: 0, body: vec![1, 2, 3] }.encode();
     let fault = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         change(&mut bytes);
         let mut reader = FrameReader::new(HANDSHAKE_CAP);
         reader.push(&bytes);
-        reader.next()
+        reader.next_frame()
     };
     assert!(matches!(fault(&|_| {}), Ok(Some(frame)) if frame.body == [1, 2, 3]));
     assert_eq!(fault(&|b| b[0] ^= 1), Err(FrameFault::Magic));
@@ -434,6 +460,6 @@ fn a_frame_that_is_told_wrong() {
     assert_eq!(fault(&|b| b[16] ^= 1), Err(FrameFault::Check));
     let mut reader = FrameReader::new(HANDSHAKE_CAP);
     [&good[..], &good].iter().for_each(|bytes| reader.push(bytes));
-    assert!(matches!(reader.next(), Ok(Some(_))));
-    assert_eq!(reader.next(), Err(FrameFault::Number(0)));
+    assert!(matches!(reader.next_frame(), Ok(Some(_))));
+    assert_eq!(reader.next_frame(), Err(FrameFault::Number(0)));
 }

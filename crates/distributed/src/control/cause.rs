@@ -1,7 +1,7 @@
 //! Why a group ends, as ranks tell each other.
 use crate::{
     ErrorKind,
-    join::frame::{BodyReader, BodyWriter},
+    join::frame::{FrameBody, FrameBodyReader},
 };
 
 /// What ended a group on one rank. Ranks are those of the whole job.
@@ -33,9 +33,7 @@ impl FailureCause {
     pub fn of(kind: &ErrorKind) -> FailureCause {
         match kind {
             ErrorKind::PeerLost { rank, why, .. } => FailureCause::Lost { rank: *rank, why: why.clone() },
-            ErrorKind::RanksDiffer { seq, own, rank, other } => {
-                FailureCause::Differ { seq: *seq, own: own.clone(), rank: *rank, other: other.clone() }
-            }
+            ErrorKind::RanksDiffer { seq, own, rank, other } => FailureCause::Differ { seq: *seq, own: own.clone(), rank: *rank, other: other.clone() },
             ErrorKind::PeerFailed { message, .. } => FailureCause::Said(message.clone()),
             kind => FailureCause::Said(kind.to_string()),
         }
@@ -59,7 +57,7 @@ impl FailureCause {
     }
     /// As the body of a frame, after the group's number.
     pub(crate) fn encode(&self, group: u64) -> Vec<u8> {
-        let body = BodyWriter::default().number(group);
+        let body = FrameBody::default().number(group);
         let body = match self {
             FailureCause::Said(message) => body.number(0).text(message),
             FailureCause::Lost { rank, why } => body.number(1).number(*rank as u64).text(why),
@@ -69,7 +67,7 @@ impl FailureCause {
     }
     /// The group's number and the cause, of a frame's body.
     pub(crate) fn decode(body: &[u8]) -> Option<(u64, FailureCause)> {
-        let mut body = BodyReader(body);
+        let mut body = FrameBodyReader(body);
         let group = body.number()?;
         let cause = match body.number()? {
             0 => FailureCause::Said(body.text()?),

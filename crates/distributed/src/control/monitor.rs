@@ -2,8 +2,8 @@
 use super::{ControlShared, cause::FailureCause, liveness::PeerState, silence::BEAT};
 use crate::join::{
     Assembled,
-    frame::{BodyReader, Frame, FrameKind},
-    link::{Link, LinkEnd},
+    frame::{ControlFrame, FrameBodyReader, FrameKind},
+    link::{ControlLink, LinkEnd},
 };
 use mio::{Events, Poll};
 use std::{
@@ -14,17 +14,17 @@ use std::{
 /// So long a rank that leaves waits until its last words are on their way.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-pub(super) struct Monitor {
+pub(super) struct ControlMonitor {
     pub(super) shared: Arc<ControlShared>,
     poll: Poll,
-    links: Vec<Option<Link>>,
+    links: Vec<Option<ControlLink>>,
 }
-impl Monitor {
-    pub(super) fn new(shared: Arc<ControlShared>, poll: Poll, links: Vec<Option<Link>>) -> Monitor {
-        Monitor { shared, poll, links }
+impl ControlMonitor {
+    pub(super) fn new(shared: Arc<ControlShared>, poll: Poll, links: Vec<Option<ControlLink>>) -> ControlMonitor {
+        ControlMonitor { shared, poll, links }
     }
     /// Until this rank leaves.
-    pub(super) fn run(mut self, early: Vec<(usize, Frame)>) {
+    pub(super) fn run(mut self, early: Vec<(usize, ControlFrame)>) {
         early.into_iter().for_each(|(rank, frame)| self.heard(rank, &frame));
         let mut events = Events::with_capacity(64);
         let mut next_beat = Instant::now();
@@ -84,7 +84,7 @@ impl Monitor {
             self.shared.liveness.set(rank, PeerState::Lost(why.to_owned()));
         }
     }
-    fn heard(&mut self, rank: usize, frame: &Frame) {
+    fn heard(&mut self, rank: usize, frame: &ControlFrame) {
         match frame.kind {
             FrameKind::Beat => self.shared.liveness.beat(rank),
             FrameKind::Failed => {
@@ -93,7 +93,7 @@ impl Monitor {
             }
             FrameKind::Goodbye => self.shared.liveness.set(rank, PeerState::Left),
             FrameKind::Small => {
-                let mut body = BodyReader(&frame.body);
+                let mut body = FrameBodyReader(&frame.body);
                 match body.number() {
                     Some(round) => self.shared.came(rank, round, body.0.to_vec()),
                     None => self.lose(rank, "a frame without a sense"),
@@ -106,7 +106,7 @@ impl Monitor {
         let until = Instant::now() + FAREWELL;
         (0..self.links.len()).for_each(|rank| self.say(rank, FrameKind::Goodbye, Vec::new()));
         let mut events = Events::with_capacity(64);
-        while self.links.iter().flatten().any(Link::has_unsent) && Instant::now() < until {
+        while self.links.iter().flatten().any(ControlLink::has_unsent) && Instant::now() < until {
             if self.poll.poll(&mut events, Some(until.saturating_duration_since(Instant::now()))).is_err() {
                 break;
             }
@@ -124,6 +124,6 @@ impl Monitor {
 /// Starts the thread.
 pub(super) fn start(shared: &Arc<ControlShared>, assembled: Assembled) -> std::io::Result<std::thread::JoinHandle<()>> {
     let Assembled { poll, links, early } = assembled;
-    let monitor = Monitor::new(shared.clone(), poll, links);
+    let monitor = ControlMonitor::new(shared.clone(), poll, links);
     std::thread::Builder::new().name(format!("adamant-control-{}", shared.rank)).spawn(move || monitor.run(early))
 }

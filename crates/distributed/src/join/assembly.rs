@@ -1,9 +1,9 @@
 //! How all ranks come to have a connection with all others: one loop over sockets, in which nothing waits for anybody in particular.
 //! Must not know what the connections are for.
 use super::{
-    frame::{BodyReader, BodyWriter, Frame, FrameFault, FrameKind},
-    handshake::{AnswerStep, Answerer, Caller, CallerStep, Claim, Refusal},
-    link::{Link, LinkEnd},
+    frame::{ControlFrame, FrameBody, FrameBodyReader, FrameFault, FrameKind},
+    handshake::{AnswerStep, CallerStep, HandshakeAnswerer, HandshakeCaller, JoinRefusal, RankClaim},
+    link::{ControlLink, LinkEnd},
     meeting,
     token::{HandMadeToken, JoinKey},
 };
@@ -32,9 +32,9 @@ const OP: &str = "join";
 /// A connection to each other rank; the poll knows each by its rank.
 pub(crate) struct Assembled {
     pub(crate) poll: Poll,
-    pub(crate) links: Vec<Option<Link>>,
+    pub(crate) links: Vec<Option<ControlLink>>,
     /// what ranks said that were done before this one
-    pub(crate) early: Vec<(usize, Frame)>,
+    pub(crate) early: Vec<(usize, ControlFrame)>,
 }
 /// A rank that is being called.
 struct Dial {
@@ -46,12 +46,12 @@ struct Dial {
     was_there: bool,
     /// Somebody listened there.
     was_heard: bool,
-    call: Option<(usize, Link, Caller)>,
+    call: Option<(usize, ControlLink, HandshakeCaller)>,
 }
 /// Somebody who called and has not proved yet who it is.
 struct Pending {
-    link: Link,
-    answerer: Answerer,
+    link: ControlLink,
+    answerer: HandshakeAnswerer,
     until: Instant,
 }
 struct Assembly<'r> {
@@ -61,17 +61,17 @@ struct Assembly<'r> {
     poll: Poll,
     listener: TcpListener,
     has_more: bool,
-    links: Vec<Option<Link>>,
+    links: Vec<Option<ControlLink>>,
     told: Vec<String>,
     dials: Vec<Dial>,
     pending: BTreeMap<usize, Pending>,
     next_token: usize,
     /// who broke off in its handshake, though its first proof held
-    suspects: Vec<(Claim, Instant)>,
+    suspects: Vec<(RankClaim, Instant)>,
     refusals: Vec<String>,
     has_roster: bool,
     ready: Vec<bool>,
-    early: Vec<(usize, Frame)>,
+    early: Vec<(usize, ControlFrame)>,
     gone: bool,
     deadline: Instant,
 }
@@ -105,7 +105,9 @@ pub(crate) fn assemble(request: &EngineRequest) -> Result<Assembled, ErrorKind> 
         let body = FailureCause::of(kind).encode(0);
         for link in assembly.links.iter_mut().flatten() {
             link.say(FrameKind::Failed, body.clone());
+            link.say(FrameKind::Goodbye, Vec::new());
             link.flush();
+            link.close_own_side();
         }
     }
     done?;
@@ -158,8 +160,8 @@ impl<'r> Assembly<'r> {
         }
         Ok(assembly)
     }
-    fn claim(&self) -> Claim {
-        Claim { rank: self.request.rank as u64, size: self.request.size as u64, epoch: self.request.epoch, process: u64::from(std::process::id()) }
+    fn claim(&self) -> RankClaim {
+        RankClaim { rank: self.request.rank as u64, size: self.request.size as u64, epoch: self.request.epoch, process: u64::from(std::process::id()) }
     }
     fn dial(&mut self, rank: usize, at: Vec<SocketAddr>, was_there: bool) {
         self.dials.push(Dial { rank, at, attempts: 0, next: Instant::now(), was_there, was_heard: was_there, call: None });
@@ -214,7 +216,7 @@ impl<'r> Assembly<'r> {
     fn look_after_suspects(&mut self) -> Result<(), ErrorKind> {
         let (now, own) = (Instant::now(), self.claim());
         let links = &self.links;
-        let may_come = |claim: &Claim| links.get(claim.rank as usize).is_some_and(Option::is_none) && claim.epoch == own.epoch && claim.size == own.size;
+        let may_come = |claim: &RankClaim| links.get(claim.rank as usize).is_some_and(Option::is_none) && claim.epoch == own.epoch && claim.size == own.size;
         self.suspects.retain(|(claim, until)| *until > now && may_come(claim));
         match self.suspects.iter().find(|(claim, _)| has_ended(claim.process)) {
             Some((claim, _)) => Err(lost(claim.rank as usize, "its process ended in the handshake")),
@@ -268,7 +270,7 @@ impl<'r> Assembly<'r> {
             self.ready[0] = true;
             // Nobody comes in any more.
             self.hand_made = None;
-            let roster = self.told.iter().fold(BodyWriter::default(), |body, told| body.text(told)).0;
+            let roster = self.told.iter().fold(FrameBody::default(), |body, told| body.text(told)).0;
             for rank in 1..size {
                 self.tell(rank, FrameKind::Roster, roster.clone())?;
             }
@@ -283,10 +285,15 @@ impl<'r> Assembly<'r> {
     fn tell(&mut self, rank: usize, kind: FrameKind, body: Vec<u8>) -> Result<(), ErrorKind> {
         let Some(link) = &mut self.links[rank] else { return Ok(()) };
         link.say(kind, body);
-        if link.flush() { Ok(()) } else { Err(lost(rank, "its connection closed")) }
+        if link.flush() {
+            return Ok(());
+        }
+        // What it said before is not lost with the connection, and may be why.
+        self.hear_rank(rank)?;
+        Err(lost(rank, "its connection closed"))
     }
     /// A connection becomes that of a rank.
-    fn settle(&mut self, rank: usize, mut link: Link) -> Result<(), ErrorKind> {
+    fn settle(&mut self, rank: usize, mut link: ControlLink) -> Result<(), ErrorKind> {
         link.trust();
         link.deregister(self.poll.registry());
         link.register(self.poll.registry(), Token(rank)).map_err(broken)?;
@@ -298,24 +305,10 @@ impl<'r> Assembly<'r> {
         let mut frames = Vec::new();
         let is_open = link.flush();
         let end = link.read(&mut frames);
-        let mut has_left = false;
         for frame in frames {
-            match frame.kind {
-                FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
-                FrameKind::Ready if self.request.rank == 0 => self.ready[rank] = true,
-                FrameKind::Go if rank == 0 => self.gone = true,
-                FrameKind::Failed => {
-                    let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
-                    return Err(cause.error(self.request.rank, rank, OP, 0));
-                }
-                // Others may be done before this rank, and even have left.
-                kind => {
-                    has_left |= kind == FrameKind::Goodbye;
-                    self.early.push((rank, frame));
-                }
-            }
+            self.hear_frame(rank, frame)?;
         }
-        has_left |= self.early.iter().any(|(from, frame)| *from == rank && frame.kind == FrameKind::Goodbye);
+        let has_left = self.early.iter().any(|(from, frame)| *from == rank && frame.kind == FrameKind::Goodbye);
         match end {
             _ if has_left => Ok(()),
             Ok(()) if is_open => Ok(()),
@@ -323,8 +316,22 @@ impl<'r> Assembly<'r> {
             Err(LinkEnd::Fault(fault)) => Err(lost(rank, fault.to_string())),
         }
     }
+    fn hear_frame(&mut self, rank: usize, frame: ControlFrame) -> Result<(), ErrorKind> {
+        match frame.kind {
+            FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
+            FrameKind::Ready if self.request.rank == 0 => self.ready[rank] = true,
+            FrameKind::Go if rank == 0 => self.gone = true,
+            FrameKind::Failed => {
+                let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
+                return Err(cause.error(self.request.rank, rank, OP, 0));
+            }
+            // Others may be done before this rank, and even have left.
+            _ => self.early.push((rank, frame)),
+        }
+        Ok(())
+    }
     fn read_roster(&mut self, body: &[u8]) -> Result<(), ErrorKind> {
-        let mut body = BodyReader(body);
+        let mut body = FrameBodyReader(body);
         for rank in 0..self.request.size {
             let at = body.text().and_then(|told| told.parse().ok());
             let at: SocketAddr = at.ok_or_else(|| lost(0, format!("it did not say where rank {rank} is")))?;
@@ -351,8 +358,8 @@ impl<'r> Assembly<'r> {
                 continue;
             };
             self.key = Some(key.clone());
-            let (caller, hello) = Caller::new(key, claim, dial.rank, own)?;
-            let mut link = Link::new(stream, self.request.epoch);
+            let (caller, hello) = HandshakeCaller::new(key, claim, dial.rank, own)?;
+            let mut link = ControlLink::new(stream, self.request.epoch);
             link.say(FrameKind::Hello, hello);
             link.register(self.poll.registry(), Token(token)).map_err(broken)?;
             dial.call = Some((token, link, caller));
@@ -387,12 +394,13 @@ impl<'r> Assembly<'r> {
                     link.flush();
                 }
                 Ok(CallerStep::In) => {
-                    self.early.extend(frames.map(|frame| (rank, frame)));
                     let dial = self.dials.swap_remove(k);
                     let Some((_, link, _)) = dial.call else { return Ok(()) };
-                    let early = std::mem::take(&mut self.early);
-                    self.settle(rank, link)?;
-                    return self.hear_again(early);
+                    // What was said right after the Welcome comes before what is read now.
+                    for frame in frames {
+                        self.hear_frame(rank, frame)?;
+                    }
+                    return self.settle(rank, link);
                 }
                 Err(why) => {
                     refusal = Some(why);
@@ -410,30 +418,16 @@ impl<'r> Assembly<'r> {
                 dial.again();
                 Ok(())
             }
-            Err(LinkEnd::Fault(FrameFault::Version(version))) => self.refused(k, &Refusal::Version(version)),
+            Err(LinkEnd::Fault(FrameFault::Version(version))) => self.refused(k, &JoinRefusal::Version(version)),
             Err(LinkEnd::Fault(fault)) => Err(ErrorKind::PeerFailed { rank, message: format!("what answers in its place is no rank: {fault}") }),
         }
     }
-    /// Frames that came with the Welcome.
-    fn hear_again(&mut self, early: Vec<(usize, Frame)>) -> Result<(), ErrorKind> {
-        for (rank, frame) in early {
-            match frame.kind {
-                FrameKind::Roster if rank == 0 && !self.has_roster => self.read_roster(&frame.body)?,
-                FrameKind::Failed => {
-                    let cause = FailureCause::decode(&frame.body).map_or_else(|| FailureCause::Said("no reason".into()), |(_, cause)| cause);
-                    return Err(cause.error(self.request.rank, rank, OP, 0));
-                }
-                _ => self.early.push((rank, frame)),
-            }
-        }
-        Ok(())
-    }
-    fn refused(&mut self, k: usize, refusal: &Refusal) -> Result<(), ErrorKind> {
+    fn refused(&mut self, k: usize, refusal: &JoinRefusal) -> Result<(), ErrorKind> {
         let (rank, by_hand) = (self.dials[k].rank, self.request.token.is_none());
         let passes = match refusal {
             // Left over from an earlier start: the one that this rank belongs to will come.
-            Refusal::Epoch(theirs) => *theirs < self.request.epoch,
-            Refusal::Token => by_hand,
+            JoinRefusal::Epoch(theirs) => *theirs < self.request.epoch,
+            JoinRefusal::Token => by_hand,
             _ => false,
         };
         if !passes {
@@ -466,9 +460,9 @@ impl<'r> Assembly<'r> {
             }
             let token = self.next_token;
             self.next_token += 1;
-            let mut link = Link::new(stream, self.request.epoch);
+            let mut link = ControlLink::new(stream, self.request.epoch);
             if link.register(self.poll.registry(), Token(token)).is_ok() {
-                let pending = Pending { link, answerer: Answerer::new(key, self.claim()), until: Instant::now() + HANDSHAKE_TIME };
+                let pending = Pending { link, answerer: HandshakeAnswerer::new(key, self.claim()), until: Instant::now() + HANDSHAKE_TIME };
                 self.pending.insert(token, pending);
                 // What a rank says first is mostly there, and lets it stay when others must go.
                 self.hear_pending(token)?;
@@ -513,7 +507,7 @@ impl<'r> Assembly<'r> {
         }
         Ok(())
     }
-    fn refuse(&mut self, token: usize, refusal: &Refusal) {
+    fn refuse(&mut self, token: usize, refusal: &JoinRefusal) {
         if let Some(mut pending) = self.pending.remove(&token) {
             pending.link.say(FrameKind::Refused, refusal.encode());
             pending.link.flush();
@@ -523,14 +517,14 @@ impl<'r> Assembly<'r> {
         }
     }
     /// Somebody has proved that it knows the token: is it a rank that is to come here?
-    fn admit(&mut self, token: usize, claim: &Claim, told: &str) -> Result<(), ErrorKind> {
+    fn admit(&mut self, token: usize, claim: &RankClaim, told: &str) -> Result<(), ErrorKind> {
         let own = self.claim();
         let rank = usize::try_from(claim.rank).unwrap_or(usize::MAX);
         let is_expected = claim.rank > own.rank && claim.rank < own.size && claim.size == own.size;
         let refusal = match () {
-            () if claim.epoch != own.epoch => Some(Refusal::Epoch(own.epoch)),
-            () if !is_expected => Some(Refusal::Size(own.size)),
-            () if self.links[rank].is_some() => Some(Refusal::Taken),
+            () if claim.epoch != own.epoch => Some(JoinRefusal::Epoch(own.epoch)),
+            () if !is_expected => Some(JoinRefusal::Size(own.size)),
+            () if self.links[rank].is_some() => Some(JoinRefusal::Taken),
             () => None,
         };
         if let Some(refusal) = refusal {
@@ -541,7 +535,7 @@ impl<'r> Assembly<'r> {
         }
         let Some(mut pending) = self.pending.remove(&token) else { return Ok(()) };
         let Some(at) = meeting::reached(told, pending.link.peer()) else {
-            pending.link.say(FrameKind::Refused, Refusal::Garbled.encode());
+            pending.link.say(FrameKind::Refused, JoinRefusal::Garbled.encode());
             pending.link.flush();
             return Ok(());
         };

@@ -51,7 +51,7 @@ kinds! {
 
 /// One message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
+pub struct ControlFrame {
     /// what it says
     pub kind: FrameKind,
     /// the sender's start of the job
@@ -90,7 +90,7 @@ impl fmt::Display for FrameFault {
     }
 }
 
-impl Frame {
+impl ControlFrame {
     /// Its bytes. A body beyond [`FRAME_CAP`] is cut there; who builds one looks before.
     pub fn encode(&self) -> Vec<u8> {
         let body = &self.body[..self.body.len().min(FRAME_CAP)];
@@ -129,7 +129,7 @@ impl FrameReader {
     pub fn raise_cap(&mut self, cap: usize) {
         self.cap = cap;
     }
-    /// What came, to be followed by [`FrameReader::next`] until there is none.
+    /// What came, to be followed by [`FrameReader::next_frame`] until there is none.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -141,7 +141,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// Bytes that are no frame, as soon as that can be seen. The connection is of no use any more.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameFault> {
+    pub fn next_frame(&mut self) -> Result<Option<ControlFrame>, FrameFault> {
         let begun = self.buffer.len().min(MAGIC.len());
         if self.buffer[..begun] != MAGIC[..begun] {
             return Err(FrameFault::Magic);
@@ -168,7 +168,7 @@ impl FrameReader {
             return Err(FrameFault::Number(number));
         }
         self.next += 1;
-        let frame = Frame { kind, epoch, number, body: body.to_vec() };
+        let frame = ControlFrame { kind, epoch, number, body: body.to_vec() };
         self.buffer.drain(..end);
         Ok(Some(frame))
     }
@@ -176,26 +176,26 @@ impl FrameReader {
 
 /// Numbers and texts one behind the other.
 #[derive(Default)]
-pub struct BodyWriter(pub Vec<u8>);
-impl BodyWriter {
-    pub(crate) fn number(mut self, n: u64) -> BodyWriter {
+pub struct FrameBody(pub Vec<u8>);
+impl FrameBody {
+    pub(crate) fn number(mut self, n: u64) -> FrameBody {
         self.0.extend_from_slice(&n.to_le_bytes());
         self
     }
-    pub(crate) fn bytes(mut self, bytes: &[u8]) -> BodyWriter {
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> FrameBody {
         self.0.extend_from_slice(bytes);
         self
     }
     /// A text, cut where a frame could not take it.
-    pub(crate) fn text(self, text: &str) -> BodyWriter {
+    pub(crate) fn text(self, text: &str) -> FrameBody {
         const LONGEST: usize = 4096;
         let text = text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text);
         self.number(text.len() as u64).bytes(text.as_bytes())
     }
 }
 /// Reads them again: none where the body ends too early.
-pub struct BodyReader<'b>(pub &'b [u8]);
-impl<'b> BodyReader<'b> {
+pub struct FrameBodyReader<'b>(pub &'b [u8]);
+impl<'b> FrameBodyReader<'b> {
     pub(crate) fn bytes(&mut self, n: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;

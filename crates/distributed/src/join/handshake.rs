@@ -12,7 +12,7 @@
 //! later. The first proof can be repeated and shows no more than that somebody once knew the token: it lets the ranks that belong to
 //! the job pass those who only connect. A claim is who somebody says to be: rank, size, epoch, and whom it means to reach.
 use super::{
-    frame::{BodyReader, BodyWriter, Frame, FrameFault, FrameKind, VERSION},
+    frame::{ControlFrame, FrameBody, FrameBodyReader, FrameFault, FrameKind, VERSION},
     token::{JoinKey, random},
 };
 use crate::ErrorKind;
@@ -20,7 +20,7 @@ use std::fmt;
 
 /// Who somebody says to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim {
+pub struct RankClaim {
     /// the rank
     pub rank: u64,
     /// how many ranks there are
@@ -30,17 +30,17 @@ pub struct Claim {
     /// its process, as its host counts them; 0 where that is not told
     pub process: u64,
 }
-impl Claim {
-    fn write(&self, body: BodyWriter) -> BodyWriter {
+impl RankClaim {
+    fn write(&self, body: FrameBody) -> FrameBody {
         body.number(self.rank).number(self.size).number(self.epoch).number(self.process)
     }
-    fn read(body: &mut BodyReader<'_>) -> Option<Claim> {
-        Some(Claim { rank: body.number()?, size: body.number()?, epoch: body.number()?, process: body.number()? })
+    fn read(body: &mut FrameBodyReader<'_>) -> Option<RankClaim> {
+        Some(RankClaim { rank: body.number()?, size: body.number()?, epoch: body.number()?, process: body.number()? })
     }
 }
 /// Why a rank does not come in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum JoinRefusal {
     /// it did not prove that it knows the token; nothing else is told
     Token,
     /// it speaks another version, this one's is told
@@ -54,55 +54,55 @@ pub enum Refusal {
     /// what it said had no sense here
     Garbled,
 }
-impl fmt::Display for Refusal {
+impl fmt::Display for JoinRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Token => f.write_str("refused: the token is another one"),
-            Refusal::Version(version) => write!(f, "refused: version {version} of the control protocol is spoken there, {VERSION} here"),
-            Refusal::Epoch(epoch) => write!(f, "refused: the job's epoch there is {epoch}"),
-            Refusal::Size(size) => write!(f, "refused: {size} ranks are expected there"),
-            Refusal::Taken => f.write_str("refused: that rank has joined already"),
-            Refusal::Garbled => f.write_str("refused: what was said had no sense"),
+            JoinRefusal::Token => f.write_str("refused: the token is another one"),
+            JoinRefusal::Version(version) => write!(f, "refused: version {version} of the control protocol is spoken there, {VERSION} here"),
+            JoinRefusal::Epoch(epoch) => write!(f, "refused: the job's epoch there is {epoch}"),
+            JoinRefusal::Size(size) => write!(f, "refused: {size} ranks are expected there"),
+            JoinRefusal::Taken => f.write_str("refused: that rank has joined already"),
+            JoinRefusal::Garbled => f.write_str("refused: what was said had no sense"),
         }
     }
 }
-impl Refusal {
+impl JoinRefusal {
     /// As a frame's body.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, told) = match *self {
-            Refusal::Token => (1, 0),
-            Refusal::Version(version) => (2, u64::from(version)),
-            Refusal::Epoch(epoch) => (3, epoch),
-            Refusal::Size(size) => (4, size),
-            Refusal::Taken => (5, 0),
-            Refusal::Garbled => (6, 0),
+            JoinRefusal::Token => (1, 0),
+            JoinRefusal::Version(version) => (2, u64::from(version)),
+            JoinRefusal::Epoch(epoch) => (3, epoch),
+            JoinRefusal::Size(size) => (4, size),
+            JoinRefusal::Taken => (5, 0),
+            JoinRefusal::Garbled => (6, 0),
         };
-        BodyWriter::default().number(kind).number(told).0
+        FrameBody::default().number(kind).number(told).0
     }
-    fn read(body: &[u8]) -> Refusal {
-        let mut body = BodyReader(body);
+    fn read(body: &[u8]) -> JoinRefusal {
+        let mut body = FrameBodyReader(body);
         match (body.number(), body.number().unwrap_or(0)) {
-            (Some(1), _) => Refusal::Token,
-            (Some(2), version) => Refusal::Version(version as u16),
-            (Some(3), epoch) => Refusal::Epoch(epoch),
-            (Some(4), size) => Refusal::Size(size),
-            (Some(5), _) => Refusal::Taken,
-            _ => Refusal::Garbled,
+            (Some(1), _) => JoinRefusal::Token,
+            (Some(2), version) => JoinRefusal::Version(version as u16),
+            (Some(3), epoch) => JoinRefusal::Epoch(epoch),
+            (Some(4), size) => JoinRefusal::Size(size),
+            (Some(5), _) => JoinRefusal::Taken,
+            _ => JoinRefusal::Garbled,
         }
     }
 }
-impl From<FrameFault> for Refusal {
-    fn from(fault: FrameFault) -> Refusal {
+impl From<FrameFault> for JoinRefusal {
+    fn from(fault: FrameFault) -> JoinRefusal {
         match fault {
-            FrameFault::Version(_) => Refusal::Version(VERSION),
-            _ => Refusal::Garbled,
+            FrameFault::Version(_) => JoinRefusal::Version(VERSION),
+            _ => JoinRefusal::Garbled,
         }
     }
 }
 type Nonce = [u8; 32];
 /// Everything that a proof is about.
-fn transcript(caller: &Claim, to: u64, address: &str, answer: Option<&Claim>, nonces: &[&Nonce]) -> Vec<u8> {
-    let mut said = caller.write(BodyWriter::default().number(u64::from(VERSION))).number(to).text(address);
+fn transcript(caller: &RankClaim, to: u64, address: &str, answer: Option<&RankClaim>, nonces: &[&Nonce]) -> Vec<u8> {
+    let mut said = caller.write(FrameBody::default().number(u64::from(VERSION))).number(to).text(address);
     if let Some(answer) = answer {
         said = answer.write(said);
     }
@@ -110,9 +110,9 @@ fn transcript(caller: &Claim, to: u64, address: &str, answer: Option<&Claim>, no
 }
 
 /// The side that connects.
-pub struct Caller {
+pub struct HandshakeCaller {
     key: JoinKey,
-    claim: Claim,
+    claim: RankClaim,
     to: u64,
     address: String,
     nonce: Nonce,
@@ -126,15 +126,15 @@ pub enum CallerStep {
     /// has come in
     In,
 }
-impl Caller {
+impl HandshakeCaller {
     /// Calls rank `to`; `address` is where the caller itself can be reached. Gives the body of its Hello.
     ///
     /// # Errors
     /// The system has no random bytes.
-    pub fn new(key: JoinKey, claim: Claim, to: usize, address: String) -> Result<(Caller, Vec<u8>), ErrorKind> {
-        let caller = Caller { key, claim, to: to as u64, address, nonce: random()?, has_proved: false };
+    pub fn new(key: JoinKey, claim: RankClaim, to: usize, address: String) -> Result<(HandshakeCaller, Vec<u8>), ErrorKind> {
+        let caller = HandshakeCaller { key, claim, to: to as u64, address, nonce: random()?, has_proved: false };
         let proof = caller.key.proof("hello", &transcript(&caller.claim, caller.to, &caller.address, None, &[&caller.nonce]));
-        let hello = caller.claim.write(BodyWriter::default()).number(caller.to).text(&caller.address).bytes(&caller.nonce).bytes(proof.as_bytes());
+        let hello = caller.claim.write(FrameBody::default()).number(caller.to).text(&caller.address).bytes(&caller.nonce).bytes(proof.as_bytes());
         Ok((caller, hello.0))
     }
     /// Has the other side proved that it knows the token?
@@ -145,32 +145,32 @@ impl Caller {
     ///
     /// # Errors
     /// Why it does not come in, or is not answered by a rank.
-    pub fn hear(&mut self, frame: &Frame) -> Result<CallerStep, Refusal> {
+    pub fn hear(&mut self, frame: &ControlFrame) -> Result<CallerStep, JoinRefusal> {
         match frame.kind {
             FrameKind::Challenge if !self.has_proved => {
-                let mut body = BodyReader(&frame.body);
-                let (Some(answer), Some(nonce), Some(proof)) = (Claim::read(&mut body), body.array::<32>(), body.array::<32>()) else {
-                    return Err(Refusal::Garbled);
+                let mut body = FrameBodyReader(&frame.body);
+                let (Some(answer), Some(nonce), Some(proof)) = (RankClaim::read(&mut body), body.array::<32>(), body.array::<32>()) else {
+                    return Err(JoinRefusal::Garbled);
                 };
                 let said = transcript(&self.claim, self.to, &self.address, Some(&answer), &[&self.nonce, &nonce]);
                 if self.key.proof("answer", &said) != blake3::Hash::from_bytes(proof) || answer.rank != self.to {
-                    return Err(Refusal::Token);
+                    return Err(JoinRefusal::Token);
                 }
                 self.has_proved = true;
                 Ok(CallerStep::Say(FrameKind::Proof, self.key.proof("caller", &said).as_bytes().to_vec()))
             }
             FrameKind::Welcome if self.has_proved => Ok(CallerStep::In),
-            FrameKind::Refused => Err(Refusal::read(&frame.body)),
-            _ => Err(Refusal::Garbled),
+            FrameKind::Refused => Err(JoinRefusal::read(&frame.body)),
+            _ => Err(JoinRefusal::Garbled),
         }
     }
 }
 
 /// The side that listens.
-pub struct Answerer {
+pub struct HandshakeAnswerer {
     key: JoinKey,
-    claim: Claim,
-    heard: Option<(Claim, String, Vec<u8>)>,
+    claim: RankClaim,
+    heard: Option<(RankClaim, String, Vec<u8>)>,
 }
 /// What who answers does next.
 #[derive(PartialEq, Eq, Debug)]
@@ -178,44 +178,46 @@ pub enum AnswerStep {
     /// says this, of this kind
     Say(FrameKind, Vec<u8>),
     /// knows who called, and where it can be reached; whether it may come in is for the listener to say
-    Known(Claim, String),
+    Known(RankClaim, String),
 }
-impl Answerer {
+impl HandshakeAnswerer {
     /// Answers as who it says to be.
-    pub fn new(key: JoinKey, claim: Claim) -> Answerer {
-        Answerer { key, claim, heard: None }
+    pub fn new(key: JoinKey, claim: RankClaim) -> HandshakeAnswerer {
+        HandshakeAnswerer { key, claim, heard: None }
     }
     /// Who the caller says to be, if its first proof held.
-    pub fn heard(&self) -> Option<&Claim> {
+    pub fn heard(&self) -> Option<&RankClaim> {
         self.heard.as_ref().map(|(claim, ..)| claim)
     }
     /// What follows from a frame.
     ///
     /// # Errors
     /// Why the caller does not come in.
-    pub fn hear(&mut self, frame: &Frame) -> Result<AnswerStep, Refusal> {
+    pub fn hear(&mut self, frame: &ControlFrame) -> Result<AnswerStep, JoinRefusal> {
         match (frame.kind, self.heard.take()) {
             (FrameKind::Hello, None) => {
-                let mut body = BodyReader(&frame.body);
-                let (Some(caller), Some(to), Some(address)) = (Claim::read(&mut body), body.number(), body.text()) else { return Err(Refusal::Garbled) };
-                let (Some(nonce), Some(proof)) = (body.array::<32>(), body.array::<32>()) else { return Err(Refusal::Garbled) };
+                let mut body = FrameBodyReader(&frame.body);
+                let (Some(caller), Some(to), Some(address)) = (RankClaim::read(&mut body), body.number(), body.text()) else {
+                    return Err(JoinRefusal::Garbled);
+                };
+                let (Some(nonce), Some(proof)) = (body.array::<32>(), body.array::<32>()) else { return Err(JoinRefusal::Garbled) };
                 if self.key.proof("hello", &transcript(&caller, to, &address, None, &[&nonce])) != blake3::Hash::from_bytes(proof) || to != self.claim.rank {
-                    return Err(Refusal::Token);
+                    return Err(JoinRefusal::Token);
                 }
-                let own: Nonce = random().map_err(|_| Refusal::Garbled)?;
+                let own: Nonce = random().map_err(|_| JoinRefusal::Garbled)?;
                 let said = transcript(&caller, to, &address, Some(&self.claim), &[&nonce, &own]);
-                let answer = self.claim.write(BodyWriter::default()).bytes(&own).bytes(self.key.proof("answer", &said).as_bytes());
+                let answer = self.claim.write(FrameBody::default()).bytes(&own).bytes(self.key.proof("answer", &said).as_bytes());
                 self.heard = Some((caller, address, said));
                 Ok(AnswerStep::Say(FrameKind::Challenge, answer.0))
             }
             (FrameKind::Proof, Some((caller, address, said))) => {
-                let proof: [u8; 32] = frame.body.as_slice().try_into().map_err(|_| Refusal::Garbled)?;
+                let proof: [u8; 32] = frame.body.as_slice().try_into().map_err(|_| JoinRefusal::Garbled)?;
                 if self.key.proof("caller", &said) != blake3::Hash::from_bytes(proof) {
-                    return Err(Refusal::Token);
+                    return Err(JoinRefusal::Token);
                 }
                 Ok(AnswerStep::Known(caller, address))
             }
-            _ => Err(Refusal::Garbled),
+            _ => Err(JoinRefusal::Garbled),
         }
     }
 }

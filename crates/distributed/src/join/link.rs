@@ -1,5 +1,5 @@
 //! One connection: bytes that are to go, and what came, in frames. Must not know what frames mean.
-use super::frame::{FRAME_CAP, Frame, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP};
+use super::frame::{ControlFrame, FRAME_CAP, FrameFault, FrameKind, FrameReader, HANDSHAKE_CAP};
 use mio::{Interest, Registry, Token, net::TcpStream};
 use std::io::{ErrorKind::Interrupted, ErrorKind::WouldBlock, Read, Write};
 
@@ -7,7 +7,7 @@ use std::io::{ErrorKind::Interrupted, ErrorKind::WouldBlock, Read, Write};
 const MOST_UNSENT: usize = 4 << 20;
 
 /// A connection with another rank, or with who says to be one.
-pub(crate) struct Link {
+pub(crate) struct ControlLink {
     stream: TcpStream,
     reader: FrameReader,
     unsent: Vec<u8>,
@@ -22,11 +22,11 @@ pub(crate) enum LinkEnd {
     /// what came was no frame
     Fault(FrameFault),
 }
-impl Link {
-    pub(crate) fn new(stream: TcpStream, epoch: u64) -> Link {
+impl ControlLink {
+    pub(crate) fn new(stream: TcpStream, epoch: u64) -> ControlLink {
         // Without it a heartbeat may wait for the answer to the one before.
         let _ = stream.set_nodelay(true);
-        Link { stream, reader: FrameReader::new(HANDSHAKE_CAP), unsent: Vec::new(), said: 0, epoch }
+        ControlLink { stream, reader: FrameReader::new(HANDSHAKE_CAP), unsent: Vec::new(), said: 0, epoch }
     }
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
         registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
@@ -52,7 +52,7 @@ impl Link {
     }
     /// Puts a frame behind those that are to go.
     pub(crate) fn say(&mut self, kind: FrameKind, body: Vec<u8>) {
-        let frame = Frame { kind, epoch: self.epoch, number: self.said, body };
+        let frame = ControlFrame { kind, epoch: self.epoch, number: self.said, body };
         self.said += 1;
         self.unsent.extend_from_slice(&frame.encode());
     }
@@ -73,7 +73,7 @@ impl Link {
         !self.unsent.is_empty()
     }
     /// Reads what there is, into frames; how the connection ended, if it did. Frames before the end come too.
-    pub(crate) fn read(&mut self, frames: &mut Vec<Frame>) -> Result<(), LinkEnd> {
+    pub(crate) fn read(&mut self, frames: &mut Vec<ControlFrame>) -> Result<(), LinkEnd> {
         let mut buffer = [0; 2048];
         loop {
             let n = match self.stream.read(&mut buffer) {
@@ -84,7 +84,7 @@ impl Link {
                 Err(_) => return Err(LinkEnd::Closed),
             };
             self.reader.push(&buffer[..n]);
-            while let Some(frame) = self.reader.next().map_err(LinkEnd::Fault)? {
+            while let Some(frame) = self.reader.next_frame().map_err(LinkEnd::Fault)? {
                 frames.push(frame);
             }
         }

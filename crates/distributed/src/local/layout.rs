@@ -15,7 +15,7 @@ const HEADER: usize = 1024;
 /// A line of the cache, which two ranks should not write at once.
 pub(super) const LINE: usize = 64;
 /// What a rank brings in one stage: large enough that a stage is long beside the wait for it, and small enough to stay in a cache.
-pub(super) const SLOT: usize = 512 << 10;
+pub(super) const SLOT: usize = 1 << 20;
 /// Of a ring.
 pub(super) const RING: usize = 256 << 10;
 /// The longest text of a call that others see.

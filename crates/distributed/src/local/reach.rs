@@ -1,9 +1,9 @@
 //! How ranks of this host know of each other: threads by memory, processes by their control connections.
-use super::{layout::Layout, segment::Segment};
+use super::{layout::Layout, segment::SharedSegment};
 use crate::{
     ErrorKind,
     control::{
-        Control,
+        RankControl,
         cause::FailureCause,
         liveness::{Liveness, PeerState},
     },
@@ -15,7 +15,7 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) struct ThreadRanks {
     liveness: Liveness,
     /// memory of groups that are being made
-    offers: Mutex<HashMap<u64, Arc<Segment>>>,
+    offers: Mutex<HashMap<u64, Arc<SharedSegment>>>,
 }
 impl ThreadRanks {
     pub(super) fn new(size: usize) -> ThreadRanks {
@@ -36,7 +36,7 @@ impl Drop for ThreadRank {
 #[derive(Clone)]
 pub(super) enum Reach {
     Threads(Arc<ThreadRank>),
-    Processes(Arc<Control>),
+    Processes(Arc<RankControl>),
 }
 /// What a rank says of memory that it has made, so that others can open it.
 pub(super) type Offer = [u8; 16];
@@ -56,10 +56,10 @@ impl Reach {
         }
     }
     /// Makes the memory of a group, for others to open.
-    pub(super) fn offer(&self, group: u64, layout: Layout) -> Result<(Arc<Segment>, Offer), ErrorKind> {
+    pub(super) fn offer(&self, group: u64, layout: Layout) -> Result<(Arc<SharedSegment>, Offer), ErrorKind> {
         match self {
             Reach::Threads(thread) => {
-                let segment = Segment::anonymous(layout.bytes())?;
+                let segment = SharedSegment::anonymous(layout.bytes())?;
                 thread.ranks.offers.lock().insert(group, segment.clone());
                 Ok((segment, offer_of(1, 0, 0)))
             }
@@ -67,7 +67,7 @@ impl Reach {
         }
     }
     /// Opens what another rank has made.
-    pub(super) fn accept(&self, group: u64, layout: Layout, offer: &[u8]) -> Result<Arc<Segment>, ErrorKind> {
+    pub(super) fn accept(&self, group: u64, layout: Layout, offer: &[u8]) -> Result<Arc<SharedSegment>, ErrorKind> {
         let words: [u32; 3] = std::array::from_fn(|k| offer.as_chunks::<4>().0.get(k).map_or(0, |bytes| u32::from_le_bytes(*bytes)));
         if words[0] == 0 {
             return Err(ErrorKind::Argument("the rank that was to make shared memory could not".into()));
@@ -94,20 +94,20 @@ fn offer_of(is_there: u32, process: u32, descriptor: i32) -> Offer {
     offer
 }
 #[cfg(target_os = "linux")]
-fn shared(layout: Layout) -> Result<(Arc<Segment>, Offer), ErrorKind> {
-    let segment = Segment::shared(layout.bytes(), layout.always())?;
+fn shared(layout: Layout) -> Result<(Arc<SharedSegment>, Offer), ErrorKind> {
+    let segment = SharedSegment::shared(layout.bytes(), layout.always())?;
     let offer = offer_of(1, std::process::id(), segment.descriptor());
     Ok((segment, offer))
 }
 #[cfg(target_os = "linux")]
-fn opened(layout: Layout, process: u32, descriptor: i32) -> Result<Arc<Segment>, ErrorKind> {
-    Segment::open(process, descriptor, layout.bytes())
+fn opened(layout: Layout, process: u32, descriptor: i32) -> Result<Arc<SharedSegment>, ErrorKind> {
+    SharedSegment::open(process, descriptor, layout.bytes())
 }
 #[cfg(not(target_os = "linux"))]
-fn shared(_: Layout) -> Result<(Arc<Segment>, Offer), ErrorKind> {
+fn shared(_: Layout) -> Result<(Arc<SharedSegment>, Offer), ErrorKind> {
     super::present().and(Err(ErrorKind::Internal("shared memory of processes".into())))
 }
 #[cfg(not(target_os = "linux"))]
-fn opened(_: Layout, _: u32, _: i32) -> Result<Arc<Segment>, ErrorKind> {
+fn opened(_: Layout, _: u32, _: i32) -> Result<Arc<SharedSegment>, ErrorKind> {
     super::present().and(Err(ErrorKind::Internal("shared memory of processes".into())))
 }

@@ -19,7 +19,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::sync::{Arc, atomic::AtomicU64};
 
 /// Shared memory, zeroed when it is made.
-pub(crate) struct Segment {
+pub(crate) struct SharedSegment {
     map: MmapRaw,
     #[cfg(target_os = "linux")]
     file: Option<std::fs::File>,
@@ -27,14 +27,14 @@ pub(crate) struct Segment {
 fn failed(what: &str, e: impl std::fmt::Display) -> ErrorKind {
     ErrorKind::Argument(format!("shared memory: {what}: {e}"))
 }
-impl Segment {
+impl SharedSegment {
     /// For threads of this process.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn anonymous(bytes: usize) -> Result<Arc<Segment>, ErrorKind> {
-        let map = MmapOptions::new().len(bytes).map_anon().map_err(|e| failed("it cannot be had", e))?;
-        Ok(Arc::new(Segment {
+    pub(crate) fn anonymous(bytes: usize) -> Result<Arc<SharedSegment>, ErrorKind> {
+        let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(|e| failed("it cannot be had", e))?;
+        Ok(Arc::new(SharedSegment {
             map: map.into(),
             #[cfg(target_os = "linux")]
             file: None,
@@ -45,21 +45,21 @@ impl Segment {
     /// # Errors
     /// No memory; systems other than Linux.
     #[cfg(target_os = "linux")]
-    pub(crate) fn shared(bytes: usize, at_once: usize) -> Result<Arc<Segment>, ErrorKind> {
+    pub(crate) fn shared(bytes: usize, at_once: usize) -> Result<Arc<SharedSegment>, ErrorKind> {
         use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
         let file = memfd_create("adamant-ranks", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(|e| failed("it cannot be made", e))?;
         ftruncate(&file, bytes as u64).map_err(|e| failed("it cannot be sized", e))?;
         // A page that cannot be had when it is written would end the process.
         fallocate(&file, FallocateFlags::empty(), 0, at_once.min(bytes) as u64).map_err(|e| failed("there is not enough", e))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(|e| failed("it cannot be sealed", e))?;
-        Segment::of_file(file.into(), bytes)
+        SharedSegment::of_file(file.into(), bytes)
     }
     /// What another process made.
     ///
     /// # Errors
     /// It cannot be opened, or is something else.
     #[cfg(target_os = "linux")]
-    pub(crate) fn open(process: u32, descriptor: i32, bytes: usize) -> Result<Arc<Segment>, ErrorKind> {
+    pub(crate) fn open(process: u32, descriptor: i32, bytes: usize) -> Result<Arc<SharedSegment>, ErrorKind> {
         use rustix::fs::{SealFlags, fcntl_get_seals};
         let path = format!("/proc/{process}/fd/{descriptor}");
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).map_err(|e| failed(&path, e))?;
@@ -68,12 +68,12 @@ impl Segment {
         if length != bytes as u64 || !seals.contains(SealFlags::SHRINK) {
             return Err(failed(&path, "it is not what was to be opened"));
         }
-        Segment::of_file(file, bytes)
+        SharedSegment::of_file(file, bytes)
     }
     #[cfg(target_os = "linux")]
-    fn of_file(file: std::fs::File, bytes: usize) -> Result<Arc<Segment>, ErrorKind> {
+    fn of_file(file: std::fs::File, bytes: usize) -> Result<Arc<SharedSegment>, ErrorKind> {
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| failed("it cannot be mapped", e))?;
-        Ok(Arc::new(Segment { map, file: Some(file) }))
+        Ok(Arc::new(SharedSegment { map, file: Some(file) }))
     }
     /// The descriptor by which others open it.
     #[cfg(target_os = "linux")]
@@ -123,7 +123,7 @@ impl Segment {
 
 /// The bytes of a ring in shared memory.
 pub(crate) struct SegmentRing<'s> {
-    pub(crate) segment: &'s Segment,
+    pub(crate) segment: &'s SharedSegment,
     pub(crate) place: usize,
     pub(crate) len: usize,
 }

@@ -89,10 +89,9 @@ pub(super) struct Patience {
     yields: u32,
 }
 impl Patience {
-    /// Of so many ranks on this host: where each has a core, nobody is kept from anything by one that spins.
-    pub(super) fn of(ranks: usize) -> Patience {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        if ranks <= cores { Patience { spins: 4000, yields: 0 } } else { Patience { spins: 20, yields: 60 } }
+    /// Of so many ranks on so many cores: where each has one, nobody is kept from anything by one that spins for a moment.
+    pub(super) fn of(ranks: usize, cores: usize) -> Patience {
+        if ranks <= cores { Patience { spins: 400, yields: 100 } } else { Patience { spins: 20, yields: 60 } }
     }
 }
 
@@ -183,6 +182,7 @@ impl<'a> Stages<'a> {
             }
             let waited = since.elapsed();
             if waited >= on.timeout {
+                let peer = self.silent_one(peer);
                 break Err(self.lost(peer, self.too_long(peer)));
             }
             if waited >= LOOKS_ROUND.min(on.timeout / 4) {
@@ -199,7 +199,7 @@ impl<'a> Stages<'a> {
                 let why = self.too_long(peer);
                 tracing::warn!(target: "adamant::ranks", rank = on.world(on.rank), peer = on.world(peer), "waiting in {}: rank {}: {why}", self.call, on.world(peer));
             }
-            word.sleep(seen, SLICE.min(on.timeout - waited));
+            word.sleep(seen, SLICE.min(on.timeout.saturating_sub(waited)));
         };
         if is_told {
             doing.store(0, Ordering::SeqCst);
@@ -228,6 +228,13 @@ impl<'a> Stages<'a> {
     }
     fn lost(&self, peer: usize, why: String) -> ErrorKind {
         ErrorKind::PeerLost { rank: self.on.world(peer), op: self.call.to_string(), seq: self.call.number, why }
+    }
+    /// Who is to be blamed for a wait that was too long: the awaited rank, unless it was heard as usual and another was not, for which
+    /// it may wait itself.
+    fn silent_one(&self, peer: usize) -> usize {
+        let on = self.on;
+        let is_silent = |rank: usize| rank != on.rank && on.reach.liveness().silence(on.world(rank)).is_some();
+        if is_silent(peer) { peer } else { (0..on.members.len()).find(|rank| is_silent(*rank)).unwrap_or(peer) }
     }
     fn too_long(&self, peer: usize) -> String {
         let on = self.on;
