@@ -3,10 +3,10 @@
 //! Once all headers are here and say the same, all ranks are in the call. What is small lies behind the header, and the call is
 //! done with it.
 use crate::{
-    frame::{HEADER, Header, INLINE},
-    lines::{Lines, tag},
+    frame::{CallHeader, HEADER, INLINE},
+    lines::{GroupLines, tag},
     patience::Patience,
-    transfer::{Spares, settle},
+    transfer::{SpareBuffers, settle},
     wire::Pending,
 };
 use adamant_ir::ErrorKind;
@@ -15,12 +15,12 @@ use adamant_ir::ErrorKind;
 pub(crate) const FRAME: usize = HEADER + INLINE;
 
 /// Headers on their way.
-struct Meeting<'g> {
-    lines: &'g Lines,
+struct HeaderExchange<'g> {
+    lines: &'g GroupLines,
     sending: Vec<(usize, Pending<'static>)>,
     receiving: Vec<(usize, Pending<'static>)>,
 }
-impl Drop for Meeting<'_> {
+impl Drop for HeaderExchange<'_> {
     fn drop(&mut self) {
         settle(self.lines, self.sending.drain(..).chain(self.receiving.drain(..)).map(|(_, pending)| pending).collect());
     }
@@ -36,7 +36,7 @@ impl Inline {
     }
 }
 /// A frame of a header and what lies behind it.
-pub(crate) fn framed(header: &Header, spares: &Spares, inline: &[u8]) -> (Box<[u8]>, usize) {
+pub(crate) fn framed(header: &CallHeader, spares: &SpareBuffers, inline: &[u8]) -> (Box<[u8]>, usize) {
     let mut frame = spares.take();
     header.write(&mut frame[..HEADER]);
     frame[HEADER..HEADER + inline.len()].copy_from_slice(inline);
@@ -46,8 +46,8 @@ pub(crate) fn framed(header: &Header, spares: &Spares, inline: &[u8]) -> (Box<[u
 ///
 /// # Errors
 /// What it calls.
-pub(crate) fn compare(own: &Header, expected: usize, frame: &[u8]) -> Result<(), String> {
-    let other = Header::read(frame)?;
+pub(crate) fn compare(own: &CallHeader, expected: usize, frame: &[u8]) -> Result<(), String> {
+    let other = CallHeader::read(frame)?;
     if other.fingerprint != own.fingerprint || other.number != own.number {
         return Err(other.text);
     }
@@ -64,19 +64,19 @@ pub(crate) fn compare(own: &Header, expected: usize, frame: &[u8]) -> Result<(),
 /// # Errors
 /// A rank that calls something else, or does not come.
 pub(crate) fn meet<'b>(
-    lines: &Lines,
-    spares: &Spares,
+    lines: &GroupLines,
+    spares: &SpareBuffers,
     patience: &mut Patience<'_>,
-    own: &Header,
+    own: &CallHeader,
     to: impl Fn(usize) -> (usize, &'b [u8]),
     expected: impl Fn(usize) -> usize,
 ) -> Result<Vec<Inline>, ErrorKind> {
-    let mut meeting = Meeting { lines, sending: Vec::new(), receiving: Vec::new() };
+    let mut meeting = HeaderExchange { lines, sending: Vec::new(), receiving: Vec::new() };
     {
         let turn = lines.turn()?;
         for peer in lines.peers() {
             let (bytes, inline) = to(peer);
-            let (frame, n) = framed(&Header { bytes: bytes as u64, expects: expected(peer) as u64, ..own.clone() }, spares, inline);
+            let (frame, n) = framed(&CallHeader { bytes: bytes as u64, expects: expected(peer) as u64, ..own.clone() }, spares, inline);
             let sent = turn.send_owned(lines.comm, peer, tag::HEADER, frame, n);
             let received = turn.receive(lines.comm, peer, tag::HEADER, spares.take(), FRAME);
             match (sent, received) {
@@ -109,7 +109,7 @@ pub(crate) fn meet<'b>(
         patience.came();
         for (peer, frame) in done {
             let Some(frame) = frame else { continue };
-            compare(&Header { bytes: to(peer).0 as u64, ..own.clone() }, expected(peer), &frame).map_err(|other| patience.differ(peer, other))?;
+            compare(&CallHeader { bytes: to(peer).0 as u64, ..own.clone() }, expected(peer), &frame).map_err(|other| patience.differ(peer, other))?;
             met[peer].frame = Some(frame);
         }
     }
@@ -118,7 +118,7 @@ pub(crate) fn meet<'b>(
 }
 type Asked = (Vec<(usize, Option<Box<[u8]>>)>, Option<(usize, String)>);
 /// Which headers are done (those that were received, with their bytes), and which failed.
-fn ask(meeting: &mut Meeting<'_>, spares: &Spares) -> Result<Asked, ErrorKind> {
+fn ask(meeting: &mut HeaderExchange<'_>, spares: &SpareBuffers) -> Result<Asked, ErrorKind> {
     let turn = meeting.lines.turn()?;
     let (mut done, mut failed) = (Vec::new(), None);
     for (open, is_sent) in [(&mut meeting.receiving, false), (&mut meeting.sending, true)] {
@@ -147,6 +147,6 @@ fn ask(meeting: &mut Meeting<'_>, spares: &Spares) -> Result<Asked, ErrorKind> {
     Ok((done, failed))
 }
 /// Gives the buffers of headers back.
-pub(crate) fn done_with(met: Vec<Inline>, spares: &Spares) {
+pub(crate) fn done_with(met: Vec<Inline>, spares: &SpareBuffers) {
     met.into_iter().filter_map(|inline| inline.frame).for_each(|frame| spares.give_back(frame));
 }

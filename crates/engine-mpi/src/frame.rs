@@ -16,7 +16,7 @@ const MAGIC: [u8; 4] = *b"ADM\x01";
 
 /// What a rank calls, told to each other rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct CallHeader {
     /// how many calls of this sort there were before, between these ranks
     pub(crate) number: u64,
     /// what must be the same
@@ -28,10 +28,10 @@ pub(crate) struct Header {
     /// the call in words
     pub(crate) text: String,
 }
-impl Header {
+impl CallHeader {
     /// Writes it; `out` is as long as a header at least.
     pub(crate) fn write(&self, out: &mut [u8]) {
-        let mut at = Writer { out, at: 0 };
+        let mut at = FrameWriter { out, at: 0 };
         at.put(&MAGIC);
         at.put(&self.number.to_le_bytes());
         at.put(&self.fingerprint.to_le_bytes());
@@ -43,14 +43,14 @@ impl Header {
     ///
     /// # Errors
     /// Not one of this version: what it is, in words.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Header, String> {
-        let mut at = Reader { bytes };
+    pub(crate) fn read(bytes: &[u8]) -> Result<CallHeader, String> {
+        let mut at = FrameReader { bytes };
         match at.take::<4>() {
             Some(MAGIC) => {}
             Some([b'A', b'D', b'M', version]) => return Err(format!("something of version {version} of this engine (this rank's is {})", MAGIC[3])),
             _ => return Err("something that is no header of this engine".into()),
         }
-        let mut read = || Some(Header { number: at.number()?, fingerprint: at.number()?, bytes: at.number()?, expects: at.number()?, text: at.text()? });
+        let mut read = || Some(CallHeader { number: at.number()?, fingerprint: at.number()?, bytes: at.number()?, expects: at.number()?, text: at.text()? });
         read().ok_or_else(|| "a header that is cut off".into())
     }
 }
@@ -61,7 +61,7 @@ pub(crate) enum Note {
     /// It waits, in the call of these words, for these ranks: until they come to it, or for their data.
     Waiting { agreeing: bool, missing: Vec<usize>, call: String },
     /// Its group has ended by this.
-    Failed { cause: Cause, text: String },
+    Failed { cause: EndCause, text: String },
     /// Its program has ended, after so many calls.
     Left { calls: u64 },
     /// It asks whether the other lives.
@@ -71,7 +71,7 @@ pub(crate) enum Note {
 }
 /// Why a group ended, as far as it matters to the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum EndCause {
     /// one rank failed or asked for it
     Told,
     /// ranks call different things
@@ -82,7 +82,7 @@ pub(crate) enum Cause {
 impl Note {
     /// Writes it into a buffer of a note's length.
     pub(crate) fn write(&self, out: &mut [u8]) {
-        let mut at = Writer { out, at: 0 };
+        let mut at = FrameWriter { out, at: 0 };
         at.put(&MAGIC);
         match self {
             Note::Waiting { agreeing, missing, call } => {
@@ -94,9 +94,9 @@ impl Note {
             }
             Note::Failed { cause, text } => {
                 let (code, rank) = match cause {
-                    Cause::Told => (0, 0),
-                    Cause::Differ => (1, 0),
-                    Cause::Lost(rank) => (2, *rank as u32),
+                    EndCause::Told => (0, 0),
+                    EndCause::Differ => (1, 0),
+                    EndCause::Lost(rank) => (2, *rank as u32),
                 };
                 at.put(&[2, code]);
                 at.put(&rank.to_le_bytes());
@@ -112,7 +112,7 @@ impl Note {
     }
     /// Reads it; none of what is no note of this version.
     pub(crate) fn read(bytes: &[u8]) -> Option<Note> {
-        let mut at = Reader { bytes };
+        let mut at = FrameReader { bytes };
         if at.take::<4>()? != MAGIC {
             return None;
         }
@@ -125,9 +125,9 @@ impl Note {
             [2] => {
                 let ([code], rank) = (at.take::<1>()?, at.take::<4>()?);
                 let cause = match code {
-                    0 => Cause::Told,
-                    1 => Cause::Differ,
-                    2 => Cause::Lost(u32::from_le_bytes(rank) as usize),
+                    0 => EndCause::Told,
+                    1 => EndCause::Differ,
+                    2 => EndCause::Lost(u32::from_le_bytes(rank) as usize),
                     _ => return None,
                 };
                 Some(Note::Failed { cause, text: at.text()? })
@@ -140,11 +140,11 @@ impl Note {
     }
 }
 
-struct Writer<'o> {
+struct FrameWriter<'o> {
     out: &'o mut [u8],
     at: usize,
 }
-impl Writer<'_> {
+impl FrameWriter<'_> {
     fn put(&mut self, bytes: &[u8]) {
         if let Some(place) = self.out.get_mut(self.at..self.at + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -168,10 +168,10 @@ fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
     let end = (text.len() - half..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     format!("{} .. {}", &text[..start], &text[end..]).into()
 }
-struct Reader<'b> {
+struct FrameReader<'b> {
     bytes: &'b [u8],
 }
-impl Reader<'_> {
+impl FrameReader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn a_header_is_read_as_it_was_written_and_a_long_text_keeps_both_ends() {
         for text in ["", "all_reduce (sum) of f32 [3] at a.rs:1", &format!("begin{}end", "é".repeat(400))] {
-            let header = Header { number: u64::MAX, fingerprint: 7, bytes: 1 << 40, expects: 9, text: text.into() };
+            let header = CallHeader { number: u64::MAX, fingerprint: 7, bytes: 1 << 40, expects: 9, text: text.into() };
             let mut out = [0xffu8; HEADER];
             header.write(&mut out);
-            let read = Header::read(&out).unwrap();
+            let read = CallHeader::read(&out).unwrap();
             assert_eq!((read.number, read.fingerprint, read.bytes, read.expects), (u64::MAX, 7, 1 << 40, 9));
             if text.len() < 200 {
                 assert_eq!(read.text, text);
@@ -211,9 +211,9 @@ mod tests {
         let notes = [
             Note::Waiting { agreeing: true, missing: vec![0, 3, 70_000], call: "barrier".into() },
             Note::Waiting { agreeing: false, missing: vec![], call: String::new() },
-            Note::Failed { cause: Cause::Told, text: "no memory".into() },
-            Note::Failed { cause: Cause::Differ, text: "x".into() },
-            Note::Failed { cause: Cause::Lost(1023), text: "x".into() },
+            Note::Failed { cause: EndCause::Told, text: "no memory".into() },
+            Note::Failed { cause: EndCause::Differ, text: "x".into() },
+            Note::Failed { cause: EndCause::Lost(1023), text: "x".into() },
             Note::Left { calls: 12 },
             Note::Ask,
             Note::Here,
@@ -231,12 +231,12 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_refused() {
         let mut out = [0u8; HEADER];
-        assert!(Header::read(&out).unwrap_err().contains("no header"));
+        assert!(CallHeader::read(&out).unwrap_err().contains("no header"));
         out[..4].copy_from_slice(b"ADM\x09");
-        assert!(Header::read(&out).unwrap_err().contains("version 9"));
+        assert!(CallHeader::read(&out).unwrap_err().contains("version 9"));
         out[..4].copy_from_slice(&MAGIC);
         out[36..38].copy_from_slice(&60_000u16.to_le_bytes());
-        assert!(Header::read(&out).unwrap_err().contains("cut off"));
+        assert!(CallHeader::read(&out).unwrap_err().contains("cut off"));
         assert_eq!(Note::read(&[0; NOTE]), None);
         assert_eq!(Note::read(b"ADM\x01\x01\x01\xff"), None);
         assert_eq!(Note::read(b"ADM\x01\x07"), None);

@@ -129,7 +129,7 @@ pub(crate) trait MpiFunctions: Send + Sync {
 }
 
 /// The functions with their handles, and the library that they are of.
-struct Loaded<H> {
+struct LoadedMpi<H> {
     functions: Functions<H>,
     library: Library,
     table: &'static AbiTable,
@@ -189,7 +189,7 @@ fn address(library: &Library, symbol: &str) -> Option<usize> {
 }
 fn loaded<H: AbiHandle>(library: Library, abi: MpiAbi) -> Result<Box<dyn MpiFunctions>, String>
 where
-    Loaded<H>: MpiFunctions,
+    LoadedMpi<H>: MpiFunctions,
 {
     let functions = Functions::<H>::load(&library).map_err(|missing| format!("it lacks {}", missing.join(", ")))?;
     let table = abi.table();
@@ -201,14 +201,14 @@ where
             return Err(format!("it lacks {symbol}"));
         }
     }
-    Ok(Box::new(Loaded { functions, library, table }))
+    Ok(Box::new(LoadedMpi { functions, library, table }))
 }
 
 /// At most as many as MPI can count.
 fn count(n: usize) -> MpiResult<c_int> {
     c_int::try_from(n).map_err(|_| format!("{n} are more than MPI counts in one message"))
 }
-impl<H: AbiHandle> Loaded<H> {
+impl<H: AbiHandle> LoadedMpi<H> {
     fn result(&self, code: c_int) -> MpiResult<()> {
         if code == 0 {
             return Ok(());
@@ -223,12 +223,11 @@ impl<H: AbiHandle> Loaded<H> {
         H::from_word(self.predefined(self.table.byte))
     }
 }
-// SAFETY (of each): what the trait asks of its callers is what the function called asks, the pointers given it are to
+// Of each block: what the trait asks of its callers is what the function called asks, the pointers given it are to
 // locals of the right type or the caller's.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "said above, once for all")]
-impl<H: AbiHandle> MpiFunctions for Loaded<H>
+impl<H: AbiHandle> MpiFunctions for LoadedMpi<H>
 where
-    Loaded<H>: Send + Sync,
+    LoadedMpi<H>: Send + Sync,
 {
     fn table(&self) -> &'static AbiTable {
         self.table
@@ -242,20 +241,25 @@ where
     }
     unsafe fn state(&self) -> (bool, bool) {
         let (mut initialized, mut finalized) = (0, 0);
+        // SAFETY: as said above.
         unsafe { (self.functions.initialized)(&mut initialized) };
+        // SAFETY: as said above.
         unsafe { (self.functions.finalized)(&mut finalized) };
         (initialized != 0, finalized != 0)
     }
     unsafe fn init(&self, level: i32) -> MpiResult<i32> {
         let mut provided = 0;
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.init_thread)(ptr::null_mut(), ptr::null_mut(), level, &mut provided) };
         self.result(code).map(|()| provided)
     }
     unsafe fn thread_level(&self) -> MpiResult<i32> {
         let mut level = 0;
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.query_thread)(&mut level) }).map(|()| level)
     }
     unsafe fn finalize(&self) -> MpiResult<()> {
+        // SAFETY: as said above.
         match unsafe { (self.functions.finalize)() } {
             0 => Ok(()),
             code => Err(format!("MPI error {code}")),
@@ -263,70 +267,85 @@ where
     }
     unsafe fn rank_and_size(&self, comm: usize) -> MpiResult<(usize, usize)> {
         let (mut rank, mut size, comm) = (0, 0, H::from_word(comm));
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.comm_rank)(comm, &mut rank) })?;
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.comm_size)(comm, &mut size) })?;
         usize::try_from(rank).ok().zip(usize::try_from(size).ok()).ok_or_else(|| format!("MPI says rank {rank} of {size}"))
     }
     unsafe fn errors_return(&self, comm: usize) -> MpiResult<()> {
         let handler = H::from_word(self.predefined(self.table.errors_return));
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.comm_set_errhandler)(H::from_word(comm), handler) })
     }
     unsafe fn begin_dup(&self, comm: usize, made: *mut usize) -> MpiResult<MpiRequest> {
         let mut request = H::from_word(0);
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.comm_idup)(H::from_word(comm), made.cast(), &mut request) };
         self.result(code).map(|()| MpiRequest(request.word()))
     }
     unsafe fn dup_made(&self, made: *const usize) -> usize {
+        // SAFETY: as said above.
         unsafe { made.cast::<H>().read() }.word()
     }
     unsafe fn split(&self, comm: usize, member: Option<usize>) -> MpiResult<usize> {
         let (colour, key) = member.map_or(Ok((self.table.undefined, 0)), |place| count(place).map(|place| (0, place)))?;
         let mut made = H::from_word(0);
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.comm_split)(H::from_word(comm), colour, key, &mut made) };
         self.result(code).map(|()| made.word())
     }
     unsafe fn begin_send(&self, bytes: *const u8, n: usize, to: usize, tag: i32, comm: usize) -> MpiResult<MpiRequest> {
         let mut request = H::from_word(0);
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.isend)(bytes.cast(), count(n)?, self.byte(), count(to)?, tag, H::from_word(comm), &mut request) };
         self.result(code).map(|()| MpiRequest(request.word()))
     }
     unsafe fn begin_receive(&self, bytes: *mut u8, n: usize, from: usize, tag: i32, comm: usize) -> MpiResult<MpiRequest> {
         let mut request = H::from_word(0);
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.irecv)(bytes.cast(), count(n)?, self.byte(), count(from)?, tag, H::from_word(comm), &mut request) };
         self.result(code).map(|()| MpiRequest(request.word()))
     }
     unsafe fn take(&self, bytes: &mut [u8], tag: i32, comm: usize) -> MpiResult<Option<usize>> {
         let (mut flag, mut status, comm) = (0, StatusWords([0; 16]), H::from_word(comm));
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.iprobe)(self.table.any_source, tag, comm, &mut flag, &mut status) })?;
         if flag == 0 {
             return Ok(None);
         }
         let from = status.0[self.table.source_at];
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.recv)(bytes.as_mut_ptr().cast(), count(bytes.len())?, self.byte(), from, tag, comm, &mut status) })?;
         usize::try_from(from).map(Some).map_err(|_| format!("a message of rank {from}"))
     }
     unsafe fn is_done(&self, request: &mut MpiRequest) -> MpiResult<bool> {
         let (mut flag, mut status, mut handle) = (0, StatusWords([0; 16]), H::from_word(request.0));
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.test)(&mut handle, &mut flag, &mut status) };
         request.0 = handle.word();
         self.result(code).map(|()| flag != 0)
     }
     unsafe fn cancel(&self, request: &mut MpiRequest) {
         let mut handle = H::from_word(request.0);
+        // SAFETY: as said above.
         unsafe { (self.functions.cancel)(&mut handle) };
     }
     unsafe fn begin_sum(&self, own: *const u8, sum: *mut u8, elements: usize, dtype: usize, comm: usize) -> MpiResult<MpiRequest> {
         let (mut request, op) = (H::from_word(0), H::from_word(self.predefined(self.table.sum)));
         let (n, dtype, comm) = (count(elements)?, H::from_word(dtype), H::from_word(comm));
+        // SAFETY: as said above.
         let code = unsafe { (self.functions.iallreduce)(own.cast(), sum.cast(), n, dtype, op, comm, &mut request) };
         self.result(code).map(|()| MpiRequest(request.word()))
     }
     unsafe fn sum(&self, own: *const u8, sum: *mut u8, elements: usize, dtype: usize, comm: usize) -> MpiResult<()> {
         let op = H::from_word(self.predefined(self.table.sum));
         let (n, dtype, comm) = (count(elements)?, H::from_word(dtype), H::from_word(comm));
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.allreduce)(own.cast(), sum.cast(), n, dtype, op, comm) })
     }
     unsafe fn barrier(&self, comm: usize) -> MpiResult<()> {
+        // SAFETY: as said above.
         self.result(unsafe { (self.functions.barrier)(H::from_word(comm)) })
     }
 }

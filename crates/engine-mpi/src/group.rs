@@ -6,11 +6,11 @@
 //! ```
 use crate::{
     agree::{self, FRAME},
-    frame::{HEADER, Header, INLINE},
-    lines::{Lines, tag},
+    frame::{CallHeader, HEADER, INLINE},
+    lines::{GroupLines, tag},
     patience::Patience,
-    process::Process,
-    transfer::{CHUNK, Spares, Transfer, settle},
+    process::MpiProcess,
+    transfer::{CHUNK, SpareBuffers, Transfer, settle},
     wire::Pending,
 };
 use adamant_ir::{
@@ -33,18 +33,18 @@ const UNFETCHED: usize = 256 << 20;
 
 /// What a group counts, for the thread that calls it.
 #[derive(Default)]
-struct Counts {
+struct CallCounts {
     meetings: u64,
     sent: Vec<u64>,
     received: Vec<u64>,
 }
 /// A group of ranks on MPI.
 pub struct MpiCommunicator {
-    pub(crate) lines: Arc<Lines>,
-    process: &'static Process,
-    counts: Mutex<Counts>,
-    frames: Spares,
-    chunks: Spares,
+    pub(crate) lines: Arc<GroupLines>,
+    process: &'static MpiProcess,
+    counts: Mutex<CallCounts>,
+    frames: SpareBuffers,
+    chunks: SpareBuffers,
 }
 impl fmt::Debug for MpiCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,15 +80,15 @@ fn chunks_of(range: &Range<usize>, chunk: usize) -> impl Iterator<Item = Range<u
 }
 
 impl MpiCommunicator {
-    pub(crate) fn new(lines: Lines, process: &'static Process) -> Arc<MpiCommunicator> {
+    pub(crate) fn new(lines: GroupLines, process: &'static MpiProcess) -> Arc<MpiCommunicator> {
         let lines = Arc::new(lines);
         process.remember(&lines);
-        let counts = Counts { meetings: 0, sent: vec![0; lines.size], received: vec![0; lines.size] };
-        let (frames, chunks) = (Spares::of(FRAME), Spares::of(CHUNK));
+        let counts = CallCounts { meetings: 0, sent: vec![0; lines.size], received: vec![0; lines.size] };
+        let (frames, chunks) = (SpareBuffers::of(FRAME), SpareBuffers::of(CHUNK));
         Arc::new(MpiCommunicator { lines, process, counts: Mutex::new(counts), frames, chunks })
     }
     /// Carries a call out, if the group has not ended; by its error, it ends.
-    fn call<T>(&self, call: &CollectiveCall, carry_out: impl FnOnce(&mut Patience<'_>, &mut Counts) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+    fn call<T>(&self, call: &CollectiveCall, carry_out: impl FnOnce(&mut Patience<'_>, &mut CallCounts) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
         if let Some(ended) = self.lines.state.ended() {
             return Err(ended);
         }
@@ -103,12 +103,12 @@ impl MpiCommunicator {
     fn meet<'b>(
         &self,
         patience: &mut Patience<'_>,
-        counts: &mut Counts,
+        counts: &mut CallCounts,
         fingerprint: u64,
         to: impl Fn(usize) -> (usize, &'b [u8]),
         expected: impl Fn(usize) -> usize,
     ) -> Result<Vec<agree::Inline>, ErrorKind> {
-        let own = Header { number: counts.meetings, fingerprint, bytes: 0, expects: 0, text: patience.text.clone() };
+        let own = CallHeader { number: counts.meetings, fingerprint, bytes: 0, expects: 0, text: patience.text.clone() };
         counts.meetings += 1;
         agree::meet(&self.lines, &self.frames, patience, &own, to, expected)
     }
@@ -348,7 +348,7 @@ impl MpiCommunicator {
 }
 /// Sums of MPI's on their way.
 struct Adding<'g, 'b> {
-    lines: &'g Lines,
+    lines: &'g GroupLines,
     pending: VecDeque<Pending<'b>>,
 }
 impl Drop for Adding<'_, '_> {
@@ -388,12 +388,12 @@ impl Communicator for MpiCommunicator {
         self.check_peer(to)?;
         self.call(call, |patience, counts| {
             patience.agreeing = false;
-            while !self.process.has_room(self.lines.comm, bytes.len(), UNFETCHED) {
+            while !self.process.has_capacity(self.lines.comm, bytes.len(), UNFETCHED) {
                 patience.nothing_came(|| vec![to])?;
                 self.lines.collect(&self.lines.turn()?);
             }
             let header =
-                Header { number: counts.sent[to], fingerprint: call.fingerprint(), bytes: bytes.len() as u64, expects: 0, text: patience.text.clone() };
+                CallHeader { number: counts.sent[to], fingerprint: call.fingerprint(), bytes: bytes.len() as u64, expects: 0, text: patience.text.clone() };
             counts.sent[to] += 1;
             let inline = if bytes.len() <= INLINE { bytes } else { &[] };
             let (frame, n) = agree::framed(&header, &self.frames, inline);
@@ -411,7 +411,7 @@ impl Communicator for MpiCommunicator {
     fn receive(&self, call: &CollectiveCall, from: usize, bytes: &mut [u8]) -> Result<(), ErrorKind> {
         self.check_peer(from)?;
         self.call(call, |patience, counts| {
-            let own = Header { number: counts.received[from], fingerprint: call.fingerprint(), bytes: 0, expects: 0, text: String::new() };
+            let own = CallHeader { number: counts.received[from], fingerprint: call.fingerprint(), bytes: 0, expects: 0, text: String::new() };
             counts.received[from] += 1;
             let mut arriving = Transfer::new(&self.lines, &self.frames);
             let stream = arriving.stream(from, tag::SEND_HEADER, 0);
@@ -542,7 +542,7 @@ impl Communicator for MpiCommunicator {
             };
             let Some(place) = member else { return Ok(None) };
             let in_job = members.iter().map(|rank| self.lines.in_job[*rank]).collect();
-            let lines = Lines::new(self.lines.wire, made, (place, members.len()), in_job, (self.lines.timeout, self.lines.on_host));
+            let lines = GroupLines::new(self.lines.wire, made, (place, members.len()), in_job, (self.lines.timeout, self.lines.on_host));
             Ok(Some(MpiCommunicator::new(lines, self.process) as Arc<dyn Communicator>))
         })
     }

@@ -51,7 +51,7 @@ pub use group::MpiCommunicator;
 pub use lines::{LostPeers, watch_peers};
 #[cfg(unix)]
 pub use process::{open_group, present};
-pub use select::{Candidate, LIBRARY_VARIABLE, MpiFamily, advice, candidates, conflict, launcher};
+pub use select::{LIBRARY_VARIABLE, LibraryCandidate, MpiFamily, advice, candidates, conflict, launcher};
 
 use adamant_ir::ErrorKind;
 use adamant_runtime::communicator::{Communicator, EngineRequest};

@@ -3,8 +3,8 @@
 //! A rank that waits longer than half a second tells the others what it waits for (again each half). So a rank that is in the call but
 //! waits itself is not taken for the lost one, and two that wait for each other in different calls are told apart from a slow one.
 use crate::{
-    frame::{Cause, NOTE, Note},
-    wire::{Pending, Turn, Wire},
+    frame::{EndCause, NOTE, Note},
+    wire::{MpiTurn, Pending, Wire},
 };
 use adamant_ir::ErrorKind;
 use adamant_runtime::communicator::GroupState;
@@ -48,7 +48,7 @@ pub fn watch_peers(lost: Arc<LostPeers>) {
 #[derive(Default)]
 struct PeerNotes {
     waiting: Option<PeerWaiting>,
-    failed: Option<(Cause, String)>,
+    failed: Option<(EndCause, String)>,
     left: Option<(Instant, u64)>,
     seen: Option<Instant>,
 }
@@ -67,7 +67,7 @@ struct Post {
     has_left: bool,
 }
 /// A group of ranks as this crate has it.
-pub(crate) struct Lines {
+pub(crate) struct GroupLines {
     pub(crate) wire: &'static Wire,
     pub(crate) comm: usize,
     pub(crate) rank: usize,
@@ -88,12 +88,12 @@ pub(crate) struct Lines {
     is_ending: AtomicBool,
     post: Mutex<Post>,
 }
-impl Lines {
-    pub(crate) fn new(wire: &'static Wire, comm: usize, (rank, size): (usize, usize), in_job: Vec<usize>, (timeout, on_host): (Duration, usize)) -> Lines {
+impl GroupLines {
+    pub(crate) fn new(wire: &'static Wire, comm: usize, (rank, size): (usize, usize), in_job: Vec<usize>, (timeout, on_host): (Duration, usize)) -> GroupLines {
         let shares_processors = std::thread::available_parallelism().is_ok_and(|n| n.get() < on_host);
         let post = Post { peers: (0..size).map(|_| PeerNotes::default()).collect(), ..Post::default() };
         let [in_call, is_dropped, is_ending] = [const { AtomicBool::new(false) }; 3];
-        Lines {
+        GroupLines {
             wire,
             comm,
             rank,
@@ -119,7 +119,7 @@ impl Lines {
         Duration::from_millis(500).min(self.timeout / 8)
     }
     /// The right to call MPI.
-    pub(crate) fn turn(&self) -> Result<Turn, ErrorKind> {
+    pub(crate) fn turn(&self) -> Result<MpiTurn, ErrorKind> {
         let stuck = || ErrorKind::Internal(format!("another thread has been inside MPI for {:?}", self.timeout));
         self.wire.turn(self.timeout)?.ok_or_else(stuck)
     }
@@ -127,9 +127,9 @@ impl Lines {
     /// Ends the group by this, and tells the others once. Gives the error back.
     pub(crate) fn fail(&self, kind: ErrorKind) -> ErrorKind {
         let cause = match &kind {
-            ErrorKind::RanksDiffer { .. } => Cause::Differ,
-            ErrorKind::PeerLost { rank, .. } => Cause::Lost(*rank),
-            _ => Cause::Told,
+            ErrorKind::RanksDiffer { .. } => EndCause::Differ,
+            ErrorKind::PeerLost { rank, .. } => EndCause::Lost(*rank),
+            _ => EndCause::Told,
         };
         let text = match &kind {
             ErrorKind::PeerLost { why, .. } => why.clone(),
@@ -162,19 +162,19 @@ impl Lines {
     }
 
     /// Tells all other ranks.
-    pub(crate) fn tell(&self, turn: &Turn, note: &Note) {
+    pub(crate) fn tell(&self, turn: &MpiTurn, note: &Note) {
         let mut post = self.post.lock();
         let to: Vec<usize> = self.peers().filter(|to| post.peers[*to].left.is_none() || matches!(note, Note::Left { .. })).collect();
         post.sending.extend(to.into_iter().filter_map(|to| self.put(turn, to, note)));
     }
-    fn put(&self, turn: &Turn, to: usize, note: &Note) -> Option<Pending<'static>> {
+    fn put(&self, turn: &MpiTurn, to: usize, note: &Note) -> Option<Pending<'static>> {
         let mut bytes = vec![0u8; NOTE].into_boxed_slice();
         note.write(&mut bytes);
         // Whom it does not reach, the timeout tells.
         turn.send_owned(self.comm, to, tag::NOTE, bytes, NOTE).ok()
     }
     /// Asks those who have not left whether they live.
-    pub(crate) fn ask(&self, turn: &Turn) {
+    pub(crate) fn ask(&self, turn: &MpiTurn) {
         self.tell(turn, &Note::Ask);
     }
     /// How long nothing has been heard of one that has not left, at most since then.
@@ -188,25 +188,25 @@ impl Lines {
     pub(crate) fn hear_while_idle(&self) {
         if !self.in_call.load(SeqCst)
             && let Some((cause, kind)) = self.heard("no call", self.state.calls())
-            && cause != Cause::Differ
+            && cause != EndCause::Differ
         {
             self.end_as_told(kind);
         }
     }
     /// Lets go of the notes that are gone; are all?
-    pub(crate) fn post_is_sent(&self, turn: &Turn) -> bool {
+    pub(crate) fn post_is_sent(&self, turn: &MpiTurn) -> bool {
         let mut post = self.post.lock();
         post.sending.retain_mut(|pending| matches!(turn.is_done(pending), Ok(false)));
         post.sending.is_empty()
     }
     /// Says that this rank will call no more.
-    pub(crate) fn leave(&self, turn: &Turn) {
+    pub(crate) fn leave(&self, turn: &MpiTurn) {
         if !std::mem::replace(&mut self.post.lock().has_left, true) {
             self.tell(turn, &Note::Left { calls: self.state.calls() });
         }
     }
     /// Reads the notes that are there.
-    pub(crate) fn collect(&self, turn: &Turn) {
+    pub(crate) fn collect(&self, turn: &MpiTurn) {
         let mut bytes = [0u8; NOTE];
         while let Ok(Some(from)) = turn.take(self.comm, tag::NOTE, &mut bytes) {
             let (note, mut post, now) = (Note::read(&bytes), self.post.lock(), Instant::now());
@@ -226,20 +226,20 @@ impl Lines {
                     post.sending.extend(here);
                 }
                 Some(Note::Here) => {}
-                None => peer.failed = Some((Cause::Told, "it sends notes of another version of this engine".into())),
+                None => peer.failed = Some((EndCause::Told, "it sends notes of another version of this engine".into())),
             }
         }
         self.post_is_sent(turn);
     }
 
     /// What another rank told that ended the group: its error here, in a call of these words and this number.
-    pub(crate) fn heard(&self, op: &str, seq: u64) -> Option<(Cause, ErrorKind)> {
+    pub(crate) fn heard(&self, op: &str, seq: u64) -> Option<(EndCause, ErrorKind)> {
         let post = self.post.lock();
         let (from, (cause, text)) = post.peers.iter().enumerate().find_map(|(from, peer)| peer.failed.as_ref().map(|failed| (from, failed)))?;
         let kind = match *cause {
-            Cause::Lost(rank) if rank != self.rank => ErrorKind::PeerLost { rank, op: op.into(), seq, why: format!("{text} (told by rank {from})") },
-            Cause::Lost(_) => ErrorKind::PeerFailed { rank: from, message: format!("it took this rank for lost: {text}") },
-            Cause::Told | Cause::Differ => ErrorKind::PeerFailed { rank: from, message: text.clone() },
+            EndCause::Lost(rank) if rank != self.rank => ErrorKind::PeerLost { rank, op: op.into(), seq, why: format!("{text} (told by rank {from})") },
+            EndCause::Lost(_) => ErrorKind::PeerFailed { rank: from, message: format!("it took this rank for lost: {text}") },
+            EndCause::Told | EndCause::Differ => ErrorKind::PeerFailed { rank: from, message: text.clone() },
         };
         Some((*cause, kind))
     }
@@ -268,7 +268,7 @@ impl Lines {
             let peer = &post.peers[*rank];
             let waiting = peer.waiting.as_ref().filter(|w| w.agreeing && w.call != own && w.missing.contains(&self.rank))?;
             // What it sent before its notes would be here. It may have come to the same conclusion first.
-            let is_sure = matches!(peer.failed, Some((Cause::Differ, _))) || (waiting.times >= 2 && waiting.at > told_after);
+            let is_sure = matches!(peer.failed, Some((EndCause::Differ, _))) || (waiting.times >= 2 && waiting.at > told_after);
             is_sure.then(|| (*rank, waiting.call.clone()))
         })
     }

@@ -3,8 +3,8 @@
 //! A wait ends by what came, by the timeout (counted from what came last), by an abort, by a note of another rank that failed or has left,
 //! or by control connections that know a rank to be lost.
 use crate::{
-    frame::{Cause, Note},
-    lines::Lines,
+    frame::{EndCause, Note},
+    lines::GroupLines,
 };
 use adamant_ir::ErrorKind;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const OWN_LOOK: Duration = Duration::from_millis(300);
 
 /// A call that may have to wait.
 pub(crate) struct Patience<'g> {
-    lines: &'g Lines,
+    lines: &'g GroupLines,
     /// the call in words
     pub(crate) text: String,
     seq: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Patience<'g> {
     told_to_differ: Option<(Instant, ErrorKind)>,
 }
 impl<'g> Patience<'g> {
-    pub(crate) fn new(lines: &'g Lines, text: String, seq: u64) -> Patience<'g> {
+    pub(crate) fn new(lines: &'g GroupLines, text: String, seq: u64) -> Patience<'g> {
         let now = Instant::now();
         Patience { lines, text, seq, agreeing: true, since: now, turns: 0, next_note: now + lines.note_after(), next_look: now, told_to_differ: None }
     }
@@ -105,7 +105,7 @@ impl<'g> Patience<'g> {
         if let Some((cause, kind)) = self.lines.heard(&self.text, self.seq) {
             // Whom the difference concerns sees it in the headers, and can say what it calls itself.
             let (from, kind) = self.told_to_differ.get_or_insert((now, kind));
-            if cause != Cause::Differ || !self.agreeing || now - *from > OWN_LOOK {
+            if cause != EndCause::Differ || !self.agreeing || now - *from > OWN_LOOK {
                 return Err(self.lines.end_as_told(kind.clone()));
             }
         }

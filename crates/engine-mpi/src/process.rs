@@ -11,9 +11,9 @@ use crate::{
     abi::AbiTable,
     functions::{MpiResult, OpenedLibrary},
     group::MpiCommunicator,
-    lines::Lines,
-    select::{self, Candidate, MpiFamily},
-    transfer::Spares,
+    lines::GroupLines,
+    select::{self, LibraryCandidate, MpiFamily},
+    transfer::SpareBuffers,
     wire::{Pending, Wire, at_exit},
 };
 use adamant_ir::ErrorKind;
@@ -42,10 +42,10 @@ const FINALIZE: Duration = Duration::from_secs(10);
 enum Job {
     Split { comm: usize, member: Option<usize>, made: Sender<MpiResult<usize>> },
     Look,
-    Leave(Sender<Leaving>),
+    Leave(Sender<LeaveStage>),
 }
 #[derive(PartialEq)]
-enum Leaving {
+enum LeaveStage {
     Finalizing,
     Done,
 }
@@ -56,7 +56,7 @@ struct Outgoing {
     pending: Pending<'static>,
 }
 /// MPI in this process.
-pub(crate) struct Process {
+pub(crate) struct MpiProcess {
     wire: &'static Wire,
     table: &'static AbiTable,
     library: String,
@@ -64,35 +64,35 @@ pub(crate) struct Process {
     /// Did this crate initialise it?
     ours: bool,
     jobs: Mutex<Sender<Job>>,
-    groups: Mutex<Vec<Arc<Lines>>>,
+    groups: Mutex<Vec<Arc<GroupLines>>>,
     outgoing: Mutex<Vec<Outgoing>>,
-    fast: Spares,
+    fast: SpareBuffers,
 }
 /// A library that can be used, before MPI is initialised.
-struct Found {
+struct FoundLibrary {
     wire: &'static Wire,
     table: &'static AbiTable,
     library: String,
 }
 
 /// The library that is taken, or why none is.
-fn found() -> Result<&'static Found, ErrorKind> {
-    static FOUND: OnceLock<Result<Found, ErrorKind>> = OnceLock::new();
+fn found() -> Result<&'static FoundLibrary, ErrorKind> {
+    static FOUND: OnceLock<Result<FoundLibrary, ErrorKind>> = OnceLock::new();
     FOUND.get_or_init(|| find(&|name| std::env::var(name).ok())).as_ref().map_err(Clone::clone)
 }
-fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, ErrorKind> {
+fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<FoundLibrary, ErrorKind> {
     let launched = select::launcher(variable);
     let mut looked_for = Vec::new();
     for candidate in select::candidates(variable) {
         let (opened, from) = match &candidate {
-            Candidate::InProcess => (OpenedLibrary::open(None), "in the process".to_string()),
-            Candidate::Library(path) => (OpenedLibrary::open(Some(path.as_os_str())), path.display().to_string()),
+            LibraryCandidate::InProcess => (OpenedLibrary::open(None), "in the process".to_string()),
+            LibraryCandidate::Library(path) => (OpenedLibrary::open(Some(path.as_os_str())), path.display().to_string()),
         };
         let opened = match opened {
             Ok(opened) => opened,
             // What is not there is the common case: only the name is told.
             Err(why) => {
-                if candidate != Candidate::InProcess {
+                if candidate != LibraryCandidate::InProcess {
                     let why = if why.contains("No such file") || why.contains("no such file") { "not found".into() } else { why };
                     looked_for.push(format!("{from} ({why})"));
                 }
@@ -108,7 +108,7 @@ fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, ErrorKind> {
         let functions = opened.functions().map_err(unusable)?;
         let table = functions.table();
         let library = format!("{from} ({told}, {})", table.name);
-        return Ok(Found { wire: Box::leak(Box::new(Wire::new(functions))), table, library });
+        return Ok(FoundLibrary { wire: Box::leak(Box::new(Wire::new(functions))), table, library });
     }
     let looked_for = looked_for.join(", ");
     Err(ErrorKind::EngineAbsent(format!("no MPI library: looked for {looked_for}; {}", select::advice(launched))))
@@ -121,9 +121,9 @@ pub fn present() -> Result<(), ErrorKind> {
     found().map(drop)
 }
 
-static PROCESS: OnceLock<Process> = OnceLock::new();
+static PROCESS: OnceLock<MpiProcess> = OnceLock::new();
 /// MPI, initialised.
-fn process(timeout: Duration) -> Result<&'static Process, ErrorKind> {
+fn process(timeout: Duration) -> Result<&'static MpiProcess, ErrorKind> {
     static ONE: Mutex<Option<ErrorKind>> = Mutex::new(None);
     let found = found()?;
     let mut failed = ONE.lock();
@@ -186,10 +186,10 @@ pub fn open_group(request: &EngineRequest) -> Result<Arc<MpiCommunicator>, Error
         }
         thread::yield_now();
     };
-    Ok(MpiCommunicator::new(Lines::new(process.wire, comm, (rank, size), (0..size).collect(), (request.timeout, request.local.0)), process))
+    Ok(MpiCommunicator::new(GroupLines::new(process.wire, comm, (rank, size), (0..size).collect(), (request.timeout, request.local.0)), process))
 }
 
-impl Process {
+impl MpiProcess {
     pub(crate) fn table(&self) -> &'static AbiTable {
         self.table
     }
@@ -199,11 +199,11 @@ impl Process {
     pub(crate) fn fast_chunk(&self) -> usize {
         FAST_CHUNK
     }
-    pub(crate) fn fast_buffers(&self) -> &Spares {
+    pub(crate) fn fast_buffers(&self) -> &SpareBuffers {
         &self.fast
     }
     /// Has its notes read while nobody calls it.
-    pub(crate) fn remember(&self, lines: &Arc<Lines>) {
+    pub(crate) fn remember(&self, lines: &Arc<GroupLines>) {
         self.groups.lock().push(lines.clone());
     }
     fn give(&self, job: Job) {
@@ -217,7 +217,7 @@ impl Process {
         receiver
     }
     /// May so many more bytes be on their way?
-    pub(crate) fn has_room(&self, comm: usize, bytes: usize, most: usize) -> bool {
+    pub(crate) fn has_capacity(&self, comm: usize, bytes: usize, most: usize) -> bool {
         let outgoing = self.outgoing.lock();
         let under_way: usize = outgoing.iter().filter(|out| out.comm == comm).map(|out| out.bytes).sum();
         under_way == 0 || under_way + bytes <= most
@@ -283,7 +283,7 @@ impl Process {
     }
 }
 /// The life of the thread that initialises MPI and ends it.
-fn keep(found: &'static Found, ready: &Sender<MpiResult<()>>, jobs: Sender<Job>, to_do: &Receiver<Job>) {
+fn keep(found: &'static FoundLibrary, ready: &Sender<MpiResult<()>>, jobs: Sender<Job>, to_do: &Receiver<Job>) {
     let begun = || {
         let turn = found.wire.turn(Duration::from_secs(1)).map_err(|kind| format!("{kind:?}"))?.ok_or("another thread is inside MPI")?;
         let ours = turn.init()?;
@@ -294,7 +294,7 @@ fn keep(found: &'static Found, ready: &Sender<MpiResult<()>>, jobs: Sender<Job>,
     };
     match begun() {
         Ok((ours, rank_and_size)) => {
-            let process = Process {
+            let process = MpiProcess {
                 wire: found.wire,
                 table: found.table,
                 library: found.library.clone(),
@@ -303,7 +303,7 @@ fn keep(found: &'static Found, ready: &Sender<MpiResult<()>>, jobs: Sender<Job>,
                 jobs: Mutex::new(jobs),
                 groups: Mutex::default(),
                 outgoing: Mutex::default(),
-                fast: Spares::of(FAST_CHUNK),
+                fast: SpareBuffers::of(FAST_CHUNK),
             };
             let process = PROCESS.get_or_init(|| process);
             if ours {
@@ -315,7 +315,7 @@ fn keep(found: &'static Found, ready: &Sender<MpiResult<()>>, jobs: Sender<Job>,
         Err(why) => drop(ready.send(Err(why))),
     }
 }
-fn keep_on(process: &'static Process, to_do: &Receiver<Job>) {
+fn keep_on(process: &'static MpiProcess, to_do: &Receiver<Job>) {
     let mut pause = IDLE;
     loop {
         match to_do.recv_timeout(pause) {
@@ -326,13 +326,13 @@ fn keep_on(process: &'static Process, to_do: &Receiver<Job>) {
             }
             Ok(Job::Leave(told)) => {
                 if process.ours && process.leave() {
-                    let _ = told.send(Leaving::Finalizing);
+                    let _ = told.send(LeaveStage::Finalizing);
                     if let Ok(Some(turn)) = process.wire.turn(Duration::from_millis(100)) {
                         // Nothing can be done about an error now.
                         let _ = turn.finalize();
                     }
                 }
-                let _ = told.send(Leaving::Done);
+                let _ = told.send(LeaveStage::Done);
                 return;
             }
             Ok(Job::Look) | Err(RecvTimeoutError::Timeout) => {}
@@ -345,7 +345,7 @@ extern "C" fn end_of_process() {
     let Some(process) = PROCESS.get() else { return };
     let (told, answers) = channel();
     process.give(Job::Leave(told));
-    if answers.recv() == Ok(Leaving::Finalizing) {
+    if answers.recv() == Ok(LeaveStage::Finalizing) {
         let _ = answers.recv_timeout(FINALIZE);
     }
 }

@@ -60,16 +60,16 @@ pub fn launcher(variable: &dyn Fn(&str) -> Option<String>) -> Option<MpiFamily> 
 }
 /// What is opened, in order, until something opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Candidate {
+pub enum LibraryCandidate {
     /// what the process has loaded already
     InProcess,
     /// a file, or a name that the loader looks for
     Library(PathBuf),
 }
 /// The candidates, in order.
-pub fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Candidate> {
+pub fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<LibraryCandidate> {
     if let Some(named) = variable(LIBRARY_VARIABLE).filter(|named| !named.is_empty()) {
-        return vec![Candidate::Library(named.into())];
+        return vec![LibraryCandidate::Library(named.into())];
     }
     let launched = launcher(variable);
     let families = match launched {
@@ -83,8 +83,8 @@ pub fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Candidate> {
         Some(below.map_or(folder.clone(), |below| folder.join(below)))
     });
     let in_folders: Vec<PathBuf> = folders.flat_map(|folder| sonames.iter().map(move |name| folder.join(name)).collect::<Vec<_>>()).collect();
-    let all = in_folders.into_iter().chain(sonames.iter().map(PathBuf::from)).map(Candidate::Library);
-    std::iter::once(Candidate::InProcess).chain(all).collect()
+    let all = in_folders.into_iter().chain(sonames.iter().map(PathBuf::from)).map(LibraryCandidate::Library);
+    std::iter::once(LibraryCandidate::InProcess).chain(all).collect()
 }
 /// Why a library cannot be used under the launcher, if it cannot.
 pub fn conflict(launched: Option<MpiFamily>, library: Option<MpiFamily>, from: &str) -> Option<String> {

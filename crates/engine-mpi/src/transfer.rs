@@ -8,9 +8,9 @@
 //! the cache between the receive and the copy, so the copy costs little, and no message is longer than MPI can count.
 use crate::{
     functions::MpiResult,
-    lines::Lines,
+    lines::GroupLines,
     patience::Patience,
-    wire::{Pending, Turn},
+    wire::{MpiTurn, Pending},
 };
 use adamant_ir::ErrorKind;
 use parking_lot::Mutex;
@@ -29,13 +29,13 @@ const SPARE: usize = 64;
 const SETTLING: Duration = Duration::from_millis(20);
 
 /// Buffers that are used again, each of one length.
-pub(crate) struct Spares {
+pub(crate) struct SpareBuffers {
     length: usize,
     boxes: Mutex<Vec<Box<[u8]>>>,
 }
-impl Spares {
-    pub(crate) fn of(length: usize) -> Spares {
-        Spares { length, boxes: Mutex::default() }
+impl SpareBuffers {
+    pub(crate) fn of(length: usize) -> SpareBuffers {
+        SpareBuffers { length, boxes: Mutex::default() }
     }
     pub(crate) fn take(&self) -> Box<[u8]> {
         self.boxes.lock().pop().unwrap_or_else(|| vec![0; self.length].into_boxed_slice())
@@ -58,7 +58,7 @@ impl Chunk {
         &self.buffer[..self.n]
     }
 }
-struct Stream<'b> {
+struct ChunkStream<'b> {
     peer: usize,
     tag: i32,
     /// how many chunks may lie here before more are fetched
@@ -69,7 +69,7 @@ struct Stream<'b> {
     receiving: VecDeque<(Pending<'static>, usize)>,
     held: usize,
 }
-impl Stream<'_> {
+impl ChunkStream<'_> {
     fn wants(&self) -> bool {
         !(self.expected.is_empty() && self.receiving.is_empty())
     }
@@ -77,7 +77,7 @@ impl Stream<'_> {
         !(self.to_send.is_empty() && self.sending.is_empty())
     }
     /// Asks after what is on its way, and begins more. Did anything happen?
-    fn advance(&mut self, turn: &Turn, comm: usize, spares: &Spares, arrived: &mut VecDeque<(usize, Chunk)>, index: usize) -> MpiResult<bool> {
+    fn advance(&mut self, turn: &MpiTurn, comm: usize, spares: &SpareBuffers, arrived: &mut VecDeque<(usize, Chunk)>, index: usize) -> MpiResult<bool> {
         let mut any = false;
         while let Some(sending) = self.sending.front_mut()
             && turn.is_done(sending)?
@@ -113,20 +113,20 @@ impl Stream<'_> {
 }
 /// What a call sends and receives.
 pub(crate) struct Transfer<'g, 'b> {
-    lines: &'g Lines,
-    spares: &'g Spares,
-    streams: Vec<Stream<'b>>,
+    lines: &'g GroupLines,
+    spares: &'g SpareBuffers,
+    streams: Vec<ChunkStream<'b>>,
     arrived: VecDeque<(usize, Chunk)>,
 }
 impl<'g, 'b> Transfer<'g, 'b> {
-    pub(crate) fn new(lines: &'g Lines, spares: &'g Spares) -> Transfer<'g, 'b> {
+    pub(crate) fn new(lines: &'g GroupLines, spares: &'g SpareBuffers) -> Transfer<'g, 'b> {
         Transfer { lines, spares, streams: Vec::new(), arrived: VecDeque::new() }
     }
     /// A new stream; `held` chunks may be kept by the caller at a time, beside those on their way.
     pub(crate) fn stream(&mut self, peer: usize, tag: i32, held: usize) -> usize {
         let window = WINDOW + held;
         let (to_send, sending, expected, receiving) = Default::default();
-        self.streams.push(Stream { peer, tag, window, to_send, sending, expected, receiving, held: 0 });
+        self.streams.push(ChunkStream { peer, tag, window, to_send, sending, expected, receiving, held: 0 });
         self.streams.len() - 1
     }
     /// Sends bytes, in chunks.
@@ -173,7 +173,7 @@ impl<'g, 'b> Transfer<'g, 'b> {
     }
     /// Ranks whose data have not come; if all have, those that have not fetched theirs.
     fn missing(&self) -> Vec<usize> {
-        let of = |open: &dyn Fn(&Stream<'b>) -> bool| {
+        let of = |open: &dyn Fn(&ChunkStream<'b>) -> bool| {
             let mut peers: Vec<usize> = self.streams.iter().filter(|stream| open(stream)).map(|stream| stream.peer).collect();
             peers.sort_unstable();
             peers.dedup();
@@ -197,7 +197,7 @@ impl Drop for Transfer<'_, '_> {
     }
 }
 /// Takes back what MPI lets go of, of requests of a call that failed.
-pub(crate) fn settle(lines: &Lines, mut pending: Vec<Pending<'_>>) {
+pub(crate) fn settle(lines: &GroupLines, mut pending: Vec<Pending<'_>>) {
     if pending.is_empty() {
         return;
     }

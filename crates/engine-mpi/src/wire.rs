@@ -1,6 +1,6 @@
 //! The one place where MPI is called from: a thread at a time, and no buffer is given back that MPI may still use.
 //!
-//! - **One thread at a time.** MPI is asked for `MPI_THREAD_SERIALIZED`; every call is made by whoever holds the [`Turn`].
+//! - **One thread at a time.** MPI is asked for `MPI_THREAD_SERIALIZED`; every call is made by whoever holds the [`MpiTurn`].
 //! - **Received into buffers of this crate alone**, which are given away when the request is done and never before.
 //! - **Sent from where the bytes lie**, which are borrowed as long as the call lasts. A call that fails may leave such requests
 //!   behind, as nobody can take back what a lost peer was to fetch: then the wire is *dead*, and MPI is not called again by this process, so
@@ -42,13 +42,13 @@ impl Wire {
     ///
     /// # Errors
     /// The wire is dead.
-    pub(crate) fn turn(&'static self, patience: Duration) -> Result<Option<Turn>, ErrorKind> {
+    pub(crate) fn turn(&'static self, patience: Duration) -> Result<Option<MpiTurn>, ErrorKind> {
         let mpi = self.mpi.try_lock_for(patience);
         if self.is_dead() {
             let why = self.why.lock().clone();
             return Err(why.unwrap_or_else(|| ErrorKind::Internal("MPI is called no more".into())));
         }
-        Ok(mpi.map(|mpi| Turn { wire: self, mpi }))
+        Ok(mpi.map(|mpi| MpiTurn { wire: self, mpi }))
     }
 }
 
@@ -87,11 +87,11 @@ impl Drop for Pending<'_> {
 }
 
 /// The right to call MPI, which one thread has at a time.
-pub(crate) struct Turn {
+pub(crate) struct MpiTurn {
     wire: &'static Wire,
     mpi: MutexGuard<'static, Box<dyn MpiFunctions>>,
 }
-impl Turn {
+impl MpiTurn {
     fn pending<'b>(&self, request: MpiResult<MpiRequest>, buffer: Option<*mut [u8]>) -> MpiResult<Pending<'b>> {
         // One that did not begin drops its buffer.
         let mut pending = Pending { wire: self.wire, request: None, buffer, receives: false, reads: PhantomData };

@@ -1,5 +1,7 @@
 //! Which library is taken, and what is said where none can be: without any MPI.
-use adamant_engine_mpi::{AbiTable, Candidate, LIBRARY_VARIABLE, MpiAbi, MpiFamily, NUMBERS, Predefined, advice, candidates, conflict, launcher, present};
+use adamant_engine_mpi::{
+    AbiTable, LIBRARY_VARIABLE, LibraryCandidate, MpiAbi, MpiFamily, NUMBERS, Predefined, advice, candidates, conflict, launcher, present,
+};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -9,9 +11,9 @@ fn variables<'v>(given: &'v [(&str, &str)]) -> impl Fn(&str) -> Option<String> +
     |name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
 }
 fn listed(given: &[(&str, &str)]) -> Vec<String> {
-    let text = |candidate: &Candidate| match candidate {
-        Candidate::InProcess => "in process".to_string(),
-        Candidate::Library(path) => path.display().to_string(),
+    let text = |candidate: &LibraryCandidate| match candidate {
+        LibraryCandidate::InProcess => "in process".to_string(),
+        LibraryCandidate::Library(path) => path.display().to_string(),
     };
     candidates(&variables(given)).iter().map(text).collect()
 }
