@@ -19,8 +19,6 @@ struct Mpi {
     launcher: PathBuf,
     library: Option<String>,
 }
-/// Options of the launcher, and what stands before the program.
-type Options = (&'static [&'static str], &'static [&'static str]);
 struct Ended {
     code: Option<i32>,
     out: String,
@@ -52,11 +50,11 @@ impl Drop for Running {
     }
 }
 impl Mpi {
-    fn run(&self, case: &str, ranks: usize, (more, through): Options) -> Ended {
+    fn run(&self, case: &str, ranks: usize, more: &[&str]) -> Ended {
         let mut command = Command::new(&self.launcher);
         let is_open_mpi = self.is_open_mpi();
         command.args(is_open_mpi.then_some("--oversubscribe")).args(more).args(["-n", &ranks.to_string()]);
-        command.args(through).arg(std::env::current_exe().unwrap()).env(CASE, case).process_group(0);
+        command.arg(std::env::current_exe().unwrap()).env(CASE, case).process_group(0);
         // Tests run as root in a container.
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         if let Some(library) = &self.library {
@@ -91,17 +89,14 @@ impl Mpi {
     fn is_open_mpi(&self) -> bool {
         self.version().contains("Open MPI")
     }
-    /// The options that let ranks go on when one of them is dead, and what the program is started through: MPICH's launcher
-    /// sends the others SIGUSR1, which would end them.
-    fn survivors_go_on(&self) -> Options {
+    /// The options that let ranks go on when one of them is dead. None of MPICH's: with `-disable-auto-cleanup` its launcher
+    /// sends the others SIGUSR1, and at times fails itself (5.0.2).
+    fn survivors_go_on(&self) -> Option<&'static [&'static str]> {
         let version = self.version();
         if version.contains("(Open MPI) 4") {
-            return (&["--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0"], &[]);
+            return Some(&["--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0"]);
         }
-        if version.contains("Open MPI") {
-            return (&["--with-ft", "ulfm", "--enable-recovery"], &[]);
-        }
-        (&["-disable-auto-cleanup"], &["sh", "-c", "trap '' USR1; exec \"$0\""])
+        version.contains("Open MPI").then_some(&["--with-ft", "ulfm", "--enable-recovery"])
     }
 }
 fn mpis() -> Vec<Mpi> {
@@ -215,7 +210,7 @@ fn under_another(mpi: &Mpi, mpis: &[Mpi], filters: &[String]) -> usize {
     let others = mpis.iter().filter(|other| other.library.is_some() && other.is_open_mpi() != mpi.is_open_mpi());
     let mut failed = 0;
     for other in others {
-        let ended = Mpi { launcher: mpi.launcher.clone(), library: other.library.clone() }.run("functions", 2, (&[], &[]));
+        let ended = Mpi { launcher: mpi.launcher.clone(), library: other.library.clone() }.run("functions", 2, &[]);
         let said = ended.said();
         let refused = !said.is_empty() && said.iter().all(|(_, what)| what.contains("EngineAbsent") && what.contains("two MPIs"));
         let is_right = refused && ended.code == Some(9);
@@ -242,7 +237,11 @@ pub fn all(filters: &[String]) {
             if !(filters.is_empty() || filters.iter().any(|filter| case.contains(filter.as_str()))) {
                 continue;
             }
-            let options = if matches!(expect, Survivors { .. }) { mpi.survivors_go_on() } else { (&[][..], &[][..]) };
+            let options = if matches!(expect, Survivors { .. }) { mpi.survivors_go_on() } else { Some(&[][..]) };
+            let Some(options) = options else {
+                println!("  {case}: skipped, this launcher ends the job when a rank is dead");
+                continue;
+            };
             for &ranks in sizes {
                 let start = Instant::now();
                 let ended = mpi.run(case, ranks, options);
