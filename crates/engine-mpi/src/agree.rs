@@ -37,7 +37,7 @@ impl Inline {
 }
 /// A frame of a header and what lies behind it.
 pub(crate) fn framed(header: &CallHeader, spares: &SpareBuffers, inline: &[u8]) -> (Box<[u8]>, usize) {
-    let mut frame = spares.take();
+    let mut frame = spares.take(FRAME);
     header.write(&mut frame[..HEADER]);
     frame[HEADER..HEADER + inline.len()].copy_from_slice(inline);
     (frame, HEADER + inline.len())
@@ -78,7 +78,7 @@ pub(crate) fn meet<'b>(
             let (bytes, inline) = to(peer);
             let (frame, n) = framed(&CallHeader { bytes: bytes as u64, expects: expected(peer) as u64, ..own.clone() }, spares, inline);
             let sent = turn.send_owned(lines.comm, peer, tag::HEADER, frame, n);
-            let received = turn.receive(lines.comm, peer, tag::HEADER, spares.take(), FRAME);
+            let received = turn.receive(lines.comm, peer, tag::HEADER, spares.take(FRAME), FRAME);
             match (sent, received) {
                 (Ok(sent), Ok(received)) => {
                     meeting.sending.push((peer, sent));

@@ -84,7 +84,7 @@ impl MpiCommunicator {
         let lines = Arc::new(lines);
         process.remember(&lines);
         let counts = CallCounts { meetings: 0, sent: vec![0; lines.size], received: vec![0; lines.size] };
-        let (frames, chunks) = (SpareBuffers::of(FRAME), SpareBuffers::of(CHUNK));
+        let (frames, chunks) = Default::default();
         Arc::new(MpiCommunicator { lines, process, counts: Mutex::new(counts), frames, chunks })
     }
     /// Carries a call out, if the group has not ended; by its error, it ends.
@@ -296,7 +296,7 @@ impl MpiCommunicator {
                     while adding.pending.len() < 2
                         && let Some(own) = to_add.next()
                     {
-                        let begun = turn.begin_sum(self.lines.comm, own, number, dtype.size(), self.process.fast_buffers().take());
+                        let begun = turn.begin_sum(self.lines.comm, own, number, dtype.size(), self.process.fast_buffers().take(own.len()));
                         adding.pending.push_back(begun.map_err(|why| ErrorKind::Internal(format!("MPI_Iallreduce: {why}")))?);
                     }
                     let Some(first) = adding.pending.front_mut() else { break };

@@ -25,6 +25,7 @@
 mod abi;
 #[cfg(unix)]
 mod agree;
+#[cfg(unix)]
 mod frame;
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "the functions of a library that is opened at run time")]

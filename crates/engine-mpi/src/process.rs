@@ -303,7 +303,7 @@ fn keep(found: &'static FoundLibrary, ready: &Sender<MpiResult<()>>, jobs: Sende
                 jobs: Mutex::new(jobs),
                 groups: Mutex::default(),
                 outgoing: Mutex::default(),
-                fast: SpareBuffers::of(FAST_CHUNK),
+                fast: SpareBuffers::default(),
             };
             let process = PROCESS.get_or_init(|| process);
             if ours {

@@ -23,26 +23,29 @@ use std::{
 pub(crate) const CHUNK: usize = 256 << 10;
 /// Messages on their way in one direction of a stream.
 const WINDOW: usize = 2;
-/// Buffers that a group keeps for the next call.
-const SPARE: usize = 64;
+/// Bytes that a group keeps for the next call.
+const SPARE: usize = 32 << 20;
 /// So long a failed call waits for what MPI still holds of it.
 const SETTLING: Duration = Duration::from_millis(20);
 
-/// Buffers that are used again, each of one length.
+/// Buffers that are used again.
+#[derive(Default)]
 pub(crate) struct SpareBuffers {
-    length: usize,
     boxes: Mutex<Vec<Box<[u8]>>>,
 }
 impl SpareBuffers {
-    pub(crate) fn of(length: usize) -> SpareBuffers {
-        SpareBuffers { length, boxes: Mutex::default() }
-    }
-    pub(crate) fn take(&self) -> Box<[u8]> {
-        self.boxes.lock().pop().unwrap_or_else(|| vec![0; self.length].into_boxed_slice())
+    /// A buffer of so many bytes at least.
+    pub(crate) fn take(&self, n: usize) -> Box<[u8]> {
+        let mut boxes = self.boxes.lock();
+        // The one that was used last is likeliest to lie in the cache.
+        match boxes.iter().rposition(|buffer| buffer.len() >= n) {
+            Some(at) => boxes.swap_remove(at),
+            None => vec![0; n.next_power_of_two()].into_boxed_slice(),
+        }
     }
     pub(crate) fn give_back(&self, buffer: Box<[u8]>) {
         let mut boxes = self.boxes.lock();
-        if boxes.len() < SPARE && buffer.len() == self.length {
+        if boxes.iter().map(|kept| kept.len()).sum::<usize>() + buffer.len() <= SPARE {
             boxes.push(buffer);
         }
     }
@@ -105,7 +108,7 @@ impl ChunkStream<'_> {
         while self.receiving.len() + self.held < self.window
             && let Some(n) = self.expected.pop_front()
         {
-            self.receiving.push_back((turn.receive(comm, self.peer, self.tag, spares.take(), n)?, n));
+            self.receiving.push_back((turn.receive(comm, self.peer, self.tag, spares.take(n), n)?, n));
             any = true;
         }
         Ok(any)
