@@ -88,11 +88,20 @@ pub fn run(case: &str) {
         }
         "split" => split(&opened(20_000)),
         "idle" => {
-            // A rank that works on for longer than the timeout while the others have left.
+            // A rank that works on for longer than the timeout while the others have left: they are still there at its end.
             let on = opened(4_000);
-            sum(&*on, DType::F32, 10).unwrap();
+            let mut processes = vec![[0u8; 4]; size];
+            let mut blocks: Vec<&mut [u8]> = processes.iter_mut().map(|id| &mut id[..]).collect();
+            let gather = call(&*on, CollectiveKind::AllGather { used: RankUse::Alike }, DType::U8, 4);
+            on.all_gather(&gather, &std::process::id().to_ne_bytes(), &mut blocks).unwrap();
             drop(on);
-            thread::sleep(Duration::from_millis(if last { 6_000 } else { 0 }));
+            if last {
+                thread::sleep(Duration::from_millis(6_000));
+                for id in processes {
+                    let there = std::process::Command::new("kill").args(["-0", &u32::from_ne_bytes(id).to_string()]).status();
+                    assert!(there.unwrap().success(), "a rank has ended before this one");
+                }
+            }
             said("all right");
         }
         "sent" => {
