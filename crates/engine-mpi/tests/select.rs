@@ -112,6 +112,12 @@ fn the_tables_say_what_the_handles_themselves_say() {
         // A type of fixed size of the standard has the logarithm of its size in bits 3 to 5.
         let handle = value(tables[2].number(dtype).unwrap());
         assert!(dtype.is_float() || 1 << ((handle >> 3) & 7) == dtype.size(), "the standard's {dtype}");
+        // Of integers, both tell the sign: the standard in the lowest bit, MPICH by two rows of four.
+        if !dtype.is_float() {
+            let (unsigned, log) = (usize::from(dtype.to_string().starts_with('u')), dtype.size().trailing_zeros() as usize);
+            assert_eq!(handle & 1, unsigned, "the standard's {dtype}");
+            assert_eq!(value(tables[1].number(dtype).unwrap()) & 0xff, 0x37 + log + 4 * unsigned, "MPICH's {dtype}");
+        }
         assert_eq!(handle & !0x3f, if dtype.is_float() { 0x200 } else { 0x240 }, "the standard's {dtype}");
         let expected = match dtype.to_string().as_str() {
             "f32" => "ompi_mpi_float".to_string(),
