@@ -62,8 +62,10 @@ pub(crate) enum Note {
     Waiting { agreeing: bool, missing: Vec<usize>, call: String },
     /// Its group has ended by this.
     Failed { cause: EndCause, text: String },
-    /// Its program has ended, after so many calls.
+    /// It calls no more, after so many calls: its program has let go of the group, or has ended.
     Left { calls: u64 },
+    /// Its program has ended.
+    Ending,
     /// It asks whether the other lives.
     Ask,
     /// The answer.
@@ -106,6 +108,7 @@ impl Note {
                 at.put(&[3]);
                 at.put(&calls.to_le_bytes());
             }
+            Note::Ending => at.put(&[6]),
             Note::Ask => at.put(&[4]),
             Note::Here => at.put(&[5]),
         }
@@ -133,6 +136,7 @@ impl Note {
                 Some(Note::Failed { cause, text: at.text()? })
             }
             [3] => Some(Note::Left { calls: at.number()? }),
+            [6] => Some(Note::Ending),
             [4] => Some(Note::Ask),
             [5] => Some(Note::Here),
             _ => None,
@@ -215,6 +219,7 @@ mod tests {
             Note::Failed { cause: EndCause::Differ, text: "x".into() },
             Note::Failed { cause: EndCause::Lost(1023), text: "x".into() },
             Note::Left { calls: 12 },
+            Note::Ending,
             Note::Ask,
             Note::Here,
         ];

@@ -51,6 +51,7 @@ struct PeerNotes {
     failed: Option<(EndCause, String)>,
     left: Option<(Instant, u64)>,
     seen: Option<Instant>,
+    is_ending: bool,
 }
 struct PeerWaiting {
     at: Instant,
@@ -65,6 +66,7 @@ struct Post {
     sending: Vec<Pending<'static>>,
     has_failed: bool,
     has_left: bool,
+    is_ending: bool,
 }
 /// A group of ranks as this crate has it.
 pub(crate) struct GroupLines {
@@ -164,7 +166,8 @@ impl GroupLines {
     /// Tells all other ranks.
     pub(crate) fn tell(&self, turn: &MpiTurn, note: &Note) {
         let mut post = self.post.lock();
-        let to: Vec<usize> = self.peers().filter(|to| post.peers[*to].left.is_none() || matches!(note, Note::Left { .. })).collect();
+        let is_last = matches!(note, Note::Left { .. } | Note::Ending);
+        let to: Vec<usize> = self.peers().filter(|to| is_last || !post.peers[*to].is_ending).collect();
         post.sending.extend(to.into_iter().filter_map(|to| self.put(turn, to, note)));
     }
     fn put(&self, turn: &MpiTurn, to: usize, note: &Note) -> Option<Pending<'static>> {
@@ -173,14 +176,14 @@ impl GroupLines {
         // Whom it does not reach, the timeout tells.
         turn.send_owned(self.comm, to, tag::NOTE, bytes, NOTE).ok()
     }
-    /// Asks those who have not left whether they live.
+    /// Asks those whose programs have not ended whether they live.
     pub(crate) fn ask(&self, turn: &MpiTurn) {
         self.tell(turn, &Note::Ask);
     }
-    /// How long nothing has been heard of one that has not left, at most since then.
+    /// How long nothing has been heard of one whose program has not ended, at most since then.
     pub(crate) fn silent_for(&self, start: Instant) -> Duration {
         let post = self.post.lock();
-        let peers = self.peers().map(|rank| &post.peers[rank]).filter(|peer| peer.left.is_none());
+        let peers = self.peers().map(|rank| &post.peers[rank]).filter(|peer| !peer.is_ending);
         peers.map(|peer| peer.seen.map_or(start, |seen| seen.max(start)).elapsed()).max().unwrap_or_default()
     }
     /// Ends the group by what another rank told, if no call is there to see it. That ranks differ, the next call sees itself, and
@@ -221,6 +224,7 @@ impl GroupLines {
                 }
                 Some(Note::Failed { cause, text }) => drop(peer.failed.get_or_insert((cause, text))),
                 Some(Note::Left { calls }) => peer.left = Some((now, calls)),
+                Some(Note::Ending) => peer.is_ending = true,
                 Some(Note::Ask) => {
                     let here = self.put(turn, from, &Note::Here);
                     post.sending.extend(here);
@@ -249,10 +253,17 @@ impl GroupLines {
         let mut left = of.iter().filter_map(|rank| post.peers[*rank].left.map(|left| (*rank, left)));
         left.find(|(_, (at, _))| at.elapsed() > Duration::from_millis(5)).map(|(rank, (_, calls))| (rank, calls))
     }
-    /// Have all other ranks left?
-    pub(crate) fn all_left(&self) -> bool {
+    /// Says that this rank's program has ended.
+    pub(crate) fn end(&self, turn: &MpiTurn) {
+        self.leave(turn);
+        if !std::mem::replace(&mut self.post.lock().is_ending, true) {
+            self.tell(turn, &Note::Ending);
+        }
+    }
+    /// Have the programs of all other ranks ended?
+    pub(crate) fn all_ending(&self) -> bool {
         let post = self.post.lock();
-        self.peers().all(|rank| post.peers[rank].left.is_some())
+        self.peers().all(|rank| post.peers[rank].is_ending)
     }
     /// A rank that control connections know to be lost.
     pub(crate) fn lost(&self) -> Option<(usize, String)> {

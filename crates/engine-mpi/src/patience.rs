@@ -110,7 +110,7 @@ impl<'g> Patience<'g> {
             }
         }
         if let Some((rank, calls)) = self.lines.left(missing) {
-            return Err(self.differ(rank, format!("nothing more: its program has ended, after {calls} calls")));
+            return Err(self.differ(rank, format!("nothing more: its program has let go of the group or ended, after {calls} calls")));
         }
         Ok(())
     }

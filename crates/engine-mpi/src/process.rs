@@ -5,7 +5,7 @@
 //! ```
 //!
 //! MPI cannot be initialised again once it has been ended, and ending it waits for all ranks. So it is ended when the process ends, by the
-//! thread that initialised it, and only once every other rank has said that it has left as well; a rank that was lost never
+//! thread that initialised it, and only once every other rank has said that its program ends as well; a rank that was lost never
 //! says so, and then this process ends without.
 use crate::{
     abi::AbiTable,
@@ -245,7 +245,7 @@ impl MpiProcess {
         }
         !self.outgoing.lock().is_empty()
     }
-    /// Leaves all groups, and waits until the other ranks have: may MPI be ended?
+    /// Leaves all groups, and waits until the programs of the other ranks have ended: may MPI be ended?
     fn leave(&self) -> bool {
         let groups = self.groups.lock().clone();
         let ended: Vec<ErrorKind> = groups.iter().filter_map(|lines| lines.state.ended()).collect();
@@ -262,9 +262,9 @@ impl MpiProcess {
             self.look();
             let Ok(Some(turn)) = self.wire.turn(Duration::from_millis(100)) else { return false };
             for lines in groups.iter().filter(|lines| !self.is_sending(lines.comm)) {
-                lines.leave(&turn);
+                lines.end(&turn);
             }
-            if groups.iter().all(|lines| lines.all_left() && lines.post_is_sent(&turn)) && !in_call() && self.outgoing.lock().is_empty() {
+            if groups.iter().all(|lines| lines.all_ending() && lines.post_is_sent(&turn)) && !in_call() && self.outgoing.lock().is_empty() {
                 return true;
             }
             // Others may work on for long; who answers lives.

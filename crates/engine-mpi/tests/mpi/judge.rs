@@ -157,7 +157,7 @@ fn cases() -> Vec<(&'static str, &'static [usize], Expect)> {
         ("differ-root", &[2, 3], differ(|_, _| words(&["RanksDiffer", "broadcast from rank 0", "broadcast from rank 1"]))),
         ("differ-fast", &[2, 3], differ(|_, _| words(&["RanksDiffer", SUM]))),
         ("differ-length", &[2, 3], differ(|_, _| words(&["RanksDiffer", "all_gather of u8 [10]", "bytes where it"]))),
-        ("differ-few", &[2, 3], Errors { words: |_, _| words(&["RanksDiffer", SUM, "its program has ended"]), ms: (0, 2_000), silent_last: true }),
+        ("differ-few", &[2, 3], Errors { words: |_, _| words(&["RanksDiffer", SUM, "let go of the group or ended"]), ms: (0, 2_000), silent_last: true }),
         ("differ-receive", &[2], differ(|_, _| words(&["RanksDiffer", SUM, "receive from rank 0 of u8 [10]"]))),
         ("sleep", &[2, 3], Errors { words: peer_lost, ms: (1_800, 2_200), silent_last: true }),
         ("stop", &[2, 3], Errors { words: peer_lost, ms: (1_800, 2_200), silent_last: true }),
