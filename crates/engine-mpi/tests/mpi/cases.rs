@@ -246,7 +246,9 @@ fn lost(case: &str) {
                     signal("-KILL");
                 }
                 if let Err(kind) = sum(&*on, DType::F32, 200_000) {
-                    told(start, Err(kind));
+                    // Not with an exit code of its own: Open MPI 5's launcher may end the other survivors at the first one.
+                    said(&format!("{} ms: {:?}", start.elapsed().as_millis(), Err::<(), _>(kind)));
+                    std::process::exit(0);
                 }
             }
         }
