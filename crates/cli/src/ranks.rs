@@ -5,6 +5,7 @@ use adamant_distributed::{
     place::{RankPlace, open_group},
     told_by_first,
 };
+use adamant_engine_mpi as _;
 use adamant_train::{Document, Failure, rank_timeout};
 use std::{path::PathBuf, sync::Arc};
 

@@ -21,7 +21,10 @@ pub use exchange::{Exchanged, exchange, exchange_array};
 pub use lone::LoneRank;
 pub use tree::{ReductionTree, TreeNodes};
 
-use crate::{ErrorKind, Origin, TensorType, op::{CollectiveKind, Group}};
+use crate::{
+    DType, ErrorKind, Origin, TensorType,
+    op::{CollectiveKind, Group, ReduceOp},
+};
 use parking_lot::Mutex;
 use std::{
     any::Any,
@@ -80,6 +83,21 @@ pub trait Communicator: Send + Sync + 'static {
     /// As [`Communicator::all_gather`].
     fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
         exchange::all_reduce(self, call, tree, own, sum)
+    }
+    /// The sum over ranks as the engine itself adds it, where it has a sum of its own for this dtype: `own` and `sum` are of one
+    /// length. Its bits may change from run to run. None where it has not, which is so on all ranks or on none.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_gather`].
+    fn all_reduce_fast(
+        &self,
+        _call: &CollectiveCall,
+        _reduce: ReduceOp,
+        _dtype: DType,
+        _own: &[u8],
+        _sum: &mut [u8],
+    ) -> Option<Result<(), ErrorKind>> {
+        None
     }
     /// Adds along the tree, and each rank gets its block of the sum: `own` is one node, cut into as many blocks of one size as there
     /// are ranks.
