@@ -95,7 +95,7 @@ struct Adder {
     onto: fn(&mut [u8], &[u8]),
 }
 /// An element in memory, and what it is when two become one.
-trait ReducedElement: Copy {
+trait FoldedElement: Copy {
     const SIZE: usize;
     fn read(bytes: &[u8]) -> Self;
     fn write(self, bytes: &mut [u8]);
@@ -105,7 +105,7 @@ trait ReducedElement: Copy {
 }
 macro_rules! reduced {
     ($($t:ty: $sum:expr, $max:expr, $min:expr;)*) => { $(
-        impl ReducedElement for $t {
+        impl FoldedElement for $t {
             const SIZE: usize = size_of::<$t>();
             #[inline(always)]
             fn read(bytes: &[u8]) -> $t {
@@ -151,18 +151,18 @@ reduced! {
     u64: |a, b| a.wrapping_add(b), Ord::max, Ord::min;
 }
 #[inline(always)]
-fn both<T: ReducedElement>(f: impl Fn(T, T) -> T, a: &[u8], b: &[u8], out: &mut [u8]) {
+fn both<T: FoldedElement>(f: impl Fn(T, T) -> T, a: &[u8], b: &[u8], out: &mut [u8]) {
     for ((out, a), b) in out.chunks_exact_mut(T::SIZE).zip(a.chunks_exact(T::SIZE)).zip(b.chunks_exact(T::SIZE)) {
         f(T::read(a), T::read(b)).write(out);
     }
 }
 #[inline(always)]
-fn onto<T: ReducedElement>(f: impl Fn(T, T) -> T, out: &mut [u8], b: &[u8]) {
+fn onto<T: FoldedElement>(f: impl Fn(T, T) -> T, out: &mut [u8], b: &[u8]) {
     for (out, b) in out.chunks_exact_mut(T::SIZE).zip(b.chunks_exact(T::SIZE)) {
         f(T::read(out), T::read(b)).write(out);
     }
 }
-fn adder_of<T: ReducedElement>(reduce: ReduceOp) -> Option<Adder> {
+fn adder_of<T: FoldedElement>(reduce: ReduceOp) -> Option<Adder> {
     Some(match reduce {
         ReduceOp::Sum => Adder { both: |a, b, out| both(T::sum, a, b, out), onto: |out, b| onto(T::sum, out, b) },
         ReduceOp::Max => Adder { both: |a, b, out| both(T::max, a, b, out), onto: |out, b| onto(T::max, out, b) },
