@@ -49,6 +49,7 @@ pub fn place(group: Option<&dyn Communicator>, choose: impl FnOnce() -> Result<R
     }
     let bytes = told_by_first(group, &[]).map_err(told)?;
     let (resume, folder) = bytes.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
-    let folder = String::from_utf8(folder.to_vec()).map_err(|_| Failure::Usage("the run folder's name is no text, and other ranks cannot be told of it".into()))?;
+    let folder =
+        String::from_utf8(folder.to_vec()).map_err(|_| Failure::Usage("the run folder's name is no text, and other ranks cannot be told of it".into()))?;
     Ok(RunPlace::of(PathBuf::from(folder), resume == 1))
 }

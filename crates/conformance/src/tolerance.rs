@@ -239,9 +239,7 @@ fn size_of_terms(function: &str) -> f64 {
 /// What the reference says. What ranks exchange, it does not know: their group carries it out.
 fn meaning(op: &Op, arg: Arg, inputs: &[HostArray], types: &[TensorType]) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
     match (op, inputs) {
-        (Op::Collective { kind, group }, [x]) => {
-            Ok((vec![communicator::exchange_array(*kind, group, x, None)?], None))
-        }
+        (Op::Collective { kind, group }, [x]) => Ok((vec![communicator::exchange_array(*kind, group, x, None)?], None)),
         _ => reference::run(op, arg, inputs, types),
     }
 }

@@ -38,11 +38,7 @@ fn numbers(rank: usize, seed: usize, n: usize) -> Vec<f64> {
 }
 const SUM: ReduceOp = ReduceOp::Sum;
 fn kinds(size: usize) -> Vec<(CollectiveKind, Option<RankUse>)> {
-    let mut kinds = vec![
-        (CollectiveKind::ReduceScatter { reduce: SUM }, None),
-        (CollectiveKind::AllToAll, None),
-        (CollectiveKind::Barrier, None),
-    ];
+    let mut kinds = vec![(CollectiveKind::ReduceScatter { reduce: SUM }, None), (CollectiveKind::AllToAll, None), (CollectiveKind::Barrier, None)];
     for used in [RankUse::Alike, RankUse::Apart] {
         let of = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min].map(|reduce| CollectiveKind::AllReduce { reduce, parts: 0, used });
         kinds.extend(of.map(|kind| (kind, Some(used))));
@@ -131,7 +127,8 @@ fn sums_of_parts_have_one_tree_on_any_number_of_ranks() {
         differ_by_rank_order += usize::from(want != in_order);
         for size in 1..=parts.min(6) {
             let got = each(size, |rank, group| {
-                let node = |node: std::ops::Range<usize>| (0..5).map(|k| halved(&all[node.clone()].iter().map(|p| p[k]).collect::<Vec<f32>>())).collect::<Vec<f32>>();
+                let node =
+                    |node: std::ops::Range<usize>| (0..5).map(|k| halved(&all[node.clone()].iter().map(|p| p[k]).collect::<Vec<f32>>())).collect::<Vec<f32>>();
                 let nodes: Vec<Vec<f32>> = tree_nodes(parts, rank, size).map(node).collect();
                 let x = Tensor::from_vec(nodes.concat(), [nodes.len(), 5]);
                 let kind = CollectiveKind::AllReduce { reduce: SUM, parts: parts as u32, used: RankUse::Alike };

@@ -1,8 +1,7 @@
 //! The text of graphs: every kind of op, names, numbers, errors with their place, and what hostile text may cost.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
-    Arg, Cell, Composite, Compound, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor, TensorType, Types,
-    communicator,
+    Arg, Cell, Composite, Compound, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor, TensorType, Types, communicator,
     composite::{Attr, Attrs, registered},
     graph::{Data, Graph, GraphError, Reading, Type, Why},
     register_composite, scope, tensor,

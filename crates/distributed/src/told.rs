@@ -1,5 +1,8 @@
 //! What the first rank tells all others, outside of any tensor.
-use adamant_ir::{DType, Shape, TensorType, op::{CollectiveKind, RankUse}};
+use adamant_ir::{
+    DType, Shape, TensorType,
+    op::{CollectiveKind, RankUse},
+};
 use adamant_runtime::{
     ErrorKind,
     communicator::{CollectiveCall, Communicator},

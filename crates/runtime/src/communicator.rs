@@ -89,14 +89,7 @@ pub trait Communicator: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Communicator::all_gather`].
-    fn all_reduce_fast(
-        &self,
-        _call: &CollectiveCall,
-        _reduce: ReduceOp,
-        _dtype: DType,
-        _own: &[u8],
-        _sum: &mut [u8],
-    ) -> Option<Result<(), ErrorKind>> {
+    fn all_reduce_fast(&self, _call: &CollectiveCall, _reduce: ReduceOp, _dtype: DType, _own: &[u8], _sum: &mut [u8]) -> Option<Result<(), ErrorKind>> {
         None
     }
     /// Adds along the tree, and each rank gets its block of the sum: `own` is one node, cut into as many blocks of one size as there

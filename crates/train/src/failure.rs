@@ -96,9 +96,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) | Failure::Input(text) | Failure::Device(text) | Failure::Run(text) | Failure::Diverged(text) | Failure::Memory(text) | Failure::PeerLost(text) => {
-                f.write_str(&cut(text, LONGEST))
-            }
+            Failure::Usage(text)
+            | Failure::Input(text)
+            | Failure::Device(text)
+            | Failure::Run(text)
+            | Failure::Diverged(text)
+            | Failure::Memory(text)
+            | Failure::PeerLost(text) => f.write_str(&cut(text, LONGEST)),
             Failure::Storage(e) => f.write_str(&cut(&e.to_string(), LONGEST)),
             Failure::Interrupted { signal, step, checkpoint } => {
                 let name = match signal {

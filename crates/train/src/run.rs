@@ -17,7 +17,7 @@ use crate::{
     setup::{Length, Setup},
     storage, summary,
     trained::{self, Task},
-    trainer::{RunRanks, Extended, Learned, Pattern, Score, Start, learn, told_precision},
+    trainer::{Extended, Learned, Pattern, RunRanks, Score, Start, learn, told_precision},
     watch::{Interrupt, Plan, Rows, Watch},
 };
 use adamant_amp::AmpStats;
@@ -250,7 +250,9 @@ impl<'a> Run<'a> {
         let wrong = |what: String| Err(Failure::Usage(format!("[distributed]: {what}")));
         match said.mode {
             SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started")),
-            SharingMode::Distributed if size < 2 => return wrong("`mode` is \"distributed\", and one rank was started: `adamant launch -n 2 -- ...` starts two".into()),
+            SharingMode::Distributed if size < 2 => {
+                return wrong("`mode` is \"distributed\", and one rank was started: `adamant launch -n 2 -- ...` starts two".into());
+            }
             _ => {}
         }
         // What a run began with it keeps, on however many ranks it goes on.

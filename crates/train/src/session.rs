@@ -34,11 +34,11 @@ pub use captured::OpByOp;
 use losses::{Losses, UnreadLoss};
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
-pub(crate) use shared::gather;
-pub use shared::StepSharing;
-use shared::SharedSteps;
 pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
+use shared::SharedSteps;
+pub use shared::StepSharing;
+pub(crate) use shared::gather;
 use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use watched::LookedAt;
 use watched::{SessionLooks, SteppedWatch};
@@ -279,7 +279,24 @@ impl<M: Walk, B: Batch> Session<M, B> {
         model.train();
         let (position, losses) = (Position::default(), Losses::after(f64::NAN));
         let (captured, watched, looks) = (CapturedStep::new(capture, device), SteppedWatch::new(stability, device)?, SessionLooks::of(&model));
-        Ok(Session { model, loss, optimizer, pace, clipper, accumulator, average, parameters, device, position, losses, captured, precision, watched, looks, shared: None })
+        Ok(Session {
+            model,
+            loss,
+            optimizer,
+            pace,
+            clipper,
+            accumulator,
+            average,
+            parameters,
+            device,
+            position,
+            losses,
+            captured,
+            precision,
+            watched,
+            looks,
+            shared: None,
+        })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -358,7 +375,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
+            let mut parts =
+                StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };

@@ -61,13 +61,9 @@ use adamant_stability::NanOptions;
 use judge::score;
 pub(crate) use ranks::RunRanks;
 use safe::Safe;
-pub(crate) use start::{Learned, Start, learn};
 use serde_json::json;
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-};
+pub(crate) use start::{Learned, Start, learn};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// A measure of one's own: the mean over the rows of a batch.
 type MetricOf<M, B> = Box<dyn Fn(&M, &B) -> Computed<Tensor> + Send>;

@@ -52,7 +52,8 @@ fn bits_that_depend_on_the_number_of_ranks() {
         let text = schedules::drawn_run(k);
         // A part of one row has no variance: norms get parts of two rows at least, the others some that are empty.
         let shards = if text.contains("BatchNorm") { 3 } else { [3, 5, 9][k % 3] };
-        let set = |capture: bool, bucket: &str| vec![format!("distributed.shards={shards}"), format!("capture={capture}"), format!("distributed.bucket_mb={bucket}")];
+        let set =
+            |capture: bool, bucket: &str| vec![format!("distributed.shards={shards}"), format!("capture={capture}"), format!("distributed.bucket_mb={bucket}")];
         let at = |name: &str| place.path().join(format!("{k}-{name}"));
         let end = |name: &str, ranks: usize, set: &[String]| {
             for (rank, done) in train(&text, ranks, set, &at(name), None).into_iter().enumerate() {

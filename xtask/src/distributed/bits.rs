@@ -35,7 +35,8 @@ lr = 2e-3
 [schedule]
 kind = "CosineAnnealingLR"
 "#;
-const DIGITS: &str = "[data]\nkind = \"csv\"\npath = \"DATA/digits.csv.gz\"\nlabel = 64\nclasses = 10\ndivisor = 16.0\ntest = { divide = 10, modulo = 5, equals = 4 }\n";
+const DIGITS: &str =
+    "[data]\nkind = \"csv\"\npath = \"DATA/digits.csv.gz\"\nlabel = 64\nclasses = 10\ndivisor = 16.0\ntest = { divide = 10, modulo = 5, equals = 4 }\n";
 const MNIST: &str = "[data]\nkind = \"idx\"\npath = \"DATA\"\ndivisor = 255.0\nmean = 0.1307\nstd = 0.3081\n";
 const GPT: &str = r#"
 seed = 5
@@ -83,7 +84,14 @@ pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
     }
     claims
 }
-fn on_all(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, ranks: &[usize], shards: usize, claim: &mut TortureClaim) -> Result<(), String> {
+fn on_all(
+    program: &RankedTraining,
+    subject: &BitsSubject,
+    options: &BitsOptions,
+    ranks: &[usize],
+    shards: usize,
+    claim: &mut TortureClaim,
+) -> Result<(), String> {
     let set = |more: &[String]| -> Vec<String> {
         let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
         all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
@@ -126,11 +134,15 @@ fn subjects(program: &RankedTraining) -> Result<Vec<BitsSubject>, String> {
     };
     let digits = workspace::root().join("examples/digits/data");
     let cnn = |side: usize, flat: usize, data: &str, at: &Path| {
-        CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out")) + &data.replace("DATA", &at.display().to_string())
+        CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out"))
+            + &data.replace("DATA", &at.display().to_string())
     };
     let mut subjects = vec![write("digits CNN", cnn(8, 8 * 3 * 3, DIGITS, &digits))?];
     if mnist.is_dir() {
-        subjects.push(write("mnist CNN", cnn(28, 8 * 13 * 13, MNIST, &mnist).replace("    { kind = \"Unflatten\", axis = 1, unflattened_size = [1, 28, 28] },\n", ""))?);
+        subjects.push(write(
+            "mnist CNN",
+            cnn(28, 8 * 13 * 13, MNIST, &mnist).replace("    { kind = \"Unflatten\", axis = 1, unflattened_size = [1, 28, 28] },\n", ""),
+        )?);
     } else {
         eprintln!("SKIPPED  mnist: {} is not there", mnist.display());
     }

@@ -108,7 +108,12 @@ fn one(program: &RankedTraining, description: &PathBuf, options: &KillOptions, d
     let mut times = Vec::new();
     for (rank, end) in ended.iter().enumerate().filter(|(rank, _)| *rank != victim) {
         if end.code != Some(PEER_LOST) {
-            return Err(format!("run {k}: rank {victim} had {signal} after {} ms, and rank {rank} ended with {:?}: {}", moment.as_millis(), end.code, end.stderr.trim()));
+            return Err(format!(
+                "run {k}: rank {victim} had {signal} after {} ms, and rank {rank} ended with {:?}: {}",
+                moment.as_millis(),
+                end.code,
+                end.stderr.trim()
+            ));
         }
         if !end.stderr.contains(&format!("rank {victim}")) {
             return Err(format!("run {k}: rank {rank} does not say that rank {victim} is lost: {}", end.stderr.trim()));

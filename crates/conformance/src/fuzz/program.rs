@@ -6,11 +6,7 @@ use crate::{
     ranks,
 };
 use adamant_core::{
-    Arg, Cell, DType, Device, Error, HostArray, Op, Origin, Shape, Tensor,
-    communicator::group,
-    flush,
-    op::Group,
-    step, with_eager, with_window,
+    Arg, Cell, DType, Device, Error, HostArray, Op, Origin, Shape, Tensor, communicator::group, flush, op::Group, step, with_eager, with_window,
 };
 use std::{collections::BTreeMap, fmt};
 

@@ -229,11 +229,7 @@ pub fn two_ranks(device: Device) -> Result<()> {
                         step(|| {
                             for c in &w {
                                 if let Some(g) = grads.of(c) {
-                                    let sum = Tensor::apply(
-                                        Op::Collective { kind: ALL_REDUCE, group: communicator::group(&group) },
-                                        Arg::None,
-                                        &[g],
-                                    );
+                                    let sum = Tensor::apply(Op::Collective { kind: ALL_REDUCE, group: communicator::group(&group) }, Arg::None, &[g]);
                                     c.set(&(c.detached() - sum * 0.05f32))?;
                                 }
                             }

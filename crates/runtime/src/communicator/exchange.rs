@@ -118,10 +118,8 @@ fn fold_piece<C: Communicator + ?Sized>(
         return Err(ErrorKind::Internal(format!("{} bytes are not {} nodes of {node_bytes} bytes", own.len(), mine.len())));
     }
     // What rank r adds up: its piece of each of this rank's nodes.
-    let packed: Vec<Vec<u8>> = pieces
-        .iter()
-        .map(|piece| (0..mine.len()).flat_map(|k| own[k * node_bytes..][piece.clone()].iter().copied()).collect())
-        .collect();
+    let packed: Vec<Vec<u8>> =
+        pieces.iter().map(|piece| (0..mine.len()).flat_map(|k| own[k * node_bytes..][piece.clone()].iter().copied()).collect()).collect();
     let to: Vec<&[u8]> = packed.iter().map(Vec::as_slice).collect();
     let lengths: Vec<usize> = nodes.iter().map(|nodes| nodes.len() * sum.len()).collect();
     let mut came = vec![0u8; lengths.iter().sum()];
@@ -132,13 +130,7 @@ fn fold_piece<C: Communicator + ?Sized>(
     let of_all: Vec<(Range<usize>, &[u8])> = nodes.into_iter().flatten().zip(came.chunks_exact(sum.len())).collect();
     tree.fold(&of_all, sum)
 }
-pub(super) fn all_reduce<C: Communicator + ?Sized>(
-    on: &C,
-    call: &CollectiveCall,
-    tree: &ReductionTree,
-    own: &[u8],
-    sum: &mut [u8],
-) -> Result<(), ErrorKind> {
+pub(super) fn all_reduce<C: Communicator + ?Sized>(on: &C, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
     let pieces = pieces(sum.len(), tree.dtype.size(), on.size());
     let mut piece = vec![0u8; pieces[on.rank()].len()];
     fold_piece(on, call, tree, own, &pieces, sum.len(), &mut piece)?;

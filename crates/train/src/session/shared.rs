@@ -111,16 +111,16 @@ impl SharedSteps {
     fn reduce(&self, sums: Vec<PartSums>, parameters: &[Param]) -> Computed<(Grads, Tensor)> {
         let StepSharing { group, parts, bucket_bytes } = &self.sharing;
         let held = self.held();
-        let nodes: Vec<Range<usize>> = tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start).collect();
+        let nodes: Vec<Range<usize>> =
+            tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start).collect();
         let all = |flat: Vec<Tensor>| -> Computed<Tensor> {
             let node = |node: &Range<usize>| halved(&flat[node.clone()]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
             let of_nodes: Vec<Tensor> = nodes.iter().map(node).collect::<Computed<_>>()?;
             let stack = Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0);
             Ok(collective(CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: *parts as u32, used: RankUse::Alike }, group, &stack))
         };
-        let joined = |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> {
-            sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect()
-        };
+        let joined =
+            |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> { sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect() };
         // The last parameters first.
         let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(*bucket_bytes), vec![None; parameters.len()]);
         let used = self.used.as_deref().unwrap_or_default();
@@ -263,7 +263,13 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         }
         time_block!("all_reduce", shared.reduce(sums, &leaves))
     }
-    fn part(&mut self, shared: &SharedSteps, batches: &[&B], (flags, scaler): (&mut Option<Tensor>, &mut GradScaler), (wide, device): (DType, Device)) -> Computed<PartSums> {
+    fn part(
+        &mut self,
+        shared: &SharedSteps,
+        batches: &[&B],
+        (flags, scaler): (&mut Option<Tensor>, &mut GradScaler),
+        (wide, device): (DType, Device),
+    ) -> Computed<PartSums> {
         let used = shared.used.as_deref().unwrap_or_default();
         let (mut sums, mut total, mut loss): (Vec<Option<Tensor>>, usize, Option<Tensor>) = (vec![None; self.parameters.len()], 0, None);
         for batch in batches {

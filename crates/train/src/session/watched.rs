@@ -198,7 +198,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let looks_for = watched.handler.as_ref().map(|handler| handler.options().traced()).unwrap_or_default();
         let traced = trace_with(looks_for, &named, |saw_loss| {
             let (average, clipper) = (average.as_mut(), clipper.as_mut());
-            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared, device };
+            let mut parts = StepParts {
+                model,
+                loss,
+                optimizer: &mut **optimizer,
+                clipper,
+                accumulator,
+                average,
+                parameters,
+                precision,
+                handler: None,
+                looks,
+                shared,
+                device,
+            };
             let outputs = parts.step(&batches, Look::default())?;
             if let Some(loss) = outputs.first() {
                 saw_loss(loss);

@@ -82,8 +82,24 @@ fn learn_here<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>
 where
     D::Batch: Batch,
 {
-    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, ranks, .. } =
-        start;
+    let Start {
+        session,
+        loader,
+        pattern,
+        judge,
+        mut stopping,
+        callbacks,
+        resume,
+        interrupt,
+        document,
+        environment,
+        plan,
+        mut on_length,
+        init,
+        opened,
+        ranks,
+        ..
+    } = start;
     // Who does not lead reads what the leader has written, and writes nothing.
     let shares = start.folder;
     let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
@@ -177,4 +193,3 @@ where
     }
     Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls })
 }
-
