@@ -5,9 +5,9 @@
 use crate::{
     frame::{CallHeader, HEADER, INLINE},
     lines::{GroupLines, tag},
-    patience::Patience,
+    patience::MpiPatience,
     transfer::{SpareBuffers, settle},
-    wire::Pending,
+    wire::PendingRequest,
 };
 use adamant_ir::ErrorKind;
 
@@ -17,8 +17,8 @@ pub(crate) const FRAME: usize = HEADER + INLINE;
 /// Headers on their way.
 struct HeaderExchange<'g> {
     lines: &'g GroupLines,
-    sending: Vec<(usize, Pending<'static>)>,
-    receiving: Vec<(usize, Pending<'static>)>,
+    sending: Vec<(usize, PendingRequest<'static>)>,
+    receiving: Vec<(usize, PendingRequest<'static>)>,
 }
 impl Drop for HeaderExchange<'_> {
     fn drop(&mut self) {
@@ -66,7 +66,7 @@ pub(crate) fn compare(own: &CallHeader, expected: usize, frame: &[u8]) -> Result
 pub(crate) fn meet<'b>(
     lines: &GroupLines,
     spares: &SpareBuffers,
-    patience: &mut Patience<'_>,
+    patience: &mut MpiPatience<'_>,
     own: &CallHeader,
     to: impl Fn(usize) -> (usize, &'b [u8]),
     expected: impl Fn(usize) -> usize,

@@ -31,7 +31,7 @@ pub(crate) struct CallHeader {
 impl CallHeader {
     /// Writes it; `out` is as long as a header at least.
     pub(crate) fn write(&self, out: &mut [u8]) {
-        let mut at = FrameWriter { out, at: 0 };
+        let mut at = HeaderWriter { out, at: 0 };
         at.put(&MAGIC);
         at.put(&self.number.to_le_bytes());
         at.put(&self.fingerprint.to_le_bytes());
@@ -44,7 +44,7 @@ impl CallHeader {
     /// # Errors
     /// Not one of this version: what it is, in words.
     pub(crate) fn read(bytes: &[u8]) -> Result<CallHeader, String> {
-        let mut at = FrameReader { bytes };
+        let mut at = HeaderReader { bytes };
         match at.take::<4>() {
             Some(MAGIC) => {}
             Some([b'A', b'D', b'M', version]) => return Err(format!("something of version {version} of this engine (this rank's is {})", MAGIC[3])),
@@ -84,7 +84,7 @@ pub(crate) enum EndCause {
 impl Note {
     /// Writes it into a buffer of a note's length.
     pub(crate) fn write(&self, out: &mut [u8]) {
-        let mut at = FrameWriter { out, at: 0 };
+        let mut at = HeaderWriter { out, at: 0 };
         at.put(&MAGIC);
         match self {
             Note::Waiting { agreeing, missing, call } => {
@@ -115,7 +115,7 @@ impl Note {
     }
     /// Reads it; none of what is no note of this version.
     pub(crate) fn read(bytes: &[u8]) -> Option<Note> {
-        let mut at = FrameReader { bytes };
+        let mut at = HeaderReader { bytes };
         if at.take::<4>()? != MAGIC {
             return None;
         }
@@ -144,11 +144,11 @@ impl Note {
     }
 }
 
-struct FrameWriter<'o> {
+struct HeaderWriter<'o> {
     out: &'o mut [u8],
     at: usize,
 }
-impl FrameWriter<'_> {
+impl HeaderWriter<'_> {
     fn put(&mut self, bytes: &[u8]) {
         if let Some(place) = self.out.get_mut(self.at..self.at + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -172,10 +172,10 @@ fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
     let end = (text.len() - half..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     format!("{} .. {}", &text[..start], &text[end..]).into()
 }
-struct FrameReader<'b> {
+struct HeaderReader<'b> {
     bytes: &'b [u8],
 }
-impl FrameReader<'_> {
+impl HeaderReader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;

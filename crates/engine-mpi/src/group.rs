@@ -8,10 +8,10 @@ use crate::{
     agree::{self, FRAME},
     frame::{CallHeader, HEADER, INLINE},
     lines::{GroupLines, tag},
-    patience::Patience,
+    patience::MpiPatience,
     process::MpiProcess,
     transfer::{CHUNK, SpareBuffers, Transfer, settle},
-    wire::Pending,
+    wire::PendingRequest,
 };
 use adamant_ir::{
     DType, ErrorKind,
@@ -33,7 +33,7 @@ const UNFETCHED: usize = 256 << 20;
 
 /// What a group counts, for the thread that calls it.
 #[derive(Default)]
-struct CallCounts {
+struct MeetingCounts {
     meetings: u64,
     sent: Vec<u64>,
     received: Vec<u64>,
@@ -42,7 +42,7 @@ struct CallCounts {
 pub struct MpiCommunicator {
     pub(crate) lines: Arc<GroupLines>,
     process: &'static MpiProcess,
-    counts: Mutex<CallCounts>,
+    counts: Mutex<MeetingCounts>,
     frames: SpareBuffers,
     chunks: SpareBuffers,
 }
@@ -83,18 +83,18 @@ impl MpiCommunicator {
     pub(crate) fn new(lines: GroupLines, process: &'static MpiProcess) -> Arc<MpiCommunicator> {
         let lines = Arc::new(lines);
         process.remember(&lines);
-        let counts = CallCounts { meetings: 0, sent: vec![0; lines.size], received: vec![0; lines.size] };
+        let counts = MeetingCounts { meetings: 0, sent: vec![0; lines.size], received: vec![0; lines.size] };
         let (frames, chunks) = Default::default();
         Arc::new(MpiCommunicator { lines, process, counts: Mutex::new(counts), frames, chunks })
     }
     /// Carries a call out, if the group has not ended; by its error, it ends.
-    fn call<T>(&self, call: &CollectiveCall, carry_out: impl FnOnce(&mut Patience<'_>, &mut CallCounts) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+    fn call<T>(&self, call: &CollectiveCall, carry_out: impl FnOnce(&mut MpiPatience<'_>, &mut MeetingCounts) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
         if let Some(ended) = self.lines.state.ended() {
             return Err(ended);
         }
         let mut counts = self.counts.lock();
         self.lines.in_call.store(true, SeqCst);
-        let mut patience = Patience::new(&self.lines, call.to_string(), call.number);
+        let mut patience = MpiPatience::new(&self.lines, call.to_string(), call.number);
         let done = carry_out(&mut patience, &mut counts).map_err(|kind| self.lines.fail(kind));
         self.lines.in_call.store(false, SeqCst);
         done
@@ -102,8 +102,8 @@ impl MpiCommunicator {
     /// All ranks meet: see [`agree::meet`].
     fn meet<'b>(
         &self,
-        patience: &mut Patience<'_>,
-        counts: &mut CallCounts,
+        patience: &mut MpiPatience<'_>,
+        counts: &mut MeetingCounts,
         fingerprint: u64,
         to: impl Fn(usize) -> (usize, &'b [u8]),
         expected: impl Fn(usize) -> usize,
@@ -311,7 +311,7 @@ impl MpiCommunicator {
                         }
                     }
                 }
-                match done.and_then(Pending::into_buffer) {
+                match done.and_then(PendingRequest::into_buffer) {
                     Some(buffer) => {
                         if let Some(sum) = sums.next() {
                             sum.copy_from_slice(&buffer[..sum.len()]);
@@ -349,7 +349,7 @@ impl MpiCommunicator {
 /// Sums of MPI's on their way.
 struct Adding<'g, 'b> {
     lines: &'g GroupLines,
-    pending: VecDeque<Pending<'b>>,
+    pending: VecDeque<PendingRequest<'b>>,
 }
 impl Drop for Adding<'_, '_> {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@
 //! waits itself is not taken for the lost one, and two that wait for each other in different calls are told apart from a slow one.
 use crate::{
     frame::{EndCause, NOTE, Note},
-    wire::{MpiTurn, Pending, Wire},
+    wire::{MpiTurn, PendingRequest, Wire},
 };
 use adamant_ir::ErrorKind;
 use adamant_runtime::communicator::GroupState;
@@ -63,7 +63,7 @@ struct PeerWaiting {
 #[derive(Default)]
 struct Post {
     peers: Vec<PeerNotes>,
-    sending: Vec<Pending<'static>>,
+    sending: Vec<PendingRequest<'static>>,
     has_failed: bool,
     has_left: bool,
     is_ending: bool,
@@ -170,7 +170,7 @@ impl GroupLines {
         let to: Vec<usize> = self.peers().filter(|to| is_last || !post.peers[*to].is_ending).collect();
         post.sending.extend(to.into_iter().filter_map(|to| self.put(turn, to, note)));
     }
-    fn put(&self, turn: &MpiTurn, to: usize, note: &Note) -> Option<Pending<'static>> {
+    fn put(&self, turn: &MpiTurn, to: usize, note: &Note) -> Option<PendingRequest<'static>> {
         let mut bytes = vec![0u8; NOTE].into_boxed_slice();
         note.write(&mut bytes);
         // Whom it does not reach, the timeout tells.

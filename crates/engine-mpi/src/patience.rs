@@ -19,7 +19,7 @@ const YIELDING: Duration = Duration::from_millis(5);
 const OWN_LOOK: Duration = Duration::from_millis(300);
 
 /// A call that may have to wait.
-pub(crate) struct Patience<'g> {
+pub(crate) struct MpiPatience<'g> {
     lines: &'g GroupLines,
     /// the call in words
     pub(crate) text: String,
@@ -33,10 +33,10 @@ pub(crate) struct Patience<'g> {
     next_look: Instant,
     told_to_differ: Option<(Instant, ErrorKind)>,
 }
-impl<'g> Patience<'g> {
-    pub(crate) fn new(lines: &'g GroupLines, text: String, seq: u64) -> Patience<'g> {
+impl<'g> MpiPatience<'g> {
+    pub(crate) fn new(lines: &'g GroupLines, text: String, seq: u64) -> MpiPatience<'g> {
         let now = Instant::now();
-        Patience { lines, text, seq, agreeing: true, since: now, turns: 0, next_note: now + lines.note_after(), next_look: now, told_to_differ: None }
+        MpiPatience { lines, text, seq, agreeing: true, since: now, turns: 0, next_note: now + lines.note_after(), next_look: now, told_to_differ: None }
     }
     /// Something came.
     pub(crate) fn came(&mut self) {

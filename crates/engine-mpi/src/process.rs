@@ -14,7 +14,7 @@ use crate::{
     lines::GroupLines,
     select::{self, LibraryCandidate, MpiFamily},
     transfer::SpareBuffers,
-    wire::{Pending, Wire, at_exit},
+    wire::{PendingRequest, Wire, at_exit},
 };
 use adamant_ir::ErrorKind;
 use adamant_runtime::communicator::EngineRequest;
@@ -53,7 +53,7 @@ enum LeaveStage {
 struct Outgoing {
     comm: usize,
     bytes: usize,
-    pending: Pending<'static>,
+    pending: PendingRequest<'static>,
 }
 /// MPI in this process.
 pub(crate) struct MpiProcess {
@@ -223,7 +223,7 @@ impl MpiProcess {
         under_way == 0 || under_way + bytes <= most
     }
     /// Sends that nobody waits for.
-    pub(crate) fn look_after(&self, comm: usize, begun: Vec<Pending<'static>>, bytes: usize) {
+    pub(crate) fn look_after(&self, comm: usize, begun: Vec<PendingRequest<'static>>, bytes: usize) {
         let each = bytes / begun.len().max(1);
         self.outgoing.lock().extend(begun.into_iter().map(|pending| Outgoing { comm, bytes: each, pending }));
         self.give(Job::Look);

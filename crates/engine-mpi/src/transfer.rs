@@ -9,8 +9,8 @@
 use crate::{
     functions::MpiResult,
     lines::GroupLines,
-    patience::Patience,
-    wire::{MpiTurn, Pending},
+    patience::MpiPatience,
+    wire::{MpiTurn, PendingRequest},
 };
 use adamant_ir::ErrorKind;
 use parking_lot::Mutex;
@@ -67,9 +67,9 @@ struct ChunkStream<'b> {
     /// how many chunks may lie here before more are fetched
     window: usize,
     to_send: VecDeque<&'b [u8]>,
-    sending: VecDeque<Pending<'b>>,
+    sending: VecDeque<PendingRequest<'b>>,
     expected: VecDeque<usize>,
-    receiving: VecDeque<(Pending<'static>, usize)>,
+    receiving: VecDeque<(PendingRequest<'static>, usize)>,
     held: usize,
 }
 impl ChunkStream<'_> {
@@ -144,7 +144,7 @@ impl<'g, 'b> Transfer<'g, 'b> {
     ///
     /// # Errors
     /// What ends the wait.
-    pub(crate) fn next(&mut self, patience: &mut Patience<'_>) -> Result<Option<(usize, Chunk)>, ErrorKind> {
+    pub(crate) fn next(&mut self, patience: &mut MpiPatience<'_>) -> Result<Option<(usize, Chunk)>, ErrorKind> {
         loop {
             if let Some(arrived) = self.arrived.pop_front() {
                 return Ok(Some(arrived));
@@ -195,12 +195,12 @@ impl Drop for Transfer<'_, '_> {
     /// Of a call that failed: takes back what MPI lets go of. What it keeps ends the wire.
     fn drop(&mut self) {
         let receiving = self.streams.iter_mut().flat_map(|stream| stream.receiving.drain(..)).map(|(pending, _)| pending);
-        let received: Vec<Pending<'_>> = receiving.collect();
+        let received: Vec<PendingRequest<'_>> = receiving.collect();
         settle(self.lines, received.into_iter().chain(self.streams.iter_mut().flat_map(|stream| stream.sending.drain(..))).collect());
     }
 }
 /// Takes back what MPI lets go of, of requests of a call that failed.
-pub(crate) fn settle(lines: &GroupLines, mut pending: Vec<Pending<'_>>) {
+pub(crate) fn settle(lines: &GroupLines, mut pending: Vec<PendingRequest<'_>>) {
     if pending.is_empty() {
         return;
     }

@@ -7,7 +7,7 @@
 //!   nothing of its own reads those bytes later. (The peer's kernel or network card may; it gets other bytes or an error, of a message
 //!   whose call has failed.)
 //!
-//! [`Pending`] is never forgotten (`mem::forget`) in this crate: dropped with its request open it makes the wire dead.
+//! [`PendingRequest`] is never forgotten (`mem::forget`) in this crate: dropped with its request open it makes the wire dead.
 use crate::{
     abi::Predefined,
     functions::{MpiFunctions, MpiRequest, MpiResult},
@@ -53,7 +53,7 @@ impl Wire {
 }
 
 /// A request whose bytes MPI may read or write until it is done.
-pub(crate) struct Pending<'b> {
+pub(crate) struct PendingRequest<'b> {
     wire: &'static Wire,
     request: Option<MpiRequest>,
     /// a buffer of its own
@@ -64,8 +64,8 @@ pub(crate) struct Pending<'b> {
     reads: PhantomData<&'b [u8]>,
 }
 // SAFETY: the pointer is a box that it alone owns.
-unsafe impl Send for Pending<'_> {}
-impl Pending<'_> {
+unsafe impl Send for PendingRequest<'_> {}
+impl PendingRequest<'_> {
     /// Its buffer, if it is done.
     pub(crate) fn into_buffer(mut self) -> Option<Box<[u8]>> {
         self.request.is_none().then(|| self.take_buffer()).flatten()
@@ -75,7 +75,7 @@ impl Pending<'_> {
         self.buffer.take().map(|buffer| unsafe { Box::from_raw(buffer) })
     }
 }
-impl Drop for Pending<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if self.request.is_some() {
             // The buffer is never given back: MPI may still write there.
@@ -92,27 +92,27 @@ pub(crate) struct MpiTurn {
     mpi: MutexGuard<'static, Box<dyn MpiFunctions>>,
 }
 impl MpiTurn {
-    fn pending<'b>(&self, request: MpiResult<MpiRequest>, buffer: Option<*mut [u8]>) -> MpiResult<Pending<'b>> {
+    fn pending<'b>(&self, request: MpiResult<MpiRequest>, buffer: Option<*mut [u8]>) -> MpiResult<PendingRequest<'b>> {
         // One that did not begin drops its buffer.
-        let mut pending = Pending { wire: self.wire, request: None, buffer, receives: false, reads: PhantomData };
+        let mut pending = PendingRequest { wire: self.wire, request: None, buffer, receives: false, reads: PhantomData };
         pending.request = Some(request?);
         Ok(pending)
     }
     /// Sends bytes that stay where they are until it is done.
-    pub(crate) fn send<'b>(&self, comm: usize, to: usize, tag: i32, bytes: &'b [u8]) -> MpiResult<Pending<'b>> {
+    pub(crate) fn send<'b>(&self, comm: usize, to: usize, tag: i32, bytes: &'b [u8]) -> MpiResult<PendingRequest<'b>> {
         // SAFETY: it is this thread's turn; the bytes are borrowed for as long as the request lives, or the wire is dead after.
         let request = unsafe { self.mpi.begin_send(bytes.as_ptr(), bytes.len(), to, tag, comm) };
         self.pending(request, None)
     }
     /// Sends the first bytes of a buffer that it takes.
-    pub(crate) fn send_owned(&self, comm: usize, to: usize, tag: i32, bytes: Box<[u8]>, n: usize) -> MpiResult<Pending<'static>> {
+    pub(crate) fn send_owned(&self, comm: usize, to: usize, tag: i32, bytes: Box<[u8]>, n: usize) -> MpiResult<PendingRequest<'static>> {
         let (n, buffer) = (n.min(bytes.len()), Box::into_raw(bytes));
         // SAFETY: it is this thread's turn; the buffer is given back when the request is done, else never.
         let request = unsafe { self.mpi.begin_send(buffer.cast(), n, to, tag, comm) };
         self.pending(request, Some(buffer))
     }
     /// Receives into the first bytes of a buffer that it takes.
-    pub(crate) fn receive(&self, comm: usize, from: usize, tag: i32, buffer: Box<[u8]>, n: usize) -> MpiResult<Pending<'static>> {
+    pub(crate) fn receive(&self, comm: usize, from: usize, tag: i32, buffer: Box<[u8]>, n: usize) -> MpiResult<PendingRequest<'static>> {
         let (n, buffer) = (n.min(buffer.len()), Box::into_raw(buffer));
         // SAFETY: as above.
         let request = unsafe { self.mpi.begin_receive(buffer.cast(), n, from, tag, comm) };
@@ -121,7 +121,7 @@ impl MpiTurn {
         Ok(pending)
     }
     /// Adds up by MPI's own sum: `own` of all ranks into the buffer that it takes.
-    pub(crate) fn begin_sum<'b>(&self, comm: usize, own: &'b [u8], dtype: Predefined, element: usize, buffer: Box<[u8]>) -> MpiResult<Pending<'b>> {
+    pub(crate) fn begin_sum<'b>(&self, comm: usize, own: &'b [u8], dtype: Predefined, element: usize, buffer: Box<[u8]>) -> MpiResult<PendingRequest<'b>> {
         if own.len() > buffer.len() {
             return Err(format!("{} bytes do not fit into {}", own.len(), buffer.len()));
         }
@@ -144,7 +144,7 @@ impl MpiTurn {
         unsafe { self.mpi.barrier(comm) }
     }
     /// Is it done? A request that failed is done.
-    pub(crate) fn is_done(&self, pending: &mut Pending<'_>) -> MpiResult<bool> {
+    pub(crate) fn is_done(&self, pending: &mut PendingRequest<'_>) -> MpiResult<bool> {
         let Some(request) = &mut pending.request else { return Ok(true) };
         // SAFETY: it is this thread's turn; the request is live.
         let done = unsafe { self.mpi.is_done(request) };
@@ -154,7 +154,7 @@ impl MpiTurn {
         done
     }
     /// Asks for the end of a request, if it is a receive: it has to be tested after. What is sent cannot be taken back.
-    pub(crate) fn cancel_receive(&self, pending: &mut Pending<'_>) {
+    pub(crate) fn cancel_receive(&self, pending: &mut PendingRequest<'_>) {
         if pending.receives
             && let Some(request) = &mut pending.request
         {
@@ -168,7 +168,7 @@ impl MpiTurn {
         unsafe { self.mpi.take(bytes, tag, comm) }
     }
     /// Begins a copy of `MPI_COMM_WORLD`, or of another communicator.
-    pub(crate) fn begin_dup(&self, comm: Option<usize>) -> MpiResult<Pending<'static>> {
+    pub(crate) fn begin_dup(&self, comm: Option<usize>) -> MpiResult<PendingRequest<'static>> {
         let comm = comm.unwrap_or_else(|| self.world());
         // A word, aligned as one: the buffer is a box of bytes whose first aligned word is written.
         let buffer = Box::into_raw(vec![0u8; 2 * size_of::<usize>()].into_boxed_slice());
@@ -177,7 +177,7 @@ impl MpiTurn {
         self.pending(request, Some(buffer))
     }
     /// The communicator that was made, if it is done.
-    pub(crate) fn dup_made(&self, mut pending: Pending<'_>) -> Option<usize> {
+    pub(crate) fn dup_made(&self, mut pending: PendingRequest<'_>) -> Option<usize> {
         let buffer = pending.request.is_none().then(|| pending.take_buffer()).flatten()?;
         let buffer = Box::into_raw(buffer);
         // SAFETY: the word that `begin_dup` gave to MPI, in a buffer that is live until it is dropped below.
