@@ -6,6 +6,7 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 mod captured;
+mod learned;
 mod losses;
 mod saved;
 mod scaled;
@@ -19,10 +20,7 @@ use crate::{
     trainer::{Batch, Monitor, Score, Steer, measure},
 };
 use adamant_amp::{AmpStats, Autocast, GradScaler, Precision};
-use adamant_core::{
-    Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, grad::with_wide_gradients, intercept::casting_once,
-    profile::record_function, time_block,
-};
+use adamant_core::{Device, Grads, Outputs, Result as Computed, Tensor, compile::Captures, intercept::casting_once, profile::record_function};
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
     ClippingOptions, ClippingType, GradAccumulator, GradientClipper, Optimizer, WeightAverage,
@@ -184,37 +182,6 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         };
         self.precision.scaler = scaler;
         outputs
-    }
-    /// Forward and backward of all batches: the gradients of the mean loss over all rows, and that loss.
-    fn learn(&mut self, batches: &[B], flags: &mut Option<Tensor>, seen: &mut Option<LayerLook>, scaler: &mut GradScaler) -> Computed<(Grads, Tensor)> {
-        let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
-        self.accumulator.reset();
-        for batch in batches {
-            let n = batch.rows()?;
-            let forward = || (self.loss)(self.model, batch);
-            let mean = self.precision.forward(flags, || match seen {
-                Some(seen) => seen.forward(forward),
-                None => forward(),
-            })?;
-            self.precision.measure(&mean)?;
-            let scaled = scaler.scale(&mean)?;
-            let backward = || if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() };
-            grads = time_block!("backward", backward().and_then(|grads| self.accumulator.add(grads, n)))?;
-            loss = time_block!("loss", {
-                let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
-                Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted))
-            });
-            total += n;
-            seen.iter_mut().for_each(|seen| seen.batch(&batch.tensors()));
-        }
-        let waiting = match grads {
-            None => time_block!("backward", self.accumulator.finish())?,
-            some => some,
-        };
-        let (Some(grads), Some(loss)) = (waiting, loss) else {
-            return Err(Error::new("step", ErrorKind::Argument("a step without a batch".into())));
-        };
-        Ok((grads, if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }))
     }
     fn attempt(&mut self, batches: &[B], look: Look, scaler: &mut GradScaler, handler: Option<&mut NanHandler>) -> Computed<Vec<Tensor>> {
         let (mut flags, mut seen) = (None, look.layers.then(LayerLook::new));
