@@ -7,6 +7,8 @@ mod job;
 mod kill;
 mod resume;
 
+pub use job::RankedTraining;
+
 use crate::{exit::Exit, torture::TortureClaim};
 use std::path::PathBuf;
 
@@ -27,7 +29,7 @@ enum DistributedPart {
 }
 /// What every part is told.
 #[derive(clap::Args)]
-pub(super) struct CommonOptions {
+pub struct CommonOptions {
     /// The program, instead of building it
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
@@ -37,6 +39,12 @@ pub(super) struct CommonOptions {
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
+}
+impl CommonOptions {
+    /// The program that is built here, on the engine of one host.
+    pub fn local() -> CommonOptions {
+        CommonOptions { program: None, engine: "local".into(), json: false }
+    }
 }
 /// Options of `bits`.
 #[derive(clap::Args)]

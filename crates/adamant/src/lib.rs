@@ -30,6 +30,9 @@ pub use adamant_data as data;
 /// # }
 /// ```
 pub use adamant_derive::profile;
+/// Ranks that train together: who they are, how they are started, the engine of one host.
+#[cfg(feature = "distributed")]
+pub use adamant_distributed as distributed;
 pub use adamant_distributions as distributions;
 pub use adamant_formats as formats;
 /// Metrics as accumulators on the device.
