@@ -60,6 +60,12 @@ pub(super) struct BitsOptions {
     /// How many ranks
     #[arg(long, value_delimiter = ',', default_values_t = [2, 3, 4, 8])]
     ranks: Vec<usize>,
+    /// The launchers of MPIs, each with the library where it is not found by itself: mpirun, or LAUNCHER=LIBRARY
+    #[arg(long, value_delimiter = ';', default_values_t = ["mpirun".to_string()])]
+    mpi: Vec<String>,
+    /// How many ranks under each of them
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
+    mpi_ranks: Vec<usize>,
     /// Ranks that learn handwritten digits, one part each; 0: not
     #[arg(long, default_value_t = 64)]
     many: usize,

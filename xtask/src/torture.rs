@@ -82,7 +82,7 @@ impl TortureClaim {
         TortureClaim { claim: claim.into(), tried: 0, held: 0, seconds: 0.0, seen: serde_json::Value::Null, failures: Vec::new(), skipped: None }
     }
     /// A claim that this machine cannot try.
-    fn skipped(claim: &str, why: impl Into<String>) -> TortureClaim {
+    pub(crate) fn skipped(claim: &str, why: impl Into<String>) -> TortureClaim {
         TortureClaim { skipped: Some(why.into()), ..TortureClaim::new(claim) }
     }
     /// Figures that say more.

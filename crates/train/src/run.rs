@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
         // What was learned of a table stays what it was, whatever has become of the file.
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
         let (document, sharing) = self.shared()?;
-        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device));
+        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()));
         let setup = Setup::with(&document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);

@@ -410,7 +410,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 plan: &plan,
                 on_length: None,
                 init: None,
-                ranks: self.sharing.map(|sharing| RunRanks::new(sharing, device)),
+                ranks: self.sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref())),
                 opened: Box::new(|_| Ok(())),
             },
             watch,

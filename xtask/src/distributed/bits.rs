@@ -7,6 +7,7 @@ use crate::{
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A CNN with batch norms and dropout.
@@ -78,6 +79,26 @@ pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
         let text = format!("{}: weights, slots and metrics.jsonl have one sha256 on 1 and on {:?} ranks", subject.name, options.ranks);
         claims.push(claim(&text, |claim| on_all(&program, subject, options, &options.ranks, options.shards, claim)));
     }
+    for launcher in &options.mpi {
+        let text = format!("digits CNN: the same under `{launcher}` on {:?} ranks", options.mpi_ranks);
+        let Some(digits) = subjects.first() else { continue };
+        match version(launcher) {
+            None => claims.push(TortureClaim::skipped(&text, "it is not there: install openmpi-bin")),
+            Some(version) => claims.push(claim(&text, |claim| {
+                let set = set(options, options.shards, &[]);
+                let alone = program.place("mpi-alone");
+                program.finish(1, &digits.path, &alone, &set)?;
+                let want = hashes(&alone)?;
+                claim.see(serde_json::json!(version));
+                for n in &options.mpi_ranks {
+                    let folder = program.place(&format!("mpi-{}-{n}", launcher.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
+                    let ran = program.finish_under(launcher, version.contains("Open MPI"), *n, &digits.path, &folder, &set);
+                    claim.count(ran.and_then(|()| if hashes(&folder)? == want { Ok(()) } else { Err(format!("on {n} ranks other bits")) }));
+                }
+                Ok(())
+            })),
+        }
+    }
     if let (Some(digits), true) = (subjects.first(), options.many > 1) {
         let text = format!("{}: the same on {} ranks, a part each", digits.name, options.many);
         claims.push(claim(&text, |claim| on_all(&program, digits, options, &[options.many], options.many, claim)));
@@ -92,10 +113,7 @@ fn on_all(
     shards: usize,
     claim: &mut TortureClaim,
 ) -> Result<(), String> {
-    let set = |more: &[String]| -> Vec<String> {
-        let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
-        all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
-    };
+    let set = |more: &[String]| set(options, shards, more);
     let run = |name: &str| program.place(&format!("{}-{shards}-{name}", subject.name.replace(' ', "-")));
     let alone = run("alone");
     program.finish(1, &subject.path, &alone, &set(&[]))?;
@@ -110,6 +128,18 @@ fn on_all(
         }));
     }
     Ok(())
+}
+fn set(options: &BitsOptions, shards: usize, more: &[String]) -> Vec<String> {
+    let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
+    all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
+}
+/// What a launcher says that it is; none: it is not there.
+fn version(launcher: &str) -> Option<String> {
+    let launcher = launcher.split('=').next().unwrap_or(launcher);
+    let output = Command::new(launcher).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
+    Some(lines.join(", "))
 }
 /// The files of a run and its newest checkpoint that follow from the description alone.
 fn hashes(run: &Path) -> Result<Vec<(String, String)>, String> {

@@ -7,7 +7,7 @@ use std::{
     io::Read,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -72,13 +72,7 @@ impl RankedTraining {
             }
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.path.display()))?;
-            let stderr = child.stderr.take().map(|mut pipe| {
-                std::thread::spawn(move || {
-                    let mut text = Vec::new();
-                    let _ = pipe.read_to_end(&mut text);
-                    String::from_utf8_lossy(&text).into_owned()
-                })
-            });
+            let stderr = child.stderr.take().map(read_on);
             job.ranks.push(RunningRank { child, ended: None, stderr });
         }
         Ok(job)
@@ -92,6 +86,33 @@ impl RankedTraining {
         }
         Ok(())
     }
+    /// Runs ranks to their end under the launcher of an MPI, `LAUNCHER` or `LAUNCHER=LIBRARY`.
+    pub fn finish_under(&self, launcher: &str, is_open_mpi: bool, ranks: usize, description: &Path, run: &Path, arguments: &[String]) -> Result<(), String> {
+        let (launcher, library) = launcher.split_once('=').map_or((launcher, None), |(launcher, library)| (launcher, Some(library)));
+        let mut command = Command::new(launcher);
+        if is_open_mpi {
+            command.arg("--oversubscribe").envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        }
+        command.args(["-n", &ranks.to_string()]).arg(&self.path).arg("train").arg(description).arg("--run").arg(run);
+        command.args(["--quiet", "--no-control", "--resume", "auto", "--threads", "1"]).args(arguments).current_dir(self.place.path());
+        command.env("ADAMANT_ENGINE", "mpi").envs(library.map(|library| ("ADAMANT_MPI_LIBRARY", library)));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(|e| format!("{launcher}: {e}"))?;
+        let mut job = RankJob { ranks: vec![RunningRank { child, ended: None, stderr: None }] };
+        job.ranks[0].stderr = job.ranks[0].child.stderr.take().map(read_on);
+        match job.wait()?.into_iter().next() {
+            Some(EndedRank { code: Some(0), .. }) => Ok(()),
+            Some(ended) => Err(format!("`{launcher} -n {ranks}` ended with {:?}: {}", ended.code, ended.stderr.trim())),
+            None => Err("nothing was started".into()),
+        }
+    }
+}
+/// Reads all that a process says, beside it.
+fn read_on(mut pipe: ChildStderr) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = pipe.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    })
 }
 impl RankJob {
     pub fn id(&self, rank: usize) -> u32 {

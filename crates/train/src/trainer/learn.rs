@@ -545,7 +545,7 @@ where
     /// The end that somebody asked for. The checkpoint was handed over; here it is waited for.
     pub(super) fn interrupted(&mut self, signal: i32) -> Failure {
         let checkpoint = match &mut self.safe {
-            None => None,
+            None => self.ranks.as_ref().and_then(RunRanks::checkpoints),
             Some(safe) => match safe.flush(self.watch) {
                 Ok(()) => safe.newest.clone(),
                 Err(e) => return e,

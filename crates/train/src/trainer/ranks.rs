@@ -14,20 +14,26 @@ use adamant_core::{
     op::{CollectiveKind, RankUse, ReduceOp},
 };
 use adamant_nn::Walk;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The ranks of a run that several share.
 #[derive(Clone)]
 pub(crate) struct RunRanks {
     sharing: StepSharing,
     device: Device,
+    /// the run's, which the leader writes
+    folder: Option<PathBuf>,
 }
 /// No checkpoint.
 const NONE: u64 = u64::MAX;
 
 impl RunRanks {
-    pub fn new(sharing: StepSharing, device: Device) -> RunRanks {
-        RunRanks { sharing, device }
+    pub fn new(sharing: StepSharing, device: Device, folder: Option<&Path>) -> RunRanks {
+        RunRanks { sharing, device, folder: folder.map(Path::to_path_buf) }
+    }
+    /// Where the leader writes checkpoints.
+    pub fn checkpoints(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join("checkpoints"))
     }
     pub fn sharing(&self) -> &StepSharing {
         &self.sharing
