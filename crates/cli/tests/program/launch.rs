@@ -146,7 +146,7 @@ fn a_reader_that_has_seen_enough() {
 fn a_run_that_other_ranks_end_in_other_bits() {
     let folder = folder();
     let train = |run: &str| {
-        format!("train run.toml --run {run} --resume auto --no-control --set iterations=40 --set batch=6 --set distributed.shards=4 --set checkpoint.every=5")
+        format!("train run.toml --run {run} --resume auto --no-control --set epochs=20 --set batch=6 --set distributed.shards=4 --set checkpoint.every=5")
     };
     let on = |ranks: &str, run: &str| {
         let train = train(run);
