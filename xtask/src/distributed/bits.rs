@@ -17,7 +17,7 @@ batch = 64
 log_every = 5
 [model]
 layers = [
-    { kind = "Unflatten", axis = 1, unflattened_size = [1, SIDE, SIDE] },
+    { kind = "Unflatten", dim = 1, unflattened_size = [1, SIDE, SIDE] },
     { kind = "Conv2d", in_channels = 1, out_channels = 8, kernel_size = 3 },
     { kind = "BatchNorm2d", num_features = 8 },
     { kind = "ReLU" },
