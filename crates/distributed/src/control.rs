@@ -32,11 +32,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// So long a rank that ends waits until its last words are on their way.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 type Said = (Option<usize>, FrameKind, Vec<u8>);
 #[derive(Default)]
 struct Outbox {
     said: Vec<Said>,
     leaves: bool,
+    /// how much was said so far, and how much of it is on its way
+    count: u64,
+    sent: u64,
 }
 #[derive(Default)]
 struct Rounds {
@@ -47,6 +53,7 @@ pub(crate) struct ControlShared {
     rank: usize,
     liveness: Liveness,
     outbox: Mutex<Outbox>,
+    outbox_sent: Condvar,
     rounds: Mutex<Rounds>,
     round_came: Condvar,
     poll: Option<mio::Waker>,
@@ -60,9 +67,25 @@ impl ControlShared {
         self.rounds.lock().came.insert((round, rank), bytes);
         self.round_came.notify_all();
     }
-    fn say(&self, to: Option<usize>, kind: FrameKind, body: Vec<u8>) {
-        self.outbox.lock().said.push((to, kind, body));
+    fn say(&self, to: Option<usize>, kind: FrameKind, body: Vec<u8>) -> u64 {
+        let mut outbox = self.outbox.lock();
+        outbox.said.push((to, kind, body));
+        outbox.count += 1;
+        let count = outbox.count;
+        drop(outbox);
         self.wake();
+        count
+    }
+    /// So much of what was said was given to the system.
+    fn sent(&self, count: usize) {
+        self.outbox.lock().sent += count as u64;
+        self.outbox_sent.notify_all();
+    }
+    /// Waits, not for long, until what was said is on its way: the process may end behind it.
+    fn wait_until_sent(&self, count: u64) {
+        let until = Instant::now() + FAREWELL;
+        let mut outbox = self.outbox.lock();
+        while outbox.sent < count && !self.outbox_sent.wait_until(&mut outbox, until).timed_out() {}
     }
     fn wake(&self) {
         // It fails only where the poll is gone, and with it who would be woken.
@@ -90,8 +113,15 @@ impl RankControl {
         let assembled = if size > 1 { Some(join::assemble(request)?) } else { None };
         let waker = mio::Token(usize::MAX);
         let poll = assembled.as_ref().map(|assembled| mio::Waker::new(assembled.poll.registry(), waker)).transpose().map_err(broken)?;
-        let shared =
-            ControlShared { rank, liveness: Liveness::new(size), outbox: Mutex::default(), rounds: Mutex::default(), round_came: Condvar::new(), poll };
+        let shared = ControlShared {
+            rank,
+            liveness: Liveness::new(size),
+            outbox: Mutex::default(),
+            outbox_sent: Condvar::new(),
+            rounds: Mutex::default(),
+            round_came: Condvar::new(),
+            poll,
+        };
         let shared = Arc::new(shared);
         let waiting = Arc::downgrade(&shared);
         shared.liveness.on_change(Box::new(move || {
@@ -139,8 +169,11 @@ impl RankControl {
     }
     /// Tells the others that a group has ended on this rank: 0 is that of all ranks, and all that were made of it.
     pub fn end_group(&self, group: u64, cause: FailureCause) {
-        self.shared.say(None, FrameKind::Failed, cause.encode(group));
+        let said = self.shared.say(None, FrameKind::Failed, cause.encode(group));
         self.liveness().fail(group, self.rank(), cause);
+        if self.monitor.is_some() {
+            self.shared.wait_until_sent(said);
+        }
     }
     /// Why an operation of all ranks that waits for `awaited` cannot be done, if that is known.
     pub fn verdict(&self, awaited: &[usize], op: &str, seq: u64) -> Option<ErrorKind> {

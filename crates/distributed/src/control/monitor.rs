@@ -1,5 +1,5 @@
 //! The thread that listens to all other ranks and says that this one is there.
-use super::{ControlShared, cause::FailureCause, liveness::PeerState, silence::BEAT};
+use super::{ControlShared, FAREWELL, cause::FailureCause, liveness::PeerState, silence::BEAT};
 use crate::join::{
     Assembled,
     frame::{ControlFrame, FrameBodyReader, FrameKind},
@@ -10,9 +10,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// So long a rank that leaves waits until its last words are on their way.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 pub(super) struct ControlMonitor {
     pub(super) shared: Arc<ControlShared>,
@@ -38,12 +35,14 @@ impl ControlMonitor {
                 next_beat = now + BEAT;
             }
             let (said, leaves) = self.shared.take();
+            let count = said.len();
             for (to, kind, body) in said {
                 match to {
                     Some(rank) => self.say(rank, kind, body),
                     None => (0..self.links.len()).for_each(|rank| self.say(rank, kind, body.clone())),
                 }
             }
+            self.shared.sent(count);
             if leaves {
                 return self.leave();
             }
