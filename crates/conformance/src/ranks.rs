@@ -306,7 +306,7 @@ fn gathered<T: Element + Copy>(kind: CollectiveKind, parts: &[&Tensor], add: fn(
             _ => (all[rank].clone(), shape[0]),
         }
     };
-    Ok((0..ranks).map(|rank| made(rank)).map(|(values, first)| Tensor::from_vec(values, [first, shape[1]])).collect())
+    Ok((0..ranks).map(made).map(|(values, first)| Tensor::from_vec(values, [first, shape[1]])).collect())
 }
 /// What all ranks end with, one act after the other on the reference device.
 fn meant(program: &RankProgram, seed: u64) -> Result<Vec<Ends>> {

@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A run of about a second and a half whose steps are short, so that moments fall into every phase.
+/// A run of several seconds whose steps are short, so that moments fall into every phase.
 const RUN: &str = r#"
 seed = 7
-iterations = 4000
+iterations = 15000
 batch = 24
 log_every = 50
 [data]

@@ -223,9 +223,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 },
                 |(), _| Err::<(), _>(taken_back()),
             );
-            match (failed, ended) {
-                (Some(e), _) => return Err(e),
-                (None, _) => {}
+            // That it was taken back is no failure.
+            drop(ended);
+            if let Some(e) = failed {
+                return Err(e);
             }
         }
         Ok(used)

@@ -128,11 +128,9 @@ where
             }
         }
     }
-    if let Some(ranks) = &ranks {
-        if let Some(led) = ranks.agree_on(shares, found.as_ref())? {
-            kept = RunKept::read(session.restore(&led.snapshot)?)?;
-            found = Some(led.snapshot);
-        }
+    if let Some(led) = ranks.as_ref().map(|ranks| ranks.agree_on(shares, found.as_ref())).transpose()?.flatten() {
+        kept = RunKept::read(session.restore(&led.snapshot)?)?;
+        found = Some(led.snapshot);
     }
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
     resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
