@@ -6,10 +6,7 @@ use crate::join::{
     link::{ControlLink, LinkEnd},
 };
 use mio::{Events, Poll};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 pub(super) struct ControlMonitor {
     pub(super) shared: Arc<ControlShared>,
