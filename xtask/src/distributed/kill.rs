@@ -10,7 +10,7 @@ use crate::{
 use nix::sys::signal::Signal;
 use std::{
     fs,
-    path::PathBuf,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -91,7 +91,7 @@ pub fn claims(options: &KillOptions) -> Vec<TortureClaim> {
     vec![killed, stopped]
 }
 /// Kills or stops one rank; gives how long each of the others lived on. A run that was over before is none.
-fn one(program: &RankedTraining, description: &PathBuf, options: &KillOptions, draw: &mut CaseDraw, signal: Signal, k: usize) -> Result<Vec<Duration>, String> {
+fn one(program: &RankedTraining, description: &Path, options: &KillOptions, draw: &mut CaseDraw, signal: Signal, k: usize) -> Result<Vec<Duration>, String> {
     let run = program.place(&format!("{signal}-{k}"));
     let victim = draw.below(options.ranks as u64) as usize;
     let moment = Duration::from_micros(draw.below(LONGEST * 1000));
