@@ -323,7 +323,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// The ranks that share the run, of which this is one: each fits the same model to the same data. The rows of a step are cut into so
     /// many shards, at least one for each rank, and weights, slots and lines have the same bits on any number of ranks. The loader
     /// that [`Trainer::fit`] gets reads the shards that this rank holds ([`adamant_data::DataLoaderBuilder::parts`] of
-    /// [`rank_parts`](adamant_core::op::rank_parts)). Rank 0 writes the folder; nothing is asked over a socket.
+    /// [`rank_parts`]). Rank 0 writes the folder; nothing is asked over a socket.
     #[must_use]
     pub fn ranks(self, group: &Arc<dyn Communicator>, shards: usize) -> Self {
         let sharing = StepSharing { group: communicator::group(group), parts: shards, bucket_bytes: 25 << 20 };
