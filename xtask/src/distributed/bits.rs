@@ -113,7 +113,9 @@ fn on_all(
     shards: usize,
     claim: &mut TortureClaim,
 ) -> Result<(), String> {
-    let set = |more: &[String]| set(options, shards, more);
+    // A part of one row has no variance for a norm.
+    let rows = if shards > options.shards { vec![format!("batch={}", 2 * shards)] } else { Vec::new() };
+    let set = |more: &[String]| set(options, shards, &[rows.clone(), more.to_vec()].concat());
     let run = |name: &str| program.place(&format!("{}-{shards}-{name}", subject.name.replace(' ', "-")));
     let alone = run("alone");
     program.finish(1, &subject.path, &alone, &set(&[]))?;

@@ -95,7 +95,7 @@ pub(super) fn parts<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, m
         let Some(parts) = loader.next_parts() else { break };
         let parts = parts?;
         // A batch of which no record is left is passed over, where all of it is read here.
-        let is_empty = parts.len() == 1 && parts.iter().all(Option::is_none);
+        let is_empty = loader.parts().1 == 1 && parts.iter().all(Option::is_none);
         for (k, batch) in parts.into_iter().enumerate() {
             step.of_part.extend(batch.is_some().then_some(k));
             step.batches.extend(batch);
