@@ -7,7 +7,7 @@ mod job;
 mod kill;
 mod resume;
 
-pub use job::RankedTraining;
+pub use job::{RankedTraining, set};
 
 use crate::{exit::Exit, torture::TortureClaim};
 use std::path::PathBuf;

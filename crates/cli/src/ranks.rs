@@ -9,23 +9,18 @@ use adamant_engine_mpi as _;
 use adamant_train::{Document, Failure, rank_timeout};
 use std::{path::PathBuf, sync::Arc};
 
-/// What can be asked of a rank beside training.
-pub struct RankAlone {
-    /// how it is asked on the command line
-    pub option: &'static str,
-    pub asked: bool,
-}
-/// The group that a launcher's variables tell of; none for one rank alone. It is opened: all ranks are there.
+/// The group that a launcher's variables tell of; none for one rank alone. It is opened: all ranks are there. `alone` are options that go
+/// with one rank, and whether they were given.
 ///
 /// # Errors
 /// `Usage`: variables that make no sense, an option that goes with one rank; an engine that is not there, ranks that do not come.
-pub fn group(document: &Document, alone: &[RankAlone]) -> Result<Option<Arc<dyn Communicator>>, Failure> {
+pub fn group(document: &Document, alone: &[(&str, bool)]) -> Result<Option<Arc<dyn Communicator>>, Failure> {
     let told = |kind| Failure::from(adamant::Error::new("launch", kind));
     let place = RankPlace::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
     if place.size < 2 {
         return Ok(None);
     }
-    if let Some(RankAlone { option, .. }) = alone.iter().find(|alone| alone.asked) {
+    if let Some((option, _)) = alone.iter().find(|(_, asked)| *asked) {
         return Err(Failure::Usage(format!("{option} goes with one rank, and {} were started", place.size)));
     }
     let said = std::env::var_os("ADAMANT_TIMEOUT").is_some_and(|value| !value.is_empty());

@@ -1,14 +1,7 @@
 //! `adamant train`.
 mod tui;
 
-use crate::{
-    device::DeviceOptions,
-    environment::environment,
-    out, progress,
-    ranks::{self, RankAlone},
-    runs, signals,
-    verbs::data_beside,
-};
+use crate::{device::DeviceOptions, environment::environment, out, progress, ranks, runs, signals, verbs::data_beside};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
 use std::path::PathBuf;
@@ -69,7 +62,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         document.set(assignment)?;
     }
     let alone = [("--tui", options.tui), ("--paused", options.paused), ("--dry-run", options.dry_run)];
-    let group = ranks::group(&document, &alone.map(|(option, asked)| RankAlone { option, asked }))?;
+    let group = ranks::group(&document, &alone)?;
     let leads = group.as_ref().is_none_or(|group| group.rank() == 0);
     let data = data_beside(&options.config, options.data.as_deref());
     let device = options.device.open_for(&document)?;

@@ -1,7 +1,7 @@
 //! Which records make up which batch: a pure function of (order, length, batch size, epoch, batch), so that a loader
 //! can begin anywhere at once.
 use crate::{BatchOrder, Permutation, Sampler};
-use adamant_core::rng::philox;
+use adamant_core::{op::rank_parts, rng::philox};
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 
@@ -139,9 +139,8 @@ impl Cut {
             BatchShare::Parts(held, _) => held.start + piece % pieces,
         };
         let Range { start, end } = self.whole(piece / pieces);
-        // Shared evenly: in 128 bits, as the product may be large.
-        let bound = |k: usize| ((end - start) as u128 * k as u128 / self.share.among() as u128) as usize;
-        start + bound(part)..start + bound(part + 1)
+        let own = rank_parts(end - start, part, self.share.among());
+        start + own.start..start + own.end
     }
     /// The records of a piece of an epoch.
     pub fn records(&self, epoch: u64, piece: usize) -> Vec<usize> {

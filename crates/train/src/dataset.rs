@@ -19,7 +19,7 @@ use crate::{
     evaluate::{EvaluateOptions, Show, Units},
     session::StepSharing,
 };
-use adamant_core::{Tensor, op::rank_parts};
+use adamant_core::Tensor;
 use adamant_data::{AnyDataset, Augment, Augmented, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary, examples};
 use source::Source;
 use std::{
@@ -175,8 +175,8 @@ impl Parts {
         if let Some(limit) = h.timeout {
             builder = builder.timeout(limit);
         }
-        if let Some(StepSharing { group, parts, .. }) = sharing {
-            builder = builder.parts(rank_parts(*parts, group.rank as usize, group.size as usize), *parts);
+        if let Some(sharing) = sharing {
+            builder = builder.parts(sharing.held(), sharing.parts);
         }
         Ok(builder.build()?)
     }

@@ -51,7 +51,6 @@ use adamant_amp::{AmpStats, Autocast, Precision};
 use adamant_core::{
     Device, Result as Computed, Tensor,
     communicator::{self, Communicator},
-    op::rank_parts,
     time_block,
 };
 use adamant_data::{DataLoader, Dataset};
@@ -323,7 +322,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// The ranks that share the run, of which this is one: each fits the same model to the same data. The rows of a step are cut into so
     /// many shards, at least one for each rank, and weights, slots and lines have the same bits on any number of ranks. The loader
     /// that [`Trainer::fit`] gets reads the shards that this rank holds ([`adamant_data::DataLoaderBuilder::parts`] of
-    /// [`rank_parts`]). Rank 0 writes the folder; nothing is asked over a socket.
+    /// [`rank_parts`](adamant_core::op::rank_parts)). Rank 0 writes the folder; nothing is asked over a socket.
     #[must_use]
     pub fn ranks(self, group: &Arc<dyn Communicator>, shards: usize) -> Self {
         let sharing = StepSharing { group: communicator::group(group), parts: shards, bucket_bytes: 25 << 20 };
@@ -347,8 +346,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// See [`Failure`]; the state of the last checkpoint is on the disk.
     pub fn fit<D: Dataset<Batch = B> + ?Sized + 'static>(mut self, loader: DataLoader<D>, watch: &mut dyn Watch) -> Result<Fitted<M>, Failure> {
         let device = Device::current()?;
-        if let Some(StepSharing { group, parts, .. }) = &self.sharing {
-            let held = rank_parts(*parts, group.rank as usize, group.size as usize);
+        if let Some(sharing @ StepSharing { group, parts, .. }) = &self.sharing {
+            let held = sharing.held();
             if *parts < group.size as usize || loader.parts() != (held.clone(), *parts) {
                 let told = format!("rank {} of {} holds the shards {held:?} of {parts}, and its loader reads {:?}", group.rank, group.size, loader.parts());
                 return Err(Failure::Usage(told + ": build it with `.parts(rank_parts(shards, rank, ranks), shards)`"));

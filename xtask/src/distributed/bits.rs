@@ -1,5 +1,8 @@
 //! The same files on any number of ranks.
-use super::{BitsOptions, job::RankedTraining};
+use super::{
+    BitsOptions,
+    job::{RankedTraining, set},
+};
 use crate::{
     torture::{TortureClaim, claim, sha256},
     workspace,
@@ -68,6 +71,11 @@ struct BitsSubject {
     name: &'static str,
     path: PathBuf,
 }
+impl BitsSubject {
+    fn folder(&self, program: &RankedTraining, shards: usize, name: &str) -> PathBuf {
+        program.place(&format!("{}-{shards}-{name}", self.name.replace(' ', "-")))
+    }
+}
 pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
     let made = RankedTraining::new(&options.common).and_then(|program| Ok((subjects(&program)?, program)));
     let (subjects, program) = match made {
@@ -85,15 +93,12 @@ pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
         match version(launcher) {
             None => claims.push(TortureClaim::skipped(&text, "it is not there: install openmpi-bin")),
             Some(version) => claims.push(claim(&text, |claim| {
-                let set = set(options, options.shards, &[]);
-                let alone = program.place("mpi-alone");
-                program.finish(1, &digits.path, &alone, &set)?;
-                let want = hashes(&alone)?;
+                let (values, want) = alone(&program, digits, options, options.shards)?;
                 claim.see(serde_json::json!(version));
                 for n in &options.mpi_ranks {
                     let folder = program.place(&format!("mpi-{}-{n}", launcher.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
-                    let ran = program.finish_under(launcher, version.contains("Open MPI"), *n, &digits.path, &folder, &set);
-                    claim.count(ran.and_then(|()| if hashes(&folder)? == want { Ok(()) } else { Err(format!("on {n} ranks other bits")) }));
+                    let ran = program.finish_under(launcher, version.contains("Open MPI"), *n, &digits.path, &folder, &values);
+                    claim.count(ran.and_then(|()| compare(&folder, &want, *n)));
                 }
                 Ok(())
             })),
@@ -113,27 +118,32 @@ fn on_all(
     shards: usize,
     claim: &mut TortureClaim,
 ) -> Result<(), String> {
-    // A part of one row has no variance for a norm.
-    let rows = if shards > options.shards { vec![format!("batch={}", 2 * shards)] } else { Vec::new() };
-    let set = |more: &[String]| set(options, shards, &[rows.clone(), more.to_vec()].concat());
-    let run = |name: &str| program.place(&format!("{}-{shards}-{name}", subject.name.replace(' ', "-")));
-    let alone = run("alone");
-    program.finish(1, &subject.path, &alone, &set(&[]))?;
-    let want = hashes(&alone)?;
+    let (mut values, want) = alone(program, subject, options, shards)?;
     claim.see(serde_json::json!(want.iter().map(|(name, hash)| format!("{name} {}", &hash[..12])).collect::<Vec<_>>()));
+    values.extend(set(&["distributed.bucket_mb=1"]));
     for n in ranks {
-        let folder = run(&format!("on-{n}"));
-        let ran = program.finish(*n, &subject.path, &folder, &set(&["distributed.bucket_mb=1".into()]));
-        claim.count(ran.and_then(|()| match hashes(&folder)? {
-            got if got == want => Ok(()),
-            got => Err(format!("on {n} ranks other bits: {:?}", got.iter().zip(&want).filter(|(a, b)| a != b).map(|(a, _)| &a.0).collect::<Vec<_>>())),
-        }));
+        let folder = subject.folder(program, shards, &format!("on-{n}"));
+        let ran = program.finish(*n, &subject.path, &folder, &values);
+        claim.count(ran.and_then(|()| compare(&folder, &want, *n)));
     }
     Ok(())
 }
-fn set(options: &BitsOptions, shards: usize, more: &[String]) -> Vec<String> {
-    let all = [format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
-    all.iter().chain(more).flat_map(|s| ["--set".to_string(), s.clone()]).collect()
+type FileHashes = Vec<(String, String)>;
+/// What a run on one rank was given, and the files that it ended with; it is run once.
+fn alone(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, shards: usize) -> Result<(Vec<String>, FileHashes), String> {
+    let mut values = vec![format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
+    // A part of one row has no variance for a norm.
+    values.extend((shards > options.shards).then(|| format!("batch={}", 2 * shards)));
+    let (values, folder) = (set(&values), subject.folder(program, shards, "alone"));
+    if !folder.exists() {
+        program.finish(1, &subject.path, &folder, &values)?;
+    }
+    Ok((values, hashes(&folder)?))
+}
+fn compare(run: &Path, want: &FileHashes, ranks: usize) -> Result<(), String> {
+    let got = hashes(run)?;
+    let other: Vec<&String> = got.iter().zip(want).filter(|(a, b)| a != b).map(|(a, _)| &a.0).collect();
+    if other.is_empty() && got.len() == want.len() { Ok(()) } else { Err(format!("on {ranks} ranks other bits: {other:?}")) }
 }
 /// What a launcher says that it is; none: it is not there.
 fn version(launcher: &str) -> Option<String> {
@@ -144,7 +154,7 @@ fn version(launcher: &str) -> Option<String> {
     Some(lines.join(", "))
 }
 /// The files of a run and its newest checkpoint that follow from the description alone.
-fn hashes(run: &Path) -> Result<Vec<(String, String)>, String> {
+fn hashes(run: &Path) -> Result<FileHashes, String> {
     let mut files = vec![run.join("weights.safetensors"), run.join("metrics.jsonl")];
     let newest = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).max();
     let slots = newest.map(|folder| fs::read_dir(folder).map(|all| all.flatten().map(|e| e.path()).collect::<Vec<_>>()));

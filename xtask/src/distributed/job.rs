@@ -34,6 +34,35 @@ pub struct EndedRank {
     pub at: Instant,
     pub stderr: String,
 }
+const SHORT_STEPS: &str = r#"
+seed = 11
+iterations = 3000
+batch = 24
+log_every = 50
+[data]
+kind = "permutation"
+classes = 12
+rows = 240
+workers = 0
+[model]
+layers = [
+    { kind = "Embedding", num_embeddings = 12, embedding_dim = 16 },
+    { kind = "BatchNorm1d", num_features = 16 },
+    { kind = "Dropout", p = 0.2 },
+    { kind = "Linear", in_features = 16, out_features = 12 },
+]
+[optimizer]
+kind = "AdamW"
+lr = 0.01
+[schedule]
+kind = "CosineAnnealingLR"
+[checkpoint]
+every = 300
+"#;
+/// Values that a run is given, as arguments.
+pub fn set<S: AsRef<str>>(values: &[S]) -> Vec<String> {
+    values.iter().flat_map(|value| ["--set".to_string(), value.as_ref().to_string()]).collect()
+}
 /// No rank runs longer.
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -47,6 +76,13 @@ impl RankedTraining {
             }
         };
         Ok(RankedTraining { path, place: tempfile::tempdir().map_err(|e| e.to_string())?, engine: options.engine.clone() })
+    }
+    /// The program with a description of its own: a small model with batch norm and dropout, whose steps are short.
+    pub fn with_short_steps(options: &CommonOptions) -> Result<(RankedTraining, PathBuf), String> {
+        let program = RankedTraining::new(options)?;
+        let path = program.place("short-steps.toml");
+        fs::write(&path, SHORT_STEPS).map_err(|e| e.to_string())?;
+        Ok((program, path))
     }
     pub fn place(&self, name: &str) -> PathBuf {
         self.place.path().join(name)

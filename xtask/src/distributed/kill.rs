@@ -1,7 +1,7 @@
 //! A rank that is killed, or stopped: the others end, soon, and say whom they lost.
 use super::{
     KillOptions,
-    job::{EndedRank, RankedTraining},
+    job::{EndedRank, RankedTraining, set},
 };
 use crate::{
     torture::{CaseDraw, TortureClaim, claim},
@@ -14,29 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A run of several seconds whose steps are short, so that moments fall into every phase.
-const RUN: &str = r#"
-seed = 7
-iterations = 15000
-batch = 24
-log_every = 50
-[data]
-kind = "permutation"
-classes = 12
-rows = 240
-workers = 0
-[model]
-layers = [
-    { kind = "Embedding", num_embeddings = 12, embedding_dim = 16 },
-    { kind = "BatchNorm1d", num_features = 16 },
-    { kind = "Linear", in_features = 16, out_features = 12 },
-]
-[optimizer]
-kind = "AdamW"
-lr = 0.01
-[checkpoint]
-every = 40
-"#;
+/// A run of several seconds, so that moments fall into every phase, with frequent checkpoints.
+const VALUES: [&str; 2] = ["iterations=15000", "checkpoint.every=40"];
 /// The exit code of a rank that lost another one.
 const PEER_LOST: i32 = 7;
 /// So long a rank that is stopped is waited for.
@@ -45,12 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: u64 = 2500;
 
 pub fn claims(options: &KillOptions) -> Vec<TortureClaim> {
-    let made = RankedTraining::new(&options.common).and_then(|program| {
-        let path = program.place("kill.toml");
-        fs::write(&path, RUN).map_err(|e| e.to_string())?;
-        Ok((program, path))
-    });
-    let (program, description) = match made {
+    let (program, description) = match RankedTraining::with_short_steps(&options.common) {
         Ok(made) => made,
         Err(e) => return vec![claim("the program", |_| Err(e))],
     };
@@ -95,7 +69,7 @@ fn one(program: &RankedTraining, description: &Path, options: &KillOptions, draw
     let run = program.place(&format!("{signal}-{k}"));
     let victim = draw.below(options.ranks as u64) as usize;
     let moment = Duration::from_micros(draw.below(LONGEST * 1000));
-    let mut job = program.start_with(options.ranks, description, &run, &[], PATIENCE)?;
+    let mut job = program.start_with(options.ranks, description, &run, &set(&VALUES), PATIENCE)?;
     std::thread::sleep(moment);
     if (0..job.len()).any(|rank| job.is_over(rank)) {
         return Err(format!("run {k}: it was over after {} ms already: {}", moment.as_millis(), said(job.wait()?)));
@@ -142,7 +116,7 @@ fn leftovers() -> Result<(), String> {
     let processes: Vec<String> = named("/proc", "")
         .into_iter()
         .filter(|id| id.bytes().all(|b| b.is_ascii_digit()))
-        .filter(|id| fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("kill.toml")))
+        .filter(|id| fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("short-steps.toml")))
         .collect();
     if segments.is_empty() && processes.is_empty() { Ok(()) } else { Err(format!("left behind ({mine}): segments {segments:?}, processes {processes:?}")) }
 }

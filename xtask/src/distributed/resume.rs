@@ -1,46 +1,23 @@
 //! Ended by a signal to one rank, gone on with on another number of ranks: the bits of the run that nobody disturbed.
-use super::{ResumeOptions, job::RankedTraining};
+use super::{
+    ResumeOptions,
+    job::{RankedTraining, set},
+};
 use crate::torture::{CaseDraw, TortureClaim, claim, sha256};
 use nix::sys::signal::Signal;
 use std::{
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
 
-const RUN: &str = r#"
-seed = 11
-iterations = 3000
-batch = 24
-log_every = 50
-distributed = { shards = 8 }
-[data]
-kind = "permutation"
-classes = 12
-rows = 240
-workers = 0
-[model]
-layers = [
-    { kind = "Embedding", num_embeddings = 12, embedding_dim = 16 },
-    { kind = "BatchNorm1d", num_features = 16 },
-    { kind = "Dropout", p = 0.2 },
-    { kind = "Linear", in_features = 16, out_features = 12 },
-]
-[optimizer]
-kind = "AdamW"
-lr = 0.01
-[schedule]
-kind = "CosineAnnealingLR"
-[checkpoint]
-every = 300
-"#;
+fn shards() -> Vec<String> {
+    set(&["distributed.shards=8"])
+}
 const RANKS: [usize; 5] = [1, 2, 3, 4, 8];
 
 pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
-    let made = RankedTraining::new(&options.common).and_then(|program| {
-        let path = program.place("resume.toml");
-        fs::write(&path, RUN).map_err(|e| e.to_string())?;
-        program.finish(1, &path, &program.place("undisturbed"), &[])?;
+    let made = RankedTraining::with_short_steps(&options.common).and_then(|(program, path)| {
+        program.finish(1, &path, &program.place("undisturbed"), &shards())?;
         Ok((program, path))
     });
     let (program, description) = match made {
@@ -67,7 +44,7 @@ fn one(program: &RankedTraining, description: &Path, run: &Path, draw: &mut Case
     for _ in 0..2 {
         let ranks = RANKS[1 + draw.below(RANKS.len() as u64 - 1) as usize];
         through.push(ranks);
-        let mut job = program.start(ranks, description, run, &[])?;
+        let mut job = program.start(ranks, description, run, &shards())?;
         std::thread::sleep(Duration::from_millis(300 + draw.below(900)));
         let victim = draw.below(ranks as u64) as usize;
         if job.is_over(victim) {
@@ -95,7 +72,7 @@ fn one(program: &RankedTraining, description: &Path, run: &Path, draw: &mut Case
     }
     let ranks = RANKS[draw.below(RANKS.len() as u64) as usize];
     through.push(ranks);
-    program.finish(ranks, description, run, &[])?;
+    program.finish(ranks, description, run, &shards())?;
     Ok(through)
 }
 fn bits(run: &Path) -> Result<[String; 2], String> {

@@ -1,7 +1,7 @@
 //! Rows about runs that ranks share, seen from outside: processes of the program `adamant`.
 use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
 use crate::{
-    distributed::{CommonOptions, RankedTraining},
+    distributed::{CommonOptions, RankedTraining, set},
     workspace,
 };
 use nix::sys::signal::Signal;
@@ -71,12 +71,11 @@ fn description(folder: &Path, name: &str, seed: u64, batch: usize) -> Result<std
 fn shared() -> Checked {
     let program = RankedTraining::new(&CommonOptions::local())?;
     let folder = tempfile::tempdir()?;
-    let set = |key: &str| ["--set".to_string(), key.to_string()];
     let (plain, other) = (description(folder.path(), "run.toml", 1, 64)?, description(folder.path(), "other.toml", 2, 64)?);
     let run = |name: &str| folder.path().join(name);
-    program.finish(1, &plain, &run("alone"), &set("distributed.shards=4"))?;
+    program.finish(1, &plain, &run("alone"), &set(&["distributed.shards=4"]))?;
     let of_ranks = if planted("ranks of another seed") { &other } else { &plain };
-    program.finish(4, of_ranks, &run("four"), &set("distributed.shards=4"))?;
+    program.finish(4, of_ranks, &run("four"), &set(&["distributed.shards=4"]))?;
     let undivided = if planted("a batch that is one row larger") { description(folder.path(), "larger.toml", 1, 65)? } else { plain.clone() };
     program.finish(1, &undivided, &run("undivided"), &[])?;
     let weights = |name: &str| fs::read(run(name).join("weights.safetensors"));
@@ -84,7 +83,7 @@ fn shared() -> Checked {
     let apart = farthest(&run("alone"), &run("undivided"))?;
     // One rank is killed while it trains; the others have ten seconds.
     let timeout = Duration::from_secs(10);
-    let mut job = program.start_with(3, &plain, &run("killed"), &set("iterations=200000"), timeout)?;
+    let mut job = program.start_with(3, &plain, &run("killed"), &set(&["iterations=200000"]), timeout)?;
     std::thread::sleep(Duration::from_millis(1500));
     if !planted("a rank that is not killed") {
         job.signal(1, Signal::SIGKILL)?;

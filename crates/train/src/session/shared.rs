@@ -40,6 +40,12 @@ pub struct StepSharing {
     /// bytes of gradients that travel at once
     pub bucket_bytes: usize,
 }
+impl StepSharing {
+    /// The parts that this rank holds.
+    pub fn held(&self) -> Range<usize> {
+        rank_parts(self.parts, self.group.rank as usize, self.group.size as usize)
+    }
+}
 /// The first bucket is small: it is full soon, and the link is idle.
 const FIRST_BUCKET: usize = 1 << 20;
 
@@ -84,9 +90,6 @@ impl SharedSteps {
     pub fn new(sharing: StepSharing, states: Vec<Param>) -> SharedSteps {
         SharedSteps { sharing, of_part: Arc::default(), states, used: None }
     }
-    fn held(&self) -> Range<usize> {
-        rank_parts(self.sharing.parts, self.sharing.group.rank as usize, self.sharing.group.size as usize)
-    }
     /// Which of the parts held here the batches of the next step are of.
     pub fn assign(&self, of_part: Vec<usize>) {
         *locked(&self.of_part) = of_part;
@@ -110,7 +113,7 @@ impl SharedSteps {
     /// Adds over all parts what this rank's parts give. Gives the gradients of the mean loss over all rows, and that loss.
     fn reduce(&self, sums: Vec<PartSums>, parameters: &[Param]) -> Computed<(Grads, Tensor)> {
         let StepSharing { group, parts, bucket_bytes } = &self.sharing;
-        let held = self.held();
+        let held = self.sharing.held();
         let nodes: Vec<Range<usize>> =
             tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start).collect();
         let all = |flat: Vec<Tensor>| -> Computed<Tensor> {
@@ -216,18 +219,13 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             };
             let taken_back = || Error::new("step", ErrorKind::Argument("the forward pass is taken back".into()));
             let mut failed = None;
-            let ended = step_reviewed(
-                || {
-                    failed = look().err();
-                    Ok(())
-                },
-                |(), _| Err::<(), _>(taken_back()),
-            );
+            let pass = || {
+                failed = look().err();
+                Ok(())
+            };
             // That it was taken back is no failure.
-            drop(ended);
-            if let Some(e) = failed {
-                return Err(e);
-            }
+            let _taken_back = step_reviewed(pass, |(), _| Err::<(), _>(taken_back()));
+            failed.map_or(Ok(()), Err)?;
         }
         Ok(used)
     }
@@ -248,7 +246,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let behind = random.cell().detached();
         let before: Vec<Tensor> = shared.states.iter().map(|state| state.detached()).collect();
         let mut sums = Vec::new();
-        for (own, part) in shared.held().enumerate() {
+        for (own, part) in shared.sharing.held().enumerate() {
             let seed = seeds.select(0, part);
             random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
             let of_this: Vec<&B> = batches.iter().zip(&of_part).filter(|(_, part)| **part == own).map(|(batch, _)| batch).collect();
