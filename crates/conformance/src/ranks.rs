@@ -229,7 +229,7 @@ fn draw_collective(random: &mut Random, [n, width]: [usize; 2], ranks: usize) ->
     match random.below(9) {
         0 => (CollectiveKind::Broadcast { root: random.below(ranks), used }, [n, width]),
         1 if n * ranks <= 40 => (CollectiveKind::AllGather { used }, [n * ranks, width]),
-        2 | 3 if cut => (CollectiveKind::ReduceScatter { reduce }, [n / ranks, width]),
+        2 | 3 if cut => (CollectiveKind::ReduceScatter { reduce, parts: 0 }, [n / ranks, width]),
         4 | 5 if cut => (CollectiveKind::AllToAll, [n, width]),
         6 => (*random.pick(&[CollectiveKind::Barrier, CollectiveKind::Replicate]), [n, width]),
         _ => (CollectiveKind::AllReduce { reduce, parts: 0, used }, [n, width]),
@@ -299,7 +299,7 @@ fn gathered<T: Element + Copy>(kind: CollectiveKind, parts: &[&Tensor], add: fn(
     let made = |rank: usize| -> (Vec<T>, usize) {
         match kind {
             CollectiveKind::AllReduce { reduce, .. } => (reduced(reduce), shape[0]),
-            CollectiveKind::ReduceScatter { reduce } => (block(&reduced(reduce), rank), shape[0] / ranks),
+            CollectiveKind::ReduceScatter { reduce, .. } => (block(&reduced(reduce), rank), shape[0] / ranks),
             CollectiveKind::AllGather { .. } => (all.concat(), shape[0] * ranks),
             CollectiveKind::Broadcast { root, .. } => (all[root].clone(), shape[0]),
             CollectiveKind::AllToAll => (all.iter().flat_map(|own| block(own, rank)).collect(), shape[0]),

@@ -27,6 +27,7 @@ mod commit;
 mod derived;
 mod overlay;
 mod snapshot;
+mod source;
 mod step;
 mod when;
 pub use casts::{cast_once, casting_once};
@@ -35,6 +36,8 @@ pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind, is_first_pass};
 use snapshot::LATEST;
 pub(crate) use snapshot::ReadSection;
 pub use snapshot::{Snapshot, consistent};
+pub use source::CellSource;
+pub(crate) use source::{SavedReading, reading_of};
 pub(crate) use step::Open;
 pub use step::step;
 pub use when::{WrittenCell, step_reviewed, step_when};
@@ -56,6 +59,8 @@ struct Inner {
     derived: Mutex<Vec<derived::Derived>>,
     /// casts of it, which gradients flow through
     casts: casts::HeldCasts,
+    /// who has the value, where the cell has not
+    source: source::HeldSource,
 }
 /// What a cell holds. The lock is held for the time of a copy of a handle, never while anything is computed.
 struct CellState {
@@ -114,6 +119,7 @@ impl Cell {
             moves: AtomicU64::new(0),
             derived: Mutex::default(),
             casts: casts::HeldCasts::default(),
+            source: source::HeldSource::default(),
         })))
     }
     /// A number that tells cells apart.
@@ -147,7 +153,10 @@ impl Cell {
         {
             return own;
         }
-        self.held()
+        match self.source() {
+            Some(source) => self.sourced(&*source),
+            None => self.held(),
+        }
     }
     /// What it holds beneath all transforms.
     fn held(&self) -> Tensor {
@@ -289,6 +298,9 @@ impl Cell {
         }
         if meta.device != want.device {
             return Err(Error::new("cell write", ErrorKind::DeviceMismatch { left: want.device.to_string(), right: meta.device.to_string() }));
+        }
+        if let Some(source) = self.source() {
+            return source.write(self, &value);
         }
         let value = if crate::transform::any() {
             match crate::transform::written(self.0.id, &value, || self.held())? {

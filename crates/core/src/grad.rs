@@ -33,8 +33,8 @@ pub use checkpoint::{checkpoint, is_for_backward};
 pub use hooks::{HookHandle, depends_on_hooks, hooks_changed, tap};
 pub use of_leaves::{GradOptions, gradients};
 pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
-use tape::{NEXT, Parent, Saved, TapeKind};
-pub(crate) use tape::{Tape, leaf, record};
+use tape::{NEXT, Saved};
+pub(crate) use tape::{Parent, Tape, TapeKind, leaf, record};
 
 /// Runs `f` without recording gradients.
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
@@ -402,6 +402,9 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
             for (k, v) in s.inputs.iter().enumerate() {
                 inputs.push(v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk))));
             }
+            for (k, reading) in &s.readings {
+                inputs[*k] = Some(reading.again().with_tape(t.place_of_input(*k, walk)));
+            }
             for (k, v) in s.outputs.iter().enumerate() {
                 let place = |v: &Kept| if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None };
                 outputs.push(v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(place(v))));
@@ -462,7 +465,7 @@ fn identity_node(x: &Tensor) -> Tensor {
                 parents: smallvec::smallvec![Parent::of(x)],
                 metas: SmallVec::from_elem(x.meta(), 1),
                 outputs: SmallVec::from_elem(x.meta(), 1),
-                saved: Mutex::new(Some(Saved { inputs: SmallVec::from_elem(None, 1), outputs: SmallVec::from_elem(None, 1) })),
+                saved: Mutex::new(Some(Saved { inputs: SmallVec::from_elem(None, 1), outputs: SmallVec::from_elem(None, 1), readings: Vec::new() })),
                 origin: Origin::here(),
                 hooked: AtomicBool::new(false),
             });
@@ -482,7 +485,7 @@ pub(crate) fn as_cast_of(x: &Tensor, cast: Tensor) -> Tensor {
         parents: smallvec![Parent::of(x)],
         metas: SmallVec::from_elem(x.meta(), 1),
         outputs: SmallVec::from_elem(cast.meta(), 1),
-        saved: Mutex::new(Some(Saved { inputs: none(), outputs: SmallVec::from_elem(None, 1) })),
+        saved: Mutex::new(Some(Saved { inputs: none(), outputs: SmallVec::from_elem(None, 1), readings: Vec::new() })),
         origin: Origin::here(),
         hooked: AtomicBool::new(false),
     };
@@ -502,8 +505,11 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tens
         let TapeKind::Op(op, arg) = &t.kind else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };
-        let inputs: Vec<Option<Tensor>> =
+        let mut inputs: Vec<Option<Tensor>> =
             s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk)))).collect();
+        for (k, reading) in &s.readings {
+            inputs[*k] = Some(reading.again().with_tape(t.place_of_input(*k, walk)));
+        }
         let outputs: Vec<Option<Tensor>> = s
             .outputs
             .iter()

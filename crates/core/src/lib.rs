@@ -39,7 +39,7 @@ use adamant_runtime::foreign;
 pub use adamant_runtime::{Device, Meta, linkme, register_backend};
 pub use adamant_runtime::{backend, buffer, communicator, kernel, memory, planted, recycle};
 pub use ambient::{Ambient, AmbientGuard};
-pub use cell::{Cell, Snapshot, WrittenCell, consistent, step, step_reviewed, step_when};
+pub use cell::{Cell, CellSource, Snapshot, WrittenCell, consistent, step, step_reviewed, step_when};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::Compound;
 pub use grad::{Grads, checkpoint, no_grad};

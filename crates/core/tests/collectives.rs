@@ -38,7 +38,7 @@ fn numbers(rank: usize, seed: usize, n: usize) -> Vec<f64> {
 }
 const SUM: ReduceOp = ReduceOp::Sum;
 fn kinds(size: usize) -> Vec<(CollectiveKind, Option<RankUse>)> {
-    let mut kinds = vec![(CollectiveKind::ReduceScatter { reduce: SUM }, None), (CollectiveKind::AllToAll, None), (CollectiveKind::Barrier, None)];
+    let mut kinds = vec![(CollectiveKind::ReduceScatter { reduce: SUM, parts: 0 }, None), (CollectiveKind::AllToAll, None), (CollectiveKind::Barrier, None)];
     for used in [RankUse::Alike, RankUse::Apart] {
         let of = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min].map(|reduce| CollectiveKind::AllReduce { reduce, parts: 0, used });
         kinds.extend(of.map(|kind| (kind, Some(used))));
@@ -141,6 +141,23 @@ fn sums_of_parts_have_one_tree_on_any_number_of_ranks() {
             for (rank, got) in got.iter().enumerate() {
                 assert_eq!(got, &want, "{parts} parts, rank {rank} of {size}");
             }
+            // Block b is that sum times 2^b, which changes no bit but the exponent's; each block's gradient comes back to each node.
+            each(size, |rank, group| {
+                let blocks = |node: std::ops::Range<usize>| -> Vec<f32> {
+                    let of = |k: usize| halved(&all[node.clone()].iter().map(|p| p[k]).collect::<Vec<f32>>());
+                    (0..size).flat_map(|b| (0..5).map(move |k| (b, k))).map(|(b, k)| of(k) * (1u32 << b) as f32).collect()
+                };
+                let nodes: Vec<Vec<f32>> = tree_nodes(parts, rank, size).map(blocks).collect();
+                let x = Tensor::from_vec(nodes.concat(), [nodes.len(), 5 * size]);
+                let kind = CollectiveKind::ReduceScatter { reduce: SUM, parts: parts as u32 };
+                let got: Vec<u32> = apply(kind, group, &x).to_vec::<f32>()?.into_iter().map(f32::to_bits).collect();
+                let scaled: Vec<u32> = want.iter().map(|bits| (f32::from_bits(*bits) * (1u32 << rank) as f32).to_bits()).collect();
+                assert_eq!(got, scaled, "{parts} parts, block of rank {rank} of {size}");
+                let gradient = gradient(&x, |x| (apply(kind, group, x) * (rank as f32 + 1.0)).sum(..))?;
+                let of_blocks: Vec<f32> = (0..size).flat_map(|b| [b as f32 + 1.0; 5]).collect();
+                assert_eq!(gradient.to_vec::<f32>()?, of_blocks.repeat(nodes.len()));
+                Ok(())
+            });
         }
     }
     assert!(differ_by_rank_order > 5, "the numbers do not tell one order from another");
@@ -178,8 +195,10 @@ fn shapes_that_do_not_go_together() {
     let all = |used| CollectiveKind::AllReduce { reduce: SUM, parts: 8, used };
     for (kind, told) in [
         (CollectiveKind::AllToAll, "axis 0 is cut into 3 blocks of one size"),
-        (CollectiveKind::ReduceScatter { reduce: SUM }, "axis 0 is cut into 3 blocks"),
-        (CollectiveKind::ReduceScatter { reduce: ReduceOp::Prod }, "sum, maximum or minimum"),
+        (CollectiveKind::ReduceScatter { reduce: SUM, parts: 0 }, "axis 0 is cut into 3 blocks"),
+        (CollectiveKind::ReduceScatter { reduce: ReduceOp::Prod, parts: 0 }, "sum, maximum or minimum"),
+        (CollectiveKind::ReduceScatter { reduce: SUM, parts: 2 }, "2 parts on 3 ranks"),
+        (CollectiveKind::ReduceScatter { reduce: SUM, parts: 8 }, "axis 0 are the 2 nodes that rank 1 of 3 holds of 8 parts"),
         (all(RankUse::Alike), "axis 0 are the 2 nodes that rank 1 of 3 holds of 8 parts"),
         (CollectiveKind::AllReduce { reduce: SUM, parts: 2, used: RankUse::Alike }, "2 parts on 3 ranks"),
         (CollectiveKind::Broadcast { root: 3, used: RankUse::Alike }, "there is no rank 3 among 3"),

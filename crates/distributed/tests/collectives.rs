@@ -44,7 +44,7 @@ fn reductions<T: Number>(on: &dyn Communicator, seed: u64, long: usize) {
             seed += 1;
             let r = Reduction { seed, by, elements: elements * size, parts: size };
             let mut block = vec![0xa5; elements * T::DTYPE.size()];
-            let kind = CollectiveKind::ReduceScatter { reduce: by };
+            let kind = CollectiveKind::ReduceScatter { reduce: by, parts: 0 };
             on.reduce_scatter(&call(on, kind, T::DTYPE, elements), &r.tree::<T>(size), &r.own::<T>(rank, size), &mut block).unwrap();
             let n = block.len();
             assert!(block == r.all::<T>()[rank * n..][..n], "{by:?} scattered, {elements} {} on {size} ranks: rank {rank}", T::DTYPE);

@@ -112,7 +112,7 @@ mod linux {
     }
     fn scatter(on: &dyn Communicator, n: usize) -> Ran {
         let (own, mut block) = (vec![0; 4 * n * on.size()], vec![0; 4 * n]);
-        let kind = CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum };
+        let kind = CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 };
         on.reduce_scatter(&call(on, kind, DType::F32, n), &ReductionTree::of_ranks(ReduceOp::Sum, DType::F32, on.size()), &own, &mut block)
     }
     fn cast(on: &dyn Communicator, n: usize, root: usize) -> Ran {

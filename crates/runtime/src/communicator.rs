@@ -92,8 +92,8 @@ pub trait Communicator: Send + Sync + 'static {
     fn all_reduce_fast(&self, _call: &CollectiveCall, _reduce: ReduceOp, _dtype: DType, _own: &[u8], _sum: &mut [u8]) -> Option<Result<(), ErrorKind>> {
         None
     }
-    /// Adds along the tree, and each rank gets its block of the sum: `own` is one node, cut into as many blocks of one size as there
-    /// are ranks.
+    /// Adds along the tree, and each rank gets its block of the sum: `own` are this rank's nodes one behind the other, each cut into as
+    /// many blocks of one size as there are ranks.
     ///
     /// # Errors
     /// As [`Communicator::all_gather`].

@@ -111,6 +111,12 @@ pub(super) fn read(cell: &Cell) -> Option<Tensor> {
         None
     })
 }
+/// A cell without a value of its own is read: of what it is read from, the views know already.
+pub(super) fn note(cell: &Cell) {
+    if any() {
+        with_overlays(|o| o.iter_mut().filter(|o| o.kind == OverlayKind::Snapshot).for_each(|o| o.touched.push(cell.clone())));
+    }
+}
 /// Does a view take the write? Those that let it through remember what was there before the first one.
 pub(super) fn write(cell: &Cell, value: &Tensor) -> Result<bool> {
     if !any() {

@@ -22,7 +22,7 @@ use std::{
 
 type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
 /// What a checkpoint needs to run again.
-pub(super) struct Redo {
+pub(crate) struct Redo {
     f: Function,
     ambient: Ambient,
     cells: HashMap<u64, Kept>,
@@ -68,7 +68,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
         parents: inputs.iter().map(|t| Parent::of(t)).collect(),
         metas: inputs.iter().map(|t| t.meta()).collect(),
         outputs: SmallVec::from_elem(y.meta(), 1),
-        saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), outputs: SmallVec::new() })),
+        saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), ..Default::default() })),
         origin,
         hooked: AtomicBool::new(false),
     });

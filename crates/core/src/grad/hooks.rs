@@ -281,7 +281,7 @@ impl Cell {
 
 /// What a [`tap`] does with the gradients of its tensors: `None`, where there is none.
 type TapHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync>;
-pub(super) struct Tap(TapHook);
+pub(crate) struct Tap(TapHook);
 impl Tap {
     pub fn pulled(&self, cotangents: &Cotangents) -> Result<Cotangents> {
         let Some(others) = (self.0)(cotangents)? else { return Ok(cotangents.clone()) };
@@ -332,7 +332,7 @@ pub fn tap(tensors: &[&Tensor], f: impl Fn(&[Option<Tensor>]) -> Result<Option<V
         parents: tensors.iter().map(|t| Parent::of(t)).collect(),
         outputs: metas.iter().copied().collect(),
         metas,
-        saved: Mutex::new(Some(super::Saved { inputs: smallvec![None; tensors.len()], outputs: SmallVec::new() })),
+        saved: Mutex::new(Some(super::Saved { inputs: smallvec![None; tensors.len()], ..Default::default() })),
         origin,
         hooked: AtomicBool::new(false),
     });

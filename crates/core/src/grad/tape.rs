@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Arg, DType, Meta, Op, Origin, Tensor,
+    cell::{SavedReading, reading_of},
     op::View,
     primitive,
     recycle::{self, Recycled, Shared, SpareLists, Spares},
@@ -35,7 +36,7 @@ pub(crate) struct Tape {
 pub(super) type Parents = SmallVec<[Parent; 4]>;
 /// Where the gradient for an input goes.
 #[derive(Default)]
-pub(super) enum Parent {
+pub(crate) enum Parent {
     /// Nowhere.
     #[default]
     None,
@@ -90,7 +91,7 @@ impl Parent {
         }
     }
 }
-pub(super) enum TapeKind {
+pub(crate) enum TapeKind {
     Leaf,
     Op(Op, Arg),
     Checkpoint(Redo),
@@ -103,11 +104,21 @@ pub(super) enum TapeKind {
 pub(super) struct Saved {
     pub inputs: SmallVec<[Option<Kept>; 4]>,
     pub outputs: SmallVec<[Option<Kept>; 3]>,
+    /// inputs that are read again instead, by their places
+    pub readings: Vec<(usize, SavedReading)>,
 }
 impl Tape {
     /// Its number.
     pub fn number(&self) -> u64 {
         self.id
+    }
+    /// What it is.
+    pub fn kind(&self) -> &TapeKind {
+        &self.kind
+    }
+    /// What leads back from it.
+    pub fn parents(&self) -> &[Parent] {
+        &self.parents
     }
     /// The place on the tape of an input that a rule reads: only where the walk itself is to be differentiated.
     pub(super) fn place_of_input(&self, k: usize, walk: TapeWalk) -> Option<(Shared<Tape>, u8)> {
@@ -188,7 +199,9 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Shared<Val
     let mut saved = Saved::default();
     let (mut parents, mut metas, mut results) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
     for (k, t) in inputs.iter().enumerate() {
-        saved.inputs.push(saves.has_input(k).then(|| Kept::new(t.value())));
+        let reading = if saves.has_input(k) { reading_of(t) } else { None };
+        saved.inputs.push((saves.has_input(k) && reading.is_none()).then(|| Kept::new(t.value())));
+        saved.readings.extend(reading.map(|reading| (k, reading)));
         parents.push(Parent::of(t));
         metas.push(t.meta());
     }

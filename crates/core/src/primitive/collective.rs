@@ -28,7 +28,7 @@ fn back_to(used: RankUse, group: &Group, cotangent: &Tensor) -> Tensor {
     }
 }
 fn is_extreme(kind: &CollectiveKind) -> bool {
-    matches!(kind, CollectiveKind::AllReduce { reduce, .. } | CollectiveKind::ReduceScatter { reduce } if *reduce != ReduceOp::Sum)
+    matches!(kind, CollectiveKind::AllReduce { reduce, .. } | CollectiveKind::ReduceScatter { reduce, .. } if *reduce != ReduceOp::Sum)
 }
 /// Each rank's share of an extreme: equal among all that have it. `None`: nobody can say who has it.
 fn share(kind: &CollectiveKind, group: &Group, input: &Tensor, extreme: &Tensor) -> Option<Tensor> {
@@ -59,9 +59,12 @@ pub(super) fn gradient((kind, group): Fields<'_>, back: &Backward<'_>) -> Result
         CollectiveKind::AllReduce { parts: 0, used, .. } => back_to(*used, group, cotangent),
         // Each node is one term of the sum.
         CollectiveKind::AllReduce { used, .. } => back_to(*used, group, cotangent).unsqueeze(0).expand(back.shape(0)),
-        CollectiveKind::ReduceScatter { .. } => collective(CollectiveKind::AllGather { used: RankUse::Apart }, group, cotangent),
+        CollectiveKind::ReduceScatter { parts, .. } => {
+            let all = collective(CollectiveKind::AllGather { used: RankUse::Apart }, group, cotangent);
+            if *parts == 0 { all } else { all.unsqueeze(0).expand(back.shape(0)) }
+        }
         CollectiveKind::AllGather { used: RankUse::Alike } => own_block(group, cotangent),
-        CollectiveKind::AllGather { used: RankUse::Apart } => collective(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum }, group, cotangent),
+        CollectiveKind::AllGather { used: RankUse::Apart } => collective(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 }, group, cotangent),
         CollectiveKind::Broadcast { root, used } => {
             let sum = back_to(*used, group, cotangent);
             if group.rank as usize == *root { sum } else { sum.zeros_like() }

@@ -92,7 +92,7 @@ fn added_up(on: &dyn Communicator, dtype: DType, n: usize) {
     }
     let whole = |r: usize| elements(dtype, 77 + 1000 * n as u64 + r as u64, n * size);
     let mut block = vec![0xee; n * dtype.size()];
-    let scatter = call(on, CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum }, dtype, n);
+    let scatter = call(on, CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 }, dtype, n);
     on.reduce_scatter(&scatter, &ReductionTree::of_ranks(ReduceOp::Sum, dtype, size), &whole(rank), &mut block).unwrap();
     let expected = tree_sum(dtype, &whole, 0, size);
     assert!(block == expected[rank * n * dtype.size()..][..n * dtype.size()], "reduce_scatter of {dtype} [{n}] on rank {rank} of {size}");
@@ -148,7 +148,7 @@ fn by_exchange(on: &Arc<MpiCommunicator>) {
     assert_eq!(run(CollectiveKind::AllToAll), swapped);
     let summed: Vec<f32> = (0..size * 2).map(|i| (0..size).map(|r| of(r, i)).sum()).collect();
     assert_eq!(run(all_reduce_kind(0)), summed);
-    assert_eq!(run(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum }), summed[rank * 2..rank * 2 + 2]);
+    assert_eq!(run(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 }), summed[rank * 2..rank * 2 + 2]);
     assert_eq!(run(CollectiveKind::Broadcast { root: size - 1, used: RankUse::Alike }), (0..size * 2).map(|i| of(size - 1, i)).collect::<Vec<_>>());
     assert_eq!(run(CollectiveKind::Barrier), own);
 }

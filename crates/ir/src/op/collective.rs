@@ -30,8 +30,8 @@ pub enum CollectiveKind {
     /// the sum, maximum or minimum over ranks, on every rank; of `parts` > 0, over so many parts along one tree, whatever the number
     /// of ranks: then axis 0 of the input are the nodes of the tree that this rank holds whole
     AllReduce { reduce: ReduceOp, parts: u32, used: RankUse },
-    /// the sum, maximum or minimum over ranks, of which each rank gets its block of axis 0
-    ReduceScatter { reduce: ReduceOp },
+    /// the same, of which each rank gets its block of axis 0 (of `parts` > 0: of axis 1 of the input, behind that of the nodes)
+    ReduceScatter { reduce: ReduceOp, parts: u32 },
     /// the tensors of all ranks, one behind the other, on every rank
     AllGather { used: RankUse },
     /// the tensor of one rank, on every rank
@@ -92,24 +92,11 @@ impl CollectiveKind {
         match *self {
             CollectiveKind::AllReduce { reduce, parts, .. } => {
                 is_reduced(reduce, given)?;
-                if parts == 0 {
-                    return Ok(*given);
-                }
-                if (parts as usize) < size {
-                    return Err(ErrorKind::Argument(format!("{parts} parts on {size} ranks: every rank holds one at least")));
-                }
-                let nodes = tree_nodes(parts as usize, rank, size).count();
-                match given.shape.split_first() {
-                    Some((first, rest)) if *first == nodes => Ok(TensorType { shape: Shape::new(rest)?, ..*given }),
-                    _ => {
-                        let expected = format!("axis 0 are the {nodes} nodes that rank {rank} of {size} holds of {parts} parts");
-                        Err(ErrorKind::Shape { shape: given.shape, expected })
-                    }
-                }
+                of_a_node(given, parts, (rank, size))
             }
-            CollectiveKind::ReduceScatter { reduce } => {
+            CollectiveKind::ReduceScatter { reduce, parts } => {
                 is_reduced(reduce, given)?;
-                with_first(given, |n| (n % size == 0).then_some(n / size), size)
+                with_first(&of_a_node(given, parts, (rank, size))?, |n| (n % size == 0).then_some(n / size), size)
             }
             CollectiveKind::AllToAll => with_first(given, |n| (n % size == 0).then_some(n), size),
             CollectiveKind::AllGather { .. } => with_first(given, |n| n.checked_mul(size), size),
@@ -126,8 +113,10 @@ impl fmt::Display for CollectiveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            CollectiveKind::AllReduce { reduce, parts: 0, .. } | CollectiveKind::ReduceScatter { reduce } => write!(f, " ({})", reduce.word()),
-            CollectiveKind::AllReduce { reduce, parts, .. } => write!(f, " ({} of {parts} parts)", reduce.word()),
+            CollectiveKind::AllReduce { reduce, parts: 0, .. } | CollectiveKind::ReduceScatter { reduce, parts: 0 } => write!(f, " ({})", reduce.word()),
+            CollectiveKind::AllReduce { reduce, parts, .. } | CollectiveKind::ReduceScatter { reduce, parts } => {
+                write!(f, " ({} of {parts} parts)", reduce.word())
+            }
             CollectiveKind::Broadcast { root, .. } => write!(f, " from rank {root}"),
             CollectiveKind::Send { to } => write!(f, " to rank {to}"),
             CollectiveKind::Receive { from } => write!(f, " from rank {from}"),
@@ -141,6 +130,23 @@ fn is_reduced(reduce: ReduceOp, given: &TensorType) -> Result<(), ErrorKind> {
         ReduceOp::Prod => Err(ErrorKind::Argument("ranks reduce by sum, maximum or minimum".into())),
         _ if given.dtype == crate::DType::Bool => Err(ErrorKind::Dtype("ranks do not reduce bool: cast it to an integer".into())),
         _ => Ok(()),
+    }
+}
+/// What one node is of what a rank brings to a reduction over so many parts; of 0, all of it.
+fn of_a_node(given: &TensorType, parts: u32, (rank, size): (usize, usize)) -> Result<TensorType, ErrorKind> {
+    if parts == 0 {
+        return Ok(*given);
+    }
+    if (parts as usize) < size {
+        return Err(ErrorKind::Argument(format!("{parts} parts on {size} ranks: every rank holds one at least")));
+    }
+    let nodes = tree_nodes(parts as usize, rank, size).count();
+    match given.shape.split_first() {
+        Some((first, rest)) if *first == nodes => Ok(TensorType { shape: Shape::new(rest)?, ..*given }),
+        _ => {
+            let expected = format!("axis 0 are the {nodes} nodes that rank {rank} of {size} holds of {parts} parts");
+            Err(ErrorKind::Shape { shape: given.shape, expected })
+        }
     }
 }
 /// The type with another length of axis 0.
@@ -187,11 +193,10 @@ pub(super) fn infer((kind, group): (&CollectiveKind, &Group), inputs: &[TensorTy
 pub(crate) fn attributes((kind, group): (&CollectiveKind, &Group), _: &[TensorType], context: &mut form::FormContext<'_>) -> Attrs {
     let mut attrs: Attrs = smallvec![("group", Attr::Int(context.group(group)))];
     match *kind {
-        CollectiveKind::AllReduce { reduce, parts, .. } => {
+        CollectiveKind::AllReduce { reduce, parts, .. } | CollectiveKind::ReduceScatter { reduce, parts } => {
             attrs.push(("by", Attr::Text(reduce.word().into())));
             attrs.push(("parts", Attr::Int(i64::from(parts))));
         }
-        CollectiveKind::ReduceScatter { reduce } => attrs.push(("by", Attr::Text(reduce.word().into()))),
         CollectiveKind::Broadcast { root, .. } => attrs.push(("root", Attr::Int(root as i64))),
         CollectiveKind::Send { to: peer } | CollectiveKind::Receive { from: peer } => attrs.push(("peer", Attr::Int(peer as i64))),
         CollectiveKind::AllGather { .. } | CollectiveKind::AllToAll | CollectiveKind::Replicate | CollectiveKind::Barrier => {}
@@ -210,6 +215,10 @@ fn reduce(m: &mut form::Made<'_>) -> form::FormResult<ReduceOp> {
     let found = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min].into_iter().find(|op| op.word() == word);
     found.ok_or_else(|| ErrorKind::Argument(format!("ranks reduce by \"sum\", \"max\" or \"min\", not by {word:?}")))
 }
+fn parts(m: &mut form::Made<'_>) -> form::FormResult<u32> {
+    let parts = m.given.size("parts")?;
+    u32::try_from(parts).map_err(|_| ErrorKind::Argument(format!("{parts} parts are too many")))
+}
 fn used(m: &mut form::Made<'_>) -> form::FormResult<RankUse> {
     Ok(if m.given.bool("apart")? { RankUse::Apart } else { RankUse::Alike })
 }
@@ -221,13 +230,11 @@ fn made(m: &mut form::Made<'_>, kind: CollectiveKind) -> form::FormResult<Op> {
 /// How it is made again of them.
 pub(crate) const MAKERS: form::Makers = &[
     ("all_reduce", |m| {
-        let parts = m.given.size("parts")?;
-        let parts = u32::try_from(parts).map_err(|_| ErrorKind::Argument(format!("{parts} parts are too many")))?;
-        let kind = CollectiveKind::AllReduce { reduce: reduce(m)?, parts, used: used(m)? };
+        let kind = CollectiveKind::AllReduce { reduce: reduce(m)?, parts: parts(m)?, used: used(m)? };
         made(m, kind)
     }),
     ("reduce_scatter", |m| {
-        let kind = CollectiveKind::ReduceScatter { reduce: reduce(m)? };
+        let kind = CollectiveKind::ReduceScatter { reduce: reduce(m)?, parts: parts(m)? };
         made(m, kind)
     }),
     ("all_gather", |m| {

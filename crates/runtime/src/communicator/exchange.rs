@@ -41,12 +41,10 @@ pub fn exchange_array(kind: CollectiveKind, group: &Group, input: &HostArray, or
 }
 fn carry_out(on: &dyn Communicator, call: &CollectiveCall, given: &TensorType, own: &[u8], result: &mut [u8]) -> Result<(), ErrorKind> {
     let (size, dtype) = (on.size(), given.dtype);
+    let tree = |reduce, parts| ReductionTree { reduce, dtype, parts: if parts == 0 { size } else { parts as usize }, size };
     match call.kind {
-        CollectiveKind::AllReduce { reduce, parts, .. } => {
-            let parts = if parts == 0 { size } else { parts as usize };
-            on.all_reduce(call, &ReductionTree { reduce, dtype, parts, size }, own, result)
-        }
-        CollectiveKind::ReduceScatter { reduce } => on.reduce_scatter(call, &ReductionTree::of_ranks(reduce, dtype, size), own, result),
+        CollectiveKind::AllReduce { reduce, parts, .. } => on.all_reduce(call, &tree(reduce, parts), own, result),
+        CollectiveKind::ReduceScatter { reduce, parts } => on.reduce_scatter(call, &tree(reduce, parts), own, result),
         CollectiveKind::AllGather { .. } => on.all_gather(call, own, &mut blocks_mut(result, &vec![own.len(); size])),
         CollectiveKind::AllToAll => {
             let lengths = vec![own.len() / size.max(1); size];

@@ -79,7 +79,7 @@ mod tests {
         let input = HostArray::from_bytes(Shape::new(&[2]).unwrap(), DType::F32, &[1.5f32, -2.0].map(f32::to_ne_bytes).concat());
         let kinds = [
             CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: 0, used: RankUse::Alike },
-            CollectiveKind::ReduceScatter { reduce: ReduceOp::Max },
+            CollectiveKind::ReduceScatter { reduce: ReduceOp::Max, parts: 0 },
             CollectiveKind::AllToAll,
             CollectiveKind::AllGather { used: RankUse::Alike },
             CollectiveKind::Broadcast { root: 0, used: RankUse::Apart },

@@ -1,29 +1,55 @@
 //! Where collectives stand in a plan: each as soon as its input is ready, so that the steps behind it run while ranks
 //! exchange. Among themselves they stay in the order in which they were recorded, which is what all ranks have in common.
+//!
+//! What is only there to make the input of a collective (numbers that are weighed, joined, stacked) goes up with it: so gradients
+//! travel, and their memory is free, while the walk back goes on, however late they were put together.
+//!
+//! What is gathered is larger than what it is gathered from, and is read once or a few times. So a gather begins when the one
+//! before is read, and not before: there is the one that is read and the one that travels.
 use super::{Decisions, Graph, PlanStep};
 use crate::{
     Op, communicator,
+    kernel::KernelKind,
+    op::CollectiveKind,
     planted::{Plant, is},
 };
 
-fn is_collective(g: &Graph, step: &PlanStep) -> bool {
-    matches!(g.nodes[step.node as usize].op, Op::Collective { .. })
+fn collective(g: &Graph, step: &PlanStep) -> Option<CollectiveKind> {
+    match &g.nodes[step.node as usize].op {
+        Op::Collective { kind, .. } => Some(*kind),
+        _ => None,
+    }
+}
+/// The storages that a step writes, and those that it reads or writes.
+fn written<'s>(g: &'s Graph, d: &'s Decisions, step: &'s PlanStep) -> impl Iterator<Item = u32> + use<'s> {
+    step.outputs.iter().map(|u| d.root[u.value(g) as usize])
+}
+fn read<'s>(g: &'s Graph, d: &'s Decisions, step: &'s PlanStep) -> impl Iterator<Item = u32> + use<'s> {
+    step.inputs.iter().map(|u| d.root[u.value(g) as usize])
 }
 /// Moves collectives forward. One that writes a cell stays: that is done when no bad data can be found any more.
 pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) -> Vec<PlanStep> {
     // Behind the collective before.
     let mut free = 0;
+    // Where the last gather put what came.
+    let mut gathered = None;
     for at in 0..steps.len() {
-        if !is_collective(g, &steps[at]) {
+        let Some(kind) = collective(g, &steps[at]) else { continue };
+        if steps[at].commits || is(Plant::ExchangeBegunLate) {
+            free = at + 1;
             continue;
         }
-        let touches = |step: &PlanStep| {
-            let root = |v: u32| d.root[v as usize];
-            let own: Vec<u32> = steps[at].inputs.iter().chain(&steps[at].outputs).map(|u| root(u.value(g))).collect();
-            step.outputs.iter().any(|u| own.contains(&root(u.value(g))))
-        };
-        let ready = steps[..at].iter().rposition(touches).map_or(0, |writer| writer + 1).max(free);
-        let ready = if steps[at].commits || is(Plant::ExchangeBegunLate) { at } else { ready };
+        // What makes its input, each behind what it needs itself.
+        for member in feeders(g, d, &steps, at) {
+            let ready = ready(g, d, &steps, member);
+            steps[ready..=member].rotate_right(1);
+        }
+        let mut ready = ready(g, d, &steps, at).max(free);
+        if let CollectiveKind::AllGather { .. } = kind {
+            let reader = gathered.and_then(|before| steps[..at].iter().position(|step| read(g, d, step).any(|root| root == before)));
+            ready = ready.max(reader.unwrap_or(0));
+            gathered = written(g, d, &steps[at]).next();
+        }
         steps[ready..=at].rotate_right(1);
         free = ready + 1;
     }
@@ -31,6 +57,36 @@ pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) ->
         exchange_two(g, &mut steps);
     }
     steps
+}
+/// The first place at which a step could stand: behind all that write what it reads or writes.
+fn ready(g: &Graph, d: &Decisions, steps: &[PlanStep], at: usize) -> usize {
+    let own: Vec<u32> = read(g, d, &steps[at]).chain(written(g, d, &steps[at])).collect();
+    steps[..at].iter().rposition(|step| written(g, d, step).any(|root| own.contains(&root))).map_or(0, |writer| writer + 1)
+}
+/// The steps before a collective, in order, that move and weigh numbers for it alone.
+fn feeders(g: &Graph, d: &Decisions, steps: &[PlanStep], at: usize) -> Vec<usize> {
+    let mut wanted: Vec<u32> = read(g, d, &steps[at]).collect();
+    let mut members = Vec::new();
+    for k in (0..at).rev() {
+        let step = &steps[k];
+        if !written(g, d, step).any(|root| wanted.contains(&root)) {
+            continue;
+        }
+        let is_light = matches!(step.kernel.kind, KernelKind::Map { .. } | KernelKind::Copy) && collective(g, step).is_none();
+        let is_free = !step.commits && !step.faultable && written(g, d, step).all(|root| wanted.contains(&root));
+        let is_alone =
+            |root: u32| !steps.iter().enumerate().any(|(j, other)| j != at && !members.contains(&j) && j != k && read(g, d, other).any(|r| r == root));
+        if is_light && is_free && written(g, d, step).all(is_alone) {
+            wanted.extend(read(g, d, step));
+            members.push(k);
+        } else {
+            // Whatever else is made of that stays before it.
+            let kept: Vec<u32> = written(g, d, step).collect();
+            wanted.retain(|root| !kept.contains(root));
+        }
+    }
+    members.reverse();
+    members
 }
 /// A planted fault: on an odd rank the first collective of two that stand side by side comes second.
 fn exchange_two(g: &Graph, steps: &mut [PlanStep]) {

@@ -119,7 +119,8 @@ impl Builder {
         let all = [
             CollectiveKind::AllReduce { reduce, parts: 0, used },
             CollectiveKind::AllReduce { reduce, parts: self.random.between(1, 5) as u32, used },
-            CollectiveKind::ReduceScatter { reduce },
+            CollectiveKind::ReduceScatter { reduce, parts: 0 },
+            CollectiveKind::ReduceScatter { reduce, parts: self.random.between(1, 5) as u32 },
             CollectiveKind::AllGather { used },
             CollectiveKind::AllToAll,
             CollectiveKind::Broadcast { root: 0, used },
