@@ -1,10 +1,12 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
-//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
+//! number of ranks. `memory`: what a rank has at most. `compress`: what leaves it. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
 //! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
 //! deadline.
 mod bits;
+mod compress;
 mod job;
 mod kill;
+mod memory;
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -24,6 +26,10 @@ enum DistributedPart {
     Bits(BitsOptions),
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
+    /// Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss
+    Compress(CompressOptions),
+    /// What a rank has in memory at most, by what ranks share out
+    Memory(MemoryOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
 }
@@ -100,12 +106,49 @@ pub(super) struct ResumeOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+/// Options of `compress`.
+#[derive(clap::Args)]
+pub(super) struct CompressOptions {
+    /// How many ranks
+    #[arg(long, default_value_t = 2)]
+    ranks: usize,
+    /// Steps of each run
+    #[arg(long, default_value_t = 600)]
+    steps: usize,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+/// Options of `memory`.
+#[derive(clap::Args)]
+pub(super) struct MemoryOptions {
+    /// How many ranks
+    #[arg(long, default_value_t = 4)]
+    ranks: usize,
+    /// How wide a layer is
+    #[arg(long, default_value_t = 2048)]
+    width: usize,
+    /// How many layers
+    #[arg(long, default_value_t = 10)]
+    layers: usize,
+    /// Steps of each run
+    #[arg(long, default_value_t = 4)]
+    steps: usize,
+    /// Gradients that travel at once, in MiB
+    #[arg(long, default_value_t = 25)]
+    bucket_mb: usize,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
     let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
+        DistributedPart::Compress(options) => (compress::claims(options), options.json),
+        DistributedPart::Memory(options) => (memory::claims(options), options.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
     };
     crate::torture::report(json, &claims)

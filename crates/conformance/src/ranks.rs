@@ -161,6 +161,8 @@ enum Act {
     Collective(CollectiveKind, usize),
     /// from one rank to another, which has it instead of its own
     Passed([usize; 2], usize),
+    /// one rank has a constant instead of its own, so that it has other things to do than the others
+    Blank(usize, usize),
     /// nobody of the program holds it any more
     Dropped(usize),
     /// cells get these values, all or none
@@ -184,7 +186,7 @@ fn draw(random: &mut Random) -> RankProgram {
         let Some((shape, whole)) = values[any] else { continue };
         let alike: Vec<usize> = held.iter().copied().filter(|&k| values[k] == Some((shape, whole))).collect();
         let other = alike[random.below(alike.len())];
-        let (act, made) = match random.below(13) {
+        let (act, made) = match random.below(14) {
             0 => {
                 let (shape, whole) = ([random.between(0, 4), random.between(1, 5)], random.one_in(3));
                 (Act::Data(shape, whole), Some((shape, whole)))
@@ -211,6 +213,7 @@ fn draw(random: &mut Random) -> RankProgram {
                 let from = random.below(ranks);
                 (Act::Passed([from, (from + random.between(1, ranks - 1)) % ranks], any), Some((shape, whole)))
             }
+            12 => (Act::Blank(random.below(ranks), any), Some((shape, whole))),
             _ => {
                 let (kind, shape) = draw_collective(random, shape, ranks);
                 (Act::Collective(kind, any), Some((shape, whole)))
@@ -254,7 +257,7 @@ fn apply(act: &Act, values: &[Option<Tensor>], random: &mut Random, device: Devi
         Act::Half(a) => of(a)?.narrow(0, 0, of(a)?.shape().ok()?[0] / 2),
         Act::Total(a) => of(a)?.sum_keepdim(0),
         Act::Joined(a, b) => Tensor::cat(&[of(a)?, of(b)?], 1),
-        Act::Collective(..) | Act::Passed(..) | Act::Dropped(_) | Act::Step(_) => return None,
+        Act::Collective(..) | Act::Passed(..) | Act::Blank(..) | Act::Dropped(_) | Act::Step(_) => return None,
     })
 }
 /// What a rank ends with: the bits of its values and of its cells.
@@ -328,6 +331,12 @@ fn meant(program: &RankProgram, seed: u64) -> Result<Vec<Ends>> {
                     let together = together(*kind, &parts)?;
                     values.iter_mut().zip(together).for_each(|(values, made)| values.push(Some(made)));
                 }
+                Act::Blank(blank, k) => {
+                    for (rank, values) in values.iter_mut().enumerate() {
+                        let own = values[*k].as_ref().map(|x| if rank == *blank { x.zeros_like() } else { x.clone() });
+                        values.push(own);
+                    }
+                }
                 Act::Passed([from, to], k) => {
                     let passed = values[*from][*k].clone();
                     for (rank, values) in values.iter_mut().enumerate() {
@@ -359,6 +368,10 @@ fn run(program: &RankProgram, seed: u64, rank: usize, group: &Group, device: Dev
                 Act::Step(writes) => step(|| writes.iter().try_for_each(|(cell, k)| values[*k].as_ref().map_or(Ok(()), |value| cells[*cell].set(value))))?,
                 Act::Collective(kind, k) => {
                     let made = values[*k].as_ref().map(|x| collective(*kind, group, x));
+                    values.push(made);
+                }
+                Act::Blank(blank, k) => {
+                    let made = values[*k].as_ref().map(|x| if rank == *blank { x.zeros_like() } else { x.clone() });
                     values.push(made);
                 }
                 Act::Passed([from, to], k) => {

@@ -1,5 +1,5 @@
 //! An optimizer in a box is one.
-use crate::{Hyperparameters, Optimizer, Rates, WeightUpdate};
+use crate::{Hyperparameters, Optimizer, ParameterPieces, Rates, WeightUpdate};
 use adamant_core::{DType, Grads, Result, Tensor};
 use adamant_nn::Param;
 use std::sync::Arc;
@@ -49,5 +49,8 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
     }
     fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
         (**self).adopt_masters(masters)
+    }
+    fn share_out(&mut self, pieces: Arc<dyn ParameterPieces>) -> Result<()> {
+        (**self).share_out(pieces)
     }
 }

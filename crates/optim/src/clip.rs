@@ -4,7 +4,9 @@ use adamant_nn::Param;
 
 mod clipper;
 mod history;
+mod measure;
 pub use clipper::{Clipped, ClippingOptions, ClippingType, GradientClipper};
+pub use measure::GradientMeasure;
 
 #[track_caller]
 fn positive(called: &'static str, limit: f64) -> Result<()> {

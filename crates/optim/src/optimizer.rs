@@ -3,11 +3,12 @@
 //! All that a step changes is a cell: weights, slots, the [`clock`](crate::slots)s' counts. All that a schedule or a program
 //! changes is a number of a rule, which is an argument of a captured step.
 use crate::{
+    pieces::ParameterPieces,
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
     weights::{StoredDtypes, WeightUpdate},
 };
-use adamant_core::{DType, Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
+use adamant_core::{DType, Error, ErrorKind, Grads, Hint, Meta, Origin, Result, Shape, Tensor, compile::decide, is_capturing, scope, step};
 use adamant_nn::Param;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,6 +58,9 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     /// on with numbers that change. A rule that reads them from itself is captured anew after each change, which with a schedule is
     /// each step.
     const NUMBERS_ARE_ARGUMENTS: bool = false;
+    /// Does [`UpdateRule::update`] compute each element of a parameter from that element of the parameter, the gradient and the slots alone?
+    /// Then ranks may share a parameter out ([`Optimizer::share_out`]).
+    const IS_ELEMENTWISE: bool = false;
     /// The optimizer's name.
     fn name(&self) -> &'static str;
     /// The learning rate.
@@ -107,6 +111,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
             storage: StoredDtypes::default(),
             arrangement: Arc::default(),
             doubt: true,
+            pieces: None,
         }
     }
 }
@@ -266,6 +271,17 @@ pub trait Optimizer: Send {
     fn adopt_masters(&mut self, _masters: &[(Param, Tensor)]) -> Result<()> {
         Err(unsupported("adopt_masters", self.name()))
     }
+    /// From now on only these pieces of its parameters are changed here: gradients are given of them (of one axis, none of a parameter of
+    /// which nothing is changed here), slots are of their lengths, and what [`Optimizer::state_dict`] gives and
+    /// [`Optimizer::load_state_dict`] takes are the pieces' own.
+    ///
+    /// # Errors
+    /// A rule that looks at a parameter as a whole, a parameter whose bits below its dtype are kept ([`WeightUpdate`]), a call after the first
+    /// step or after a state was loaded. Then nothing has changed.
+    #[track_caller]
+    fn share_out(&mut self, _pieces: Arc<dyn ParameterPieces>) -> Result<()> {
+        Err(unsupported("share_out", self.name()))
+    }
 }
 #[track_caller]
 fn unsupported(op: &'static str, name: &str) -> Error {
@@ -284,6 +300,8 @@ pub struct Updater<R> {
     arrangement: Arc<AtomicU64>,
     /// were the groups not looked at since they changed?
     pub(crate) doubt: bool,
+    /// what of the parameters is changed here; none: all
+    pieces: Option<Arc<dyn ParameterPieces>>,
 }
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
@@ -426,7 +444,7 @@ impl<R: UpdateRule> Updater<R> {
             return Err(Error::new("step", ErrorKind::Argument(format!("{}: {text}", self.name())))
                 .hint(Hint::new("make it over the parameters of the model that the loss is of").code("Sgd::default().over(model.parameters())")));
         }
-        let Updater { groups, state, clocks, storage, arrangement, .. } = self;
+        let Updater { groups, state, clocks, storage, arrangement, pieces, .. } = self;
         for group in groups.iter() {
             let rule = group.rule();
             group.sense()?;
@@ -440,9 +458,14 @@ impl<R: UpdateRule> Updater<R> {
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
                     return Err(Error::new("step", ErrorKind::Internal("a parameter without a clock".into())));
                 };
-                let mut slots = Slots::new(&group.rule, p, state, clock, storage);
+                let shape = pieces.as_ref().map_or(Ok(p.meta().shape), |pieces| Shape::new(&[pieces.piece(p).len()]));
+                let mut slots = Slots::new(&group.rule, p, (shape.map_err(|kind| Error::new("step", kind))?, state), clock, storage);
                 let negated = rule.maximize().then(|| -g);
                 let g = negated.as_ref().unwrap_or(g);
+                if let Some(pieces) = pieces {
+                    pieces.write(p, &rule.update(&pieces.read(p)?, g, &mut slots)?)?;
+                    continue;
+                }
                 match storage.policy(p.meta().dtype) {
                     None => p.set(&rule.update(&p.detached(), g, &mut slots)?)?,
                     Some(policy) => {
@@ -455,6 +478,7 @@ impl<R: UpdateRule> Updater<R> {
             // Held, they would be kept in memory when the step runs.
             clocks.iter_mut().for_each(Clock::forget);
         }
+        pieces.as_ref().map_or(Ok(()), |pieces| pieces.finish())?;
         if is_capturing() {
             let (arrangement, known) = (arrangement.clone(), arrangement.load(Relaxed));
             decide(move || arrangement.load(Relaxed) == known);
@@ -575,5 +599,19 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
     }
     fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
         self.adopt(masters)
+    }
+    fn share_out(&mut self, pieces: Arc<dyn ParameterPieces>) -> Result<()> {
+        let refused = |text: String| Err(Error::new("share_out", ErrorKind::Argument(format!("{} {text}", self.name()))));
+        if !R::IS_ELEMENTWISE {
+            return refused("looks at each parameter as a whole, which ranks cannot share out".into());
+        }
+        if let Some(p) = self.parameters().iter().find(|p| self.storage.policy(p.meta().dtype).is_some()) {
+            return refused(format!("keeps more of {} than its dtype holds, which ranks do not share out", named(p)));
+        }
+        if !self.is_fresh_but_for(&[]) {
+            return refused("has made a step or loaded a state: parameters are shared out before".into());
+        }
+        self.pieces = Some(pieces);
+        Ok(())
     }
 }

@@ -272,6 +272,8 @@ fn of<R, T: Default>(ask: &Ask<R>, f: impl Fn(&R) -> T) -> T {
 /// The running state of one parameter during one update, whatever the rule: compiled once for all of them.
 pub(crate) struct Running<'a> {
     parameter: &'a Param,
+    /// of what is changed: the parameter's, or that of a piece of it
+    shape: Shape,
     state: &'a mut ParameterState,
     clock: &'a mut Clock,
     /// the dtype in which the formula runs
@@ -321,7 +323,7 @@ impl Running<'_> {
     /// A slot of the rule's, which is stored as the optimizer says.
     #[track_caller]
     fn begun(&mut self, name: &'static str, seen: Meta, initial: impl FnOnce(DType) -> Result<Tensor>) -> Result<Tensor> {
-        let stored = self.storage.slot(seen.dtype, seen.shape.rank() > 0 || seen.shape == self.parameter.meta().shape);
+        let stored = self.storage.slot(seen.dtype, seen.shape.rank() > 0 || seen.shape == self.shape);
         self.stored(name, seen, stored, || initial(stored))
     }
     /// A slot that is of its own dtype whatever the optimizer says; `initial` at first.
@@ -371,12 +373,12 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
     pub(crate) fn new(
         rule: &'a Arc<Rule<R>>,
         parameter: &'a Param,
-        state: &'a mut ParameterState,
+        (shape, state): (Shape, &'a mut ParameterState),
         clock: &'a mut Clock,
         storage: &'a StoredDtypes,
     ) -> Slots<'a, R> {
         let dtype = storage.formula(parameter.meta().dtype);
-        Slots { rule: Source::Rule(rule), running: Running { parameter, state, clock, dtype, storage } }
+        Slots { rule: Source::Rule(rule), running: Running { parameter, shape, state, clock, dtype, storage } }
     }
     pub(crate) fn running(&mut self) -> &mut Running<'a> {
         &mut self.running
@@ -385,8 +387,8 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
     pub fn part<Q: UpdateRule>(&mut self, part: fn(&R) -> &Q) -> Slots<'_, Q> {
         let ask = self.rule.ask();
         let rule = Source::Part(Arc::new(move |f: &mut dyn FnMut(&Q)| ask(&mut |rule| f(part(rule)))));
-        let Running { parameter, state, clock, dtype, storage } = &mut self.running;
-        Slots { rule, running: Running { parameter, state, clock, dtype: *dtype, storage } }
+        let Running { parameter, shape, state, clock, dtype, storage } = &mut self.running;
+        Slots { rule, running: Running { parameter, shape: *shape, state, clock, dtype: *dtype, storage } }
     }
     /// The parameter.
     pub fn parameter(&self) -> &Param {
@@ -429,13 +431,13 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
     pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
         self.running.clock.decide(&self.rule, f)
     }
-    /// The slot's value; zeros of the parameter's shape at first.
+    /// The slot's value; zeros of the shape of what is changed at first: the parameter's, where it is not shared out.
     ///
     /// # Errors
     /// No memory, or a checkpoint whose slot has another shape.
     #[track_caller]
     pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
-        self.filled(name, self.running.parameter.meta().shape, |_| 0.0)
+        self.filled(name, self.running.shape, |_| 0.0)
     }
     /// The slot's value; at first of this shape, filled with a number of the rule.
     ///

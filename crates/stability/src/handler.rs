@@ -135,7 +135,10 @@ pub struct NanHandler {
     loaded: Vec<(String, Tensor)>,
     found: Option<Findings>,
     last: Option<StepKinds>,
+    agree: Option<AgreedVerdict>,
 }
+/// What all ranks make of one rank's verdict: a bool of no axes.
+type AgreedVerdict = Arc<dyn Fn(&Tensor) -> Tensor + Send + Sync>;
 /// What was found in the last step, as bools of no axes.
 #[derive(Clone)]
 pub(crate) struct StepKinds {
@@ -158,7 +161,12 @@ impl NanHandler {
         let options = options.into();
         options.check()?;
         let tells_kinds = options.handling_type.mends() || options.handling_type == crate::HandlingType::Detect;
-        Ok(NanHandler { options, tells_kinds, cells: None, loaded: Vec::new(), found: None, last: None })
+        Ok(NanHandler { options, tells_kinds, cells: None, loaded: Vec::new(), found: None, last: None, agree: None })
+    }
+    /// Steps are good where all ranks find them good that share them: `agree` makes of this rank's verdict (a bool of no axes) that of all, and
+    /// is asked once in each step. For ranks that look at different numbers, as pieces of gradients.
+    pub fn agree_by(&mut self, agree: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) {
+        self.agree = Some(Arc::new(agree));
     }
     /// Counts NaN, infinities and overflows apart under every policy: a look more at each gradient. Policies that mend do so anyway.
     #[must_use]
@@ -356,6 +364,7 @@ impl NanHandler {
             Some(good) => good.clone(),
             None => cells.state.detached().ge(0u32),
         };
+        let good = self.agree.as_ref().map_or(good.clone(), |agree| agree(&good));
         found.good = Some(good.clone());
         let policy = options.handling_type;
         if policy == crate::HandlingType::Detect {

@@ -65,7 +65,7 @@ impl HandlingType {
         }
     }
     /// Does it change gradients, and let the step commit?
-    pub(crate) fn mends(self) -> bool {
+    pub fn mends(self) -> bool {
         matches!(self, HandlingType::Replace | HandlingType::GradientZeroing | HandlingType::Adaptive | HandlingType::GradientScaling)
     }
     /// Does nothing commit from the first bad step on?

@@ -26,7 +26,7 @@ pub fn grad_norms(grads: &Grads, parameters: &[(String, Param)]) -> Result<Vec<(
     read_norms(&norms(grads, parameters)?, parameters)
 }
 /// What a parameter without a gradient has in the place of a norm.
-const NONE: f64 = -1.0;
+pub(crate) const NONE: f64 = -1.0;
 /// The norm of each parameter's gradient, `[parameters]`, not yet computed.
 #[track_caller]
 pub(crate) fn norms(grads: &Grads, parameters: &[(String, Param)]) -> Result<Tensor> {

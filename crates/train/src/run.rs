@@ -277,7 +277,7 @@ impl<'a> Run<'a> {
         }
         drop(root);
         document.set(&format!("distributed.shards={shards}"))?;
-        Ok((document, Some(StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes })))
+        Ok((document, Some(StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes, zero: said.zero, compress: said.compress })))
     }
     /// Does this rank write what there is to write?
     fn leads(&self) -> bool {

@@ -6,10 +6,14 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 mod captured;
+mod collected;
+mod compressed;
 mod learned;
 mod losses;
+mod pieces;
 mod saved;
 mod scaled;
+mod sharded;
 mod shared;
 mod watched;
 
@@ -35,6 +39,8 @@ use scaled::SteppedPrecision;
 pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 use shared::SharedSteps;
+pub use compressed::{CompressionPlan, GradientCompression};
+pub use sharded::ZeroStage;
 pub use shared::StepSharing;
 pub(crate) use shared::gather;
 use std::{collections::BTreeMap, sync::Arc};
@@ -51,6 +57,8 @@ pub struct Position {
 }
 /// The tensors of a checkpoint with the norms that clipping remembers.
 const CLIP: &str = "clip";
+/// Those with what compressed gradients have not sent yet.
+const COMPRESSED: &str = "compressed";
 /// The norm of all gradients together, not yet computed.
 fn total_norm(grads: &Grads, parameters: &[Param]) -> Option<Tensor> {
     let squares = parameters.iter().filter_map(|p| grads.of(&p.cell())).map(|g| (g * g).sum(..));
@@ -198,26 +206,51 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         outputs.extend(scaled::verdict(scaler));
         outputs.extend(flags);
         outputs.extend(underflow);
+        // With pieces all ranks measure, whether they look or not.
+        let (shared, parameters) = (self.shared, self.parameters);
+        let pieces = shared.is_some_and(|shared| shared.sharded.stage() >= ZeroStage::Gradients);
+        let measure = |grads: &Grads, wanted: bool| shared.filter(|_| wanted || pieces).map(|shared| shared.norms(grads, parameters)).transpose();
+        let of_pieces = measure(&grads, false)?;
         if let Some(handler) = handler {
-            handler.handle(&outputs[0], &mut grads, &leaves)?;
+            let judged = match &of_pieces {
+                Some(measured) if handler.options().gradient_checking => measured.or_bad(&outputs[0])?,
+                _ => outputs[0].clone(),
+            };
+            handler.handle(&judged, &mut grads, &leaves)?;
             scaler.finite().map(|applied| handler.excuse(&applied)).transpose()?;
         }
-        let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
+        let measured = match of_pieces {
+            Some(measured) => Some(measured),
+            None => measure(&grads, look.norm || look.each || self.clipper.is_some())?,
+        };
+        let norms = match &measured {
+            Some(measured) if look.each => Some(measured.each(parameters, monitor::NONE)?),
+            None if look.each => Some(monitor::norms(&grads, parameters)?),
+            _ => None,
+        };
         seen.as_mut().map(|seen| seen.gradients(&grads, &self.looks.parameters)).transpose()?;
-        let clipped = StepPhase::Clip.run(|| match &mut self.clipper {
-            None => Ok(None),
-            Some(clipper) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
-            Some(clipper) => clipper.clip(&mut grads, &leaves).map(Some),
+        let clipped = StepPhase::Clip.run(|| match (&mut self.clipper, &measured) {
+            (None, _) => Ok(None),
+            (Some(clipper), Some(measured)) => clipper.clip_measured(&mut grads, &*self.optimizer, measured).map(Some),
+            (Some(clipper), None) if clipper.options().clipping_type == ClippingType::Norm => clipper.clip_for(&mut grads, &*self.optimizer).map(Some),
+            (Some(clipper), None) => clipper.clip(&mut grads, &leaves).map(Some),
         })?;
         outputs.extend(match clipped {
             Some(clipped) => Some(clipped.norm),
-            None if look.norm => total_norm(&grads, &leaves),
+            None if look.norm => measured.map_or_else(|| total_norm(&grads, &leaves), |measured| Some(measured.total())),
             None => None,
         });
-        if look.norm && self.clipper.is_some() {
-            outputs.extend(total_norm(&grads, &leaves));
+        if self.clipper.is_some() && (look.norm || pieces) {
+            let behind = match measure(&grads, true)? {
+                Some(measured) => Some(measured.total()),
+                None => total_norm(&grads, &leaves),
+            };
+            outputs.extend(behind.filter(|_| look.norm));
         }
         outputs.extend(norms);
+        if let Some(shared) = shared.filter(|shared| shared.sharded.stage() == ZeroStage::Slots) {
+            shared.sharded.cut(&mut grads);
+        }
         StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(seen) = seen {
             outputs.push(self.looks.finish(seen)?);
@@ -492,7 +525,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
-        let mut tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
+        let model = self.model.state_dict();
+        // As a whole where that was collected, else of this rank's pieces.
+        let collected = self.shared.as_ref().and_then(|shared| shared.sharded.take_collected());
+        let (slots, errors) = collected.unwrap_or_else(|| (self.optimizer.state_dict(), Vec::new()));
+        let mut tensors = BTreeMap::from([("model".to_string(), model), ("optimizer".to_string(), slots)]);
+        tensors.extend((!errors.is_empty()).then(|| (COMPRESSED.to_string(), errors)));
         tensors.extend(self.precision.state()?);
         tensors.extend(self.watched.state().map(|state| (watched::STABILITY.to_string(), state)));
         tensors.extend(self.clipper.as_ref().map(|c| (CLIP.to_string(), c.state_dict())).filter(|(_, state)| !state.is_empty()));
@@ -505,7 +543,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
         self.model.load_state_dict(part("model")?).map_err(said)?;
-        self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
+        let slots = match &self.shared {
+            Some(shared) => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
+            None => part("optimizer")?.to_vec(),
+        };
+        self.optimizer.load_state_dict(&slots).map_err(said)?;
         match (&mut self.average, saved.averaged) {
             (None, None) => {}
             (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
@@ -514,6 +556,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
         if let Some(clipper) = &mut self.clipper {
             let remembered = if clipper.state_dict().is_empty() { &[][..] } else { part(CLIP)? };
             clipper.load_state_dict(remembered).map_err(said)?;
+        }
+        if let Some(compressed) = self.shared.as_ref().and_then(|shared| shared.compressed.as_ref()) {
+            compressed.restore(from.tensors.get(COMPRESSED).map_or(&[][..], Vec::as_slice)).map_err(said)?;
         }
         self.precision.restore(saved.precision.take(), &from.tensors).map_err(said)?;
         set_rng_state(self.device, RngState(saved.generator))?;

@@ -42,7 +42,7 @@ use crate::{
     folder::{RunFolder, number, text_of},
     report,
     run::clip_text,
-    session::{Course, Habits, LossOf, Session, StepSharing},
+    session::{CompressionPlan, Course, Habits, LossOf, Session, StepSharing, ZeroStage},
     setup::CheckpointPlan,
     storage,
     watch::{Interrupt, Plan, Rows, Watch},
@@ -58,7 +58,7 @@ use adamant_nn::Walk;
 use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
 use adamant_stability::NanOptions;
 use judge::score;
-pub(crate) use ranks::RunRanks;
+pub(crate) use ranks::{RunRanks, SaveVote};
 use safe::Safe;
 use serde_json::json;
 pub(crate) use start::{Learned, Start, learn};
@@ -325,8 +325,20 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// [`rank_parts`](adamant_core::op::rank_parts)). Rank 0 writes the folder; nothing is asked over a socket.
     #[must_use]
     pub fn ranks(self, group: &Arc<dyn Communicator>, shards: usize) -> Self {
-        let sharing = StepSharing { group: communicator::group(group), parts: shards, bucket_bytes: 25 << 20 };
+        let sharing = StepSharing { group: communicator::group(group), parts: shards, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None };
         Trainer { sharing: Some(sharing), control: ControlPlan { opens: false, ..self.control }, ..self }
+    }
+    /// What the ranks of [`Trainer::ranks`], called before, share out beside the rows.
+    #[must_use]
+    pub fn zero(mut self, stage: ZeroStage) -> Self {
+        self.sharing.iter_mut().for_each(|sharing| sharing.zero = stage);
+        self
+    }
+    /// How the ranks of [`Trainer::ranks`], called before, send gradients with fewer bytes.
+    #[must_use]
+    pub fn compress(mut self, plan: CompressionPlan) -> Self {
+        self.sharing.iter_mut().for_each(|sharing| sharing.compress = Some(plan));
+        self
     }
     /// When checkpoints are made and which are kept; unless it is set, 25 times in a run, the last three and the best one. `every: 0`
     /// stands for the former.

@@ -4,7 +4,11 @@
 //! Data flow: what a kind remembers is in cells on the device of the first gradient ([`ClipHistory`]). A norm, the limit that
 //! follows from it and the factor are 0-d tensors there, so that the host reads nothing, a step that is held back leaves the history alone, and
 //! the whole may be captured.
-use super::{history::ClipHistory, scale_gradients, total_norm};
+use super::{
+    history::ClipHistory,
+    measure::{GradientMeasure, WholeGradients},
+    scale_gradients,
+};
 use crate::Optimizer;
 use adamant_core::{DType, Device, Error, ErrorKind, Grads, Result, Tensor, composite::wide::wide};
 use adamant_nn::{Param, glob_matches};
@@ -306,13 +310,20 @@ impl GradientClipper {
     /// Those of [`GradientClipper::clip_groups`].
     #[track_caller]
     pub fn clip_for(&mut self, grads: &mut Grads, optimizer: &dyn Optimizer) -> Result<Clipped> {
-        match self.options.clipping_type {
-            ClippingType::Norm => {
-                let groups = optimizer.parameter_groups();
-                self.clip_groups(grads, &groups.iter().map(Vec::as_slice).collect::<Vec<_>>())
-            }
-            _ => self.clip(grads, &optimizer.parameters()),
-        }
+        self.clip_measured(grads, optimizer, &WholeGradients)
+    }
+    /// The same, where somebody else knows how long gradients are: of all ranks, of which each has a piece of them.
+    ///
+    /// # Errors
+    /// Those of [`GradientClipper::clip_groups`]; a kind that looks at a gradient as a whole ([`ClippingType::Percentile`],
+    /// [`ClippingType::Agc`]), where there are pieces.
+    #[track_caller]
+    pub fn clip_measured(&mut self, grads: &mut Grads, optimizer: &dyn Optimizer, measure: &dyn GradientMeasure) -> Result<Clipped> {
+        let groups = match self.options.clipping_type {
+            ClippingType::Norm => optimizer.parameter_groups(),
+            _ => vec![optimizer.parameters()],
+        };
+        self.limit_groups(grads, &groups.iter().map(Vec::as_slice).collect::<Vec<_>>(), measure)
     }
     /// Limits the gradients of several groups of parameters: each by its own norm with [`ClippingType::Norm`], all together with the other
     /// kinds.
@@ -321,9 +332,16 @@ impl GradientClipper {
     /// None of the parameters has a gradient; a gradient that carries an error; a glob that meets nothing. Then nothing has changed.
     #[track_caller]
     pub fn clip_groups(&mut self, grads: &mut Grads, groups: &[&[Param]]) -> Result<Clipped> {
-        let known = |p: &&Param| grads.of(&p.cell()).is_some();
-        let parameters: Vec<Param> = groups.iter().flat_map(|g| g.iter()).filter(known).cloned().collect();
-        let norm = norm_of(grads, &parameters)?;
+        self.limit_groups(grads, groups, &WholeGradients)
+    }
+    #[track_caller]
+    fn limit_groups(&mut self, grads: &mut Grads, groups: &[&[Param]], measure: &dyn GradientMeasure) -> Result<Clipped> {
+        if let (true, kind @ (ClippingType::Percentile | ClippingType::Agc)) = (measure.is_of_pieces(), self.options.clipping_type) {
+            let told = format!("`{kind}` looks at gradients as a whole, of which each rank has a piece here");
+            return Err(Error::new("GradientClipper", ErrorKind::Argument(told)).hint("clip by a norm or by value, or let each rank have all gradients"));
+        }
+        let parameters: Vec<Param> = groups.iter().flat_map(|g| g.iter()).filter(|p| measure.has(grads, p)).cloned().collect();
+        let norm = measure.norm(grads, &parameters)?;
         let device = norm.0.try_meta()?.device;
         if parameters.is_empty() {
             return Err(Error::new("GradientClipper", ErrorKind::Argument("none of the parameters has a gradient".into())));
@@ -333,15 +351,15 @@ impl GradientClipper {
         let threshold = match options.clipping_type {
             ClippingType::Norm => {
                 for group in groups {
-                    let group: Vec<Param> = group.iter().filter(|p| grads.of(&p.cell()).is_some()).cloned().collect();
-                    limit(grads, &group, options.max_norm)?;
+                    let group: Vec<Param> = group.iter().filter(|p| measure.has(grads, p)).cloned().collect();
+                    limit(grads, &group, options.max_norm, measure)?;
                 }
                 None
             }
             ClippingType::LayerWise => {
                 let layers = layers(&parameters, options)?;
                 for (layer, max) in layers {
-                    limit(grads, &layer, max)?;
+                    limit(grads, &layer, max, measure)?;
                 }
                 None
             }
@@ -407,21 +425,13 @@ fn begun<'h>(history: &'h mut Option<ClipHistory>, loaded: &mut Vec<(String, Ten
     };
     Ok(history.insert(known))
 }
-/// The norm of all their gradients together as it was computed, and the dtype in which it is told.
-#[track_caller]
-fn norm_of(grads: &Grads, parameters: &[Param]) -> Result<(Tensor, DType)> {
-    let cells: Vec<_> = parameters.iter().map(Param::cell).collect();
-    let all: Vec<&Tensor> = cells.iter().filter_map(|cell| grads.of(cell)).collect();
-    let total = total_norm(&all, 2.0)?;
-    Ok((total.norm, total.dtype))
-}
 /// Scales what is longer than a limit down to it.
 #[track_caller]
-fn limit(grads: &mut Grads, parameters: &[Param], max: f64) -> Result<()> {
+fn limit(grads: &mut Grads, parameters: &[Param], max: f64, measure: &dyn GradientMeasure) -> Result<()> {
     if parameters.is_empty() {
         return Ok(());
     }
-    let (norm, _) = norm_of(grads, parameters)?;
+    let (norm, _) = measure.norm(grads, parameters)?;
     scale_to(grads, parameters, &norm, &norm.full_like(max))
 }
 /// Scales gradients of a norm by min(1, threshold / (norm + 1e-6)).

@@ -20,6 +20,7 @@ rule! {
 }
 impl UpdateRule for Adagrad {
     common!("Adagrad");
+    const IS_ELEMENTWISE: bool = true;
     fn check(&self) -> std::result::Result<(), String> {
         not_negative("lr", self.lr)?;
         not_negative("lr_decay", self.lr_decay)?;
@@ -54,6 +55,7 @@ rule! {
 }
 impl UpdateRule for Adadelta {
     common!("Adadelta");
+    const IS_ELEMENTWISE: bool = true;
     fn check(&self) -> std::result::Result<(), String> {
         not_negative("lr", self.lr)?;
         not_negative("eps", self.eps)?;

@@ -25,6 +25,7 @@ moments! { Adam AdamW Adamax NAdam RAdam }
 macro_rules! family {
     ($name:literal) => {
         common!($name);
+        const IS_ELEMENTWISE: bool = true;
         fn set_momentum(&mut self, momentum: f64) {
             self.betas.0 = momentum;
         }

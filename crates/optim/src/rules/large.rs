@@ -93,6 +93,7 @@ rule! {
 }
 impl UpdateRule for Lion {
     common!("Lion");
+    const IS_ELEMENTWISE: bool = true;
     fn set_momentum(&mut self, momentum: f64) {
         self.betas.0 = momentum;
     }

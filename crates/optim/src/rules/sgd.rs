@@ -20,6 +20,7 @@ rule! {
 }
 impl UpdateRule for Sgd {
     common!("SGD");
+    const IS_ELEMENTWISE: bool = true;
     fn set_momentum(&mut self, momentum: f64) {
         self.momentum = momentum;
     }
@@ -64,6 +65,7 @@ rule! {
 }
 impl UpdateRule for Asgd {
     common!("ASGD");
+    const IS_ELEMENTWISE: bool = true;
     fn check(&self) -> std::result::Result<(), String> {
         not_negative("lr", self.lr)?;
         not_negative("weight_decay", self.weight_decay)
@@ -112,6 +114,7 @@ rule! {
 }
 impl UpdateRule for RmsProp {
     common!("RMSprop");
+    const IS_ELEMENTWISE: bool = true;
     fn set_momentum(&mut self, momentum: f64) {
         self.momentum = momentum;
     }
@@ -158,6 +161,7 @@ rule! {
 }
 impl UpdateRule for Rprop {
     common!("Rprop");
+    const IS_ELEMENTWISE: bool = true;
     fn check(&self) -> std::result::Result<(), String> {
         not_negative("lr", self.lr)?;
         if 0.0 < self.etas.0 && self.etas.0 < 1.0 && 1.0 < self.etas.1 {

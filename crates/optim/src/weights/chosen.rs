@@ -95,7 +95,7 @@ impl<R: UpdateRule> Updater<R> {
         f(&mut self.storage);
         Ok(())
     }
-    fn is_fresh_but_for(&self, names: &[&str]) -> bool {
+    pub(crate) fn is_fresh_but_for(&self, names: &[&str]) -> bool {
         self.clocks.is_empty() && self.state.values().all(|s| s.is_fresh_but_for(names))
     }
     #[track_caller]

@@ -43,6 +43,8 @@ pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) ->
         for member in feeders(g, d, &steps, at) {
             let ready = ready(g, d, &steps, member);
             steps[ready..=member].rotate_right(1);
+            // What it went before is one place further.
+            free += usize::from(ready < free && member >= free);
         }
         let mut ready = ready(g, d, &steps, at).max(free);
         if let CollectiveKind::AllGather { .. } = kind {

@@ -5,9 +5,18 @@
 //! mode = "auto"       # none: one rank alone; distributed: several, or it is refused; auto: as many as were started
 //! shards = 8          # parts that the rows of a step are cut into; as many as ranks at the first start, unless it is given
 //! bucket_mb = 25      # gradients that travel at once
+//! zero = 0            # what ranks share out beside the rows: 1 slots, 2 gradients too, 3 parameters too
+//! compress = "bf16"   # gradients travel with fewer bytes: bf16, powersgd, topk; none unless it is said
+//! compress_rank = 4   # the columns of powersgd
+//! compress_share = 0.01     # what topk sends
+//! compress_feedback = true  # is what was not sent added to the next gradient?
 //! timeout = 60        # seconds that a rank waits for the others
 //! ```
-use crate::{Failure, config::Section};
+use crate::{
+    Failure,
+    config::Section,
+    session::{CompressionPlan, GradientCompression, ZeroStage},
+};
 use std::time::Duration;
 
 /// How ranks share a run.
@@ -16,6 +25,8 @@ pub(crate) struct DistributedTraining {
     pub mode: SharingMode,
     pub shards: Option<usize>,
     pub bucket_bytes: usize,
+    pub zero: ZeroStage,
+    pub compress: Option<CompressionPlan>,
 }
 /// Who may share a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +48,7 @@ const BUCKET: usize = 25;
 /// # Errors
 /// A mode that there is not, a number that makes no sense; steps of which each layer is looked at, codes that are trained.
 pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Failure> {
-    let usual = DistributedTraining { mode: SharingMode::Auto, shards: None, bucket_bytes: BUCKET << 20 };
+    let usual = DistributedTraining { mode: SharingMode::Auto, shards: None, bucket_bytes: BUCKET << 20, zero: ZeroStage::Off, compress: None };
     let Some(s) = root.section("distributed")? else { return Ok(usual) };
     let mode = match s.text("mode")? {
         None | Some("auto") => SharingMode::Auto,
@@ -54,10 +65,39 @@ pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Fai
         return Err(s.wrong_key("shards", format!("there are {MOST_SHARDS} at most")));
     }
     let bucket = positive("bucket_mb")?.unwrap_or(BUCKET);
+    let zero = s.size("zero")?.map_or(Some(ZeroStage::Off), ZeroStage::from_number);
+    let zero = zero.ok_or_else(|| s.wrong_key("zero", "it is 0, 1, 2 or 3"))?;
     s.number("timeout")?;
     timeout(&s)?;
+    let compress = compression(&s)?;
     s.finish()?;
-    Ok(DistributedTraining { mode, shards, bucket_bytes: bucket.saturating_mul(1 << 20) })
+    Ok(DistributedTraining { mode, shards, bucket_bytes: bucket.saturating_mul(1 << 20), zero, compress })
+}
+/// How gradients travel.
+fn compression(s: &Section<'_>) -> Result<Option<CompressionPlan>, Failure> {
+    let (rank, share) = (s.size("compress_rank")?, s.number("compress_share")?);
+    let feedback = s.flag("compress_feedback")?;
+    let kind = match s.text("compress")? {
+        None | Some("none") => None,
+        Some("bf16") => Some(GradientCompression::Bf16),
+        Some("powersgd") => match rank.unwrap_or(4) {
+            0 => return Err(s.wrong_key("compress_rank", "it is 1 at least")),
+            rank => Some(GradientCompression::PowerSgd { rank }),
+        },
+        Some("topk") => match share.unwrap_or(0.01) {
+            share if share > 0.0 && share <= 1.0 => Some(GradientCompression::TopK { share }),
+            _ => return Err(s.wrong_key("compress_share", "it is above 0 and at most 1")),
+        },
+        Some(other) => return Err(s.wrong_key("compress", format!("there is no `{other}`; there are none, bf16, powersgd, topk"))),
+    };
+    let of = |key: &'static str, is_there: bool, fits: bool| match is_there && !fits {
+        true => Err(s.wrong_key(key, "it says nothing without its `compress`")),
+        false => Ok(()),
+    };
+    of("compress_rank", rank.is_some(), matches!(kind, Some(GradientCompression::PowerSgd { .. })))?;
+    of("compress_share", share.is_some(), matches!(kind, Some(GradientCompression::TopK { .. })))?;
+    of("compress_feedback", feedback.is_some(), kind.is_some())?;
+    Ok(kind.map(|kind| CompressionPlan { kind, feedback: feedback.unwrap_or(true) }))
 }
 const MOST_SHARDS: usize = 1 << 16;
 fn timeout(s: &Section<'_>) -> Result<Duration, Failure> {

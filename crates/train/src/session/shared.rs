@@ -9,10 +9,16 @@
 //! ```
 //!
 //! Buckets are filled in the order in which the walk back makes gradients, the last layers first: a bucket travels while the walk goes
-//! on. What a part without rows gives are zeros.
+//! on. What a part without rows gives are zeros. Where gradients are shared out ([`ZeroStage::Gradients`]), each rank gets its pieces of a
+//! bucket alone.
 //!
 //! Must not know: what reduces, what becomes of the gradients.
-use super::{Batch, Session, StepParts};
+use super::{
+    Batch, Session, StepParts,
+    compressed::{CompressedGradients, CompressionPlan},
+    pieces::PieceUnit,
+    sharded::{ShardedParameters, SharedNorms, ZeroStage, must_be_shareable},
+};
 use crate::Failure;
 use adamant_amp::GradScaler;
 use adamant_core::{
@@ -26,6 +32,7 @@ use adamant_core::{
 };
 use adamant_nn::{Param, Role, Walk, init::generator};
 use std::{
+    collections::HashMap,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -39,6 +46,10 @@ pub struct StepSharing {
     pub parts: usize,
     /// bytes of gradients that travel at once
     pub bucket_bytes: usize,
+    /// what ranks share out beside the rows
+    pub zero: ZeroStage,
+    /// how gradients travel with fewer bytes; none: as they are
+    pub compress: Option<CompressionPlan>,
 }
 impl StepSharing {
     /// The parts that this rank holds.
@@ -54,10 +65,14 @@ pub(super) struct SharedSteps {
     sharing: StepSharing,
     /// which of the parts that this rank holds each batch of the step is of
     of_part: Arc<Mutex<Vec<usize>>>,
+    /// how many batches were taken for the step, of all ranks the same
+    taken: Arc<Mutex<usize>>,
     /// what the forward pass changes beside the parameters
     states: Vec<Param>,
     /// which parameters have gradients on any rank
     used: Option<Vec<bool>>,
+    pub sharded: Arc<ShardedParameters>,
+    pub compressed: Option<CompressedGradients>,
 }
 /// What parts give, before it is added.
 struct PartSums {
@@ -69,14 +84,14 @@ struct PartSums {
     counts: Vec<Tensor>,
 }
 /// Nothing that is half done can be in it.
-fn locked(of_part: &Mutex<Vec<usize>>) -> MutexGuard<'_, Vec<usize>> {
-    of_part.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
+pub(super) fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
     Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[x])
 }
 /// The sum of consecutive parts as the tree has it: its left half holds a power of two of them.
-fn halved(parts: &[Tensor]) -> Option<Tensor> {
+pub(super) fn halved(parts: &[Tensor]) -> Option<Tensor> {
     match parts {
         [] => None,
         [one] => Some(one.clone()),
@@ -87,12 +102,37 @@ fn halved(parts: &[Tensor]) -> Option<Tensor> {
     }
 }
 impl SharedSteps {
-    pub fn new(sharing: StepSharing, states: Vec<Param>) -> SharedSteps {
-        SharedSteps { sharing, of_part: Arc::default(), states, used: None }
+    /// # Errors
+    /// No memory.
+    pub fn new(sharing: StepSharing, states: Vec<Param>, parameters: &[(String, Param)]) -> Computed<SharedSteps> {
+        let stage = if sharing.group.size > 1 { sharing.zero } else { ZeroStage::Off };
+        let sharded = ShardedParameters::new(stage, &sharing.group, parameters, sharing.bucket_bytes)?;
+        let device = parameters.first().map_or_else(Device::reference, |(_, p)| p.meta().device);
+        let wide = if parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
+        let compressed = sharing.compress.map(|plan| CompressedGradients::new(plan, &sharing.group, parameters, (wide, device))).transpose()?;
+        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed })
     }
-    /// Which of the parts held here the batches of the next step are of.
-    pub fn assign(&self, of_part: Vec<usize>) {
+    /// Which of the parts held here the batches of the next step are of, and how many were taken for it.
+    pub fn assign(&self, of_part: Vec<usize>, taken: usize) {
         *locked(&self.of_part) = of_part;
+        *locked(&self.taken) = taken;
+    }
+    pub fn group(&self) -> &Group {
+        &self.sharing.group
+    }
+    /// How many passes over batches each rank makes in the next step, which not all have rows for.
+    fn passes(&self) -> usize {
+        *locked(&self.taken) * self.sharing.parts.div_ceil(self.sharing.group.size.max(1) as usize)
+    }
+    /// Gathers along for those that have more rows.
+    fn idle_passes(&self, own: usize) -> Computed<()> {
+        (own..self.passes()).try_for_each(|_| self.sharded.idle_pass())
+    }
+    /// How long gradients are.
+    pub fn norms(&self, grads: &Grads, parameters: &[(String, Param)]) -> Computed<SharedNorms> {
+        let used = self.used.as_deref().unwrap_or_default();
+        let used: Vec<(Param, bool)> = parameters.iter().zip(used).map(|((_, p), used)| (p.clone(), *used)).collect();
+        self.sharded.norms(grads, &used)
     }
     /// All ranks tell which parameters have gradients here, and take the union. Called by all, before a step.
     ///
@@ -112,48 +152,113 @@ impl SharedSteps {
     }
     /// Adds over all parts what this rank's parts give. Gives the gradients of the mean loss over all rows, and that loss.
     fn reduce(&self, sums: Vec<PartSums>, parameters: &[Param]) -> Computed<(Grads, Tensor)> {
-        let StepSharing { group, parts, bucket_bytes } = &self.sharing;
-        let held = self.sharing.held();
-        let nodes: Vec<Range<usize>> =
-            tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start).collect();
+        let StepSharing { group, parts, .. } = &self.sharing;
         let all = |flat: Vec<Tensor>| -> Computed<Tensor> {
-            let node = |node: &Range<usize>| halved(&flat[node.clone()]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
-            let of_nodes: Vec<Tensor> = nodes.iter().map(node).collect::<Computed<_>>()?;
-            let stack = Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0);
-            Ok(collective(CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: *parts as u32, used: RankUse::Alike }, group, &stack))
+            let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: *parts as u32, used: RankUse::Alike };
+            Ok(collective(kind, group, &self.of_nodes(&flat)?))
         };
         let joined =
             |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> { sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect() };
-        // The last parameters first.
-        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(*bucket_bytes), vec![None; parameters.len()]);
-        let used = self.used.as_deref().unwrap_or_default();
-        let mut order: Vec<usize> = (0..parameters.len()).filter(|k| used.get(*k) == Some(&true)).collect();
-        order.reverse();
-        let places: Vec<usize> = (0..parameters.len()).map(|k| used.iter().take(k).filter(|used| **used).count()).collect();
-        for (at, &k) in order.iter().enumerate() {
-            bucket.push(k);
-            bytes += parameters[k].elements() * size_of::<f32>();
-            if bytes < most && at + 1 < order.len() {
-                continue;
-            }
-            let sum = all(joined(&|sums| bucket.iter().map(|k| sums.grads[places[*k]].clone()).collect()))?;
-            let mut from = 0;
-            for k in bucket.drain(..) {
-                let n = parameters[k].elements();
-                reduced[k] = Some(sum.narrow(0, from, n));
-                from += n;
-            }
-            (bytes, most) = (0, *bucket_bytes);
-        }
+        let pieces = self.sharded.stage() >= ZeroStage::Gradients;
+        let reduced = if pieces { self.scattered(&sums, parameters)? } else { self.in_buckets(&sums, parameters, &all)? };
         let tail = all(joined(&|sums| sums.tail.clone()))?;
         let rows = tail.narrow(0, 1, 1);
         let mut grads = Grads::default();
         for (p, sum) in parameters.iter().zip(reduced) {
             let Some(sum) = sum else { continue };
             let cell = p.cell();
-            let meta = cell.meta();
-            grads.set(&cell, (sum / &rows).reshape(meta.shape));
+            let mean = sum / &rows;
+            grads.set(&cell, if pieces { mean } else { mean.reshape(cell.meta().shape) });
         }
+        self.set_states(&sums, &tail)?;
+        Ok((grads, (tail.narrow(0, 0, 1) / rows).reshape([0usize; 0])))
+    }
+    /// Of each part's numbers, those of the tree's nodes that this rank holds whole.
+    fn of_nodes(&self, of_parts: &[Tensor]) -> Computed<Tensor> {
+        let StepSharing { group, parts, .. } = &self.sharing;
+        let held = self.sharing.held();
+        let nodes = tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start);
+        let node = |node: Range<usize>| halved(&of_parts[node]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
+        let of_nodes: Vec<Tensor> = nodes.map(node).collect::<Computed<_>>()?;
+        Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0).ok()
+    }
+    /// Where the gradients of parameters lie among those of the used ones.
+    fn places(&self) -> Vec<Option<usize>> {
+        let numbered = self.used.as_deref().unwrap_or_default().iter().scan(0, |next, used| {
+            *next += usize::from(*used);
+            Some(used.then(|| *next - 1))
+        });
+        numbered.collect()
+    }
+    /// Gradients times rows of all parts, of this rank's pieces.
+    fn scattered(&self, sums: &[PartSums], parameters: &[Param]) -> Computed<Vec<Option<Tensor>>> {
+        let StepSharing { group, parts, .. } = &self.sharing;
+        let (mut reduced, rank) = (vec![None; parameters.len()], group.rank as usize);
+        let places: HashMap<usize, (usize, Option<usize>)> =
+            parameters.iter().zip(self.places()).enumerate().map(|(at, (p, place))| (p.id(), (at, place))).collect();
+        let mut units: Vec<&PieceUnit> = self.sharded.layout.units.iter().collect();
+        if self.sharded.stage() == ZeroStage::Parameters {
+            units.reverse();
+        }
+        for unit in units {
+            let members: Vec<(usize, Option<usize>)> = unit.members.iter().filter_map(|m| places.get(&m.param.id()).copied()).collect();
+            let of_part = |sums: &PartSums| -> Computed<Tensor> {
+                let flat = unit.members.iter().zip(&members).map(|(m, (_, place))| match place {
+                    Some(place) => Ok(sums.grads[*place].clone()),
+                    None => Ok(sums.zeros(m.param.elements())?),
+                });
+                unit.blocks(&flat.collect::<Computed<Vec<Tensor>>>()?)
+            };
+            let of_parts: Vec<Tensor> = sums.iter().map(of_part).collect::<Computed<_>>()?;
+            let kind = CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: *parts as u32 };
+            let block = collective(kind, group, &self.of_nodes(&of_parts)?);
+            for (k, (at, place)) in members.iter().enumerate() {
+                let has = place.is_some() && !unit.members[k].pieces[rank].is_empty();
+                reduced[*at] = has.then(|| unit.piece(k, rank, &block));
+            }
+        }
+        Ok(reduced)
+    }
+    /// Gradients times rows of all parts, whole.
+    fn in_buckets(&self, sums: &[PartSums], parameters: &[Param], all: &dyn Fn(Vec<Tensor>) -> Computed<Tensor>) -> Computed<Vec<Option<Tensor>>> {
+        let bucket_bytes = self.sharing.bucket_bytes;
+        let joined = |bucket: &[usize]| -> Vec<Tensor> {
+            let of = |sums: &PartSums| Tensor::cat(&bucket.iter().map(|place| &sums.grads[*place]).collect::<Vec<_>>(), 0);
+            sums.iter().map(of).collect()
+        };
+        // The last parameters first.
+        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(bucket_bytes), vec![None; parameters.len()]);
+        let order: Vec<(usize, usize)> = self.places().into_iter().enumerate().filter_map(|(k, place)| Some((k, place?))).rev().collect();
+        for (at, &(k, _)) in order.iter().enumerate() {
+            bucket.push(order[at]);
+            bytes += parameters[k].elements() * size_of::<f32>();
+            if bytes < most && at + 1 < order.len() {
+                continue;
+            }
+            if let Some(compressed) = &self.compressed {
+                let own = |(k, place): &(usize, usize)| {
+                    let of_parts: Vec<Tensor> = sums.iter().map(|sums| sums.grads[*place].clone()).collect();
+                    halved(&of_parts).map(|sum| (*k, sum)).ok_or_else(|| Error::new("step", ErrorKind::Internal("a rank without parts".into())))
+                };
+                let own: Vec<(usize, Tensor)> = bucket.iter().map(own).collect::<Computed<_>>()?;
+                bucket.drain(..).zip(compressed.reduce(&own)?).for_each(|((k, _), sum)| reduced[k] = Some(sum));
+                (bytes, most) = (0, bucket_bytes);
+                continue;
+            }
+            let sum = all(joined(&bucket.iter().map(|(_, place)| *place).collect::<Vec<_>>()))?;
+            let mut from = 0;
+            for (k, _) in bucket.drain(..) {
+                let n = parameters[k].elements();
+                reduced[k] = Some(sum.narrow(0, from, n));
+                from += n;
+            }
+            (bytes, most) = (0, bucket_bytes);
+        }
+        Ok(reduced)
+    }
+    /// What forward passes change beside parameters: the mean over all rows.
+    fn set_states(&self, sums: &[PartSums], tail: &Tensor) -> Computed<()> {
+        let (group, rows) = (&self.sharing.group, tail.narrow(0, 1, 1));
         let (mut from, mut counted) = (2, 0);
         for state in &self.states {
             let (cell, n) = (state.cell(), state.elements());
@@ -170,7 +275,14 @@ impl SharedSteps {
                 counted += 1;
             }
         }
-        Ok((grads, (tail.narrow(0, 0, 1) / rows).reshape([0usize; 0])))
+        Ok(())
+    }
+}
+impl PartSums {
+    /// So many zeros, beside its numbers.
+    fn zeros(&self, n: usize) -> Computed<Tensor> {
+        let like = self.tail.first().ok_or_else(|| Error::new("step", ErrorKind::Internal("a part without a tail".into())))?.try_meta()?;
+        Tensor::full_on([n], 0, like.dtype, like.device).ok()
     }
 }
 /// Everybody's bytes, of as many on each rank.
@@ -186,13 +298,45 @@ pub(crate) fn gather(group: &dyn Communicator, own: &[u8]) -> std::result::Resul
     Ok(all)
 }
 impl<M: Walk, B: Batch> Session<M, B> {
-    /// Shares its steps with other ranks. Each then gets the batches of the parts that it holds ([`Session::assign`]).
-    pub fn share(&mut self, sharing: StepSharing) {
-        self.shared = Some(SharedSteps::new(sharing, states(&self.model)));
+    /// Shares its steps with other ranks. Each then gets the batches of the parts that it holds ([`Session::assign`]). All ranks call it, with
+    /// parameters that are alike.
+    ///
+    /// # Errors
+    /// What ranks cannot share out; no memory.
+    pub fn share(&mut self, sharing: StepSharing) -> Result<(), Failure> {
+        let shared = SharedSteps::new(sharing, states(&self.model), &self.parameters)?;
+        let stage = shared.sharded.stage();
+        if shared.compressed.is_some() && stage >= ZeroStage::Gradients {
+            return Err(Failure::Usage(format!("[distributed]: `compress` is of whole gradients, and `zero = {}` scatters them: take `zero = 1`", stage as u8)));
+        }
+        let handling = self.watched.handler.as_ref().map(|handler| handler.options());
+        if shared.group().size > 1 && self.watched.looks_at_ops() {
+            let told = "`[stability]` that looks at activations sees one rank's alone: it goes with one rank";
+            return Err(Failure::Usage(format!("[distributed]: {told}")));
+        }
+        must_be_shareable(stage, handling, self.precision.scaler.is_enabled())?;
+        if stage >= ZeroStage::Slots {
+            self.optimizer.share_out(shared.sharded.clone())?;
+            // Each rank looks at the slots of its pieces.
+            let group = shared.group().clone();
+            let least = CollectiveKind::AllReduce { reduce: ReduceOp::Min, parts: 0, used: RankUse::Alike };
+            let agree = move |good: &Tensor| collective(least, &group, &good.cast(DType::U8).reshape([1])).reshape([0usize; 0]).ne(0u8);
+            self.watched.handler.iter_mut().for_each(|handler| handler.agree_by(agree.clone()));
+        }
+        self.shared = Some(shared);
+        Ok(())
     }
-    /// Which of the parts held here each batch of the next step is of. Of a session that is not shared there is one part.
-    pub fn assign(&mut self, of_part: Vec<usize>) {
-        self.shared.iter().for_each(|shared| shared.assign(of_part.clone()));
+    /// All ranks have all parameters from now on, as those who do not share. All ranks call it.
+    ///
+    /// # Errors
+    /// A lost peer, no memory.
+    pub fn put_together(&mut self) -> Result<(), Failure> {
+        Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.sharded.put_together())?)
+    }
+    /// Which of the parts held here each batch of the next step is of, and how many batches were taken for the step. Of a session that is not
+    /// shared there is one part.
+    pub fn assign(&mut self, of_part: Vec<usize>, taken: usize) {
+        self.shared.iter().for_each(|shared| shared.assign(of_part.clone(), taken));
     }
     /// Once, before the first step: which parameters have gradients on any rank.
     pub(super) fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
@@ -202,31 +346,27 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let (average, clipper) = (average.as_mut(), clipper.as_mut());
         let optimizer = &mut **optimizer;
         let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
-        let used = parts.used_here(batches)?;
+        let used = parts.used_here(shared, batches)?;
         Ok(shared.agree(&used)?)
     }
 }
 impl<M, B: Batch> StepParts<'_, M, B> {
     /// Which parameters this rank's batches have gradients for: a forward and a backward pass that are taken back.
-    pub fn used_here(&mut self, batches: &[B]) -> Computed<Vec<bool>> {
+    pub fn used_here(&mut self, shared: &SharedSteps, batches: &[B]) -> Computed<Vec<bool>> {
         let mut used = vec![false; self.parameters.len()];
         for batch in batches {
-            let mut look = || {
-                let mean = self.precision.forward(&mut None, || (self.loss)(self.model, batch))?;
-                let grads = mean.backward()?;
-                self.parameters.iter().zip(&mut used).for_each(|((_, p), used)| *used |= grads.of(&p.cell()).is_some());
-                Ok(())
-            };
-            let taken_back = || Error::new("step", ErrorKind::Argument("the forward pass is taken back".into()));
-            let mut failed = None;
-            let pass = || {
-                failed = look().err();
-                Ok(())
-            };
-            // That it was taken back is no failure.
-            let _taken_back = step_reviewed(pass, |(), _| Err::<(), _>(taken_back()));
-            failed.map_or(Ok(()), Err)?;
+            taken_back(|| {
+                shared.sharded.pass(|| {
+                    let mean = self.precision.forward(&mut None, || (self.loss)(self.model, batch))?;
+                    let grads = mean.backward()?;
+                    self.parameters.iter().zip(&mut used).for_each(|((_, p), used)| *used |= grads.of(&p.cell()).is_some());
+                    Ok(())
+                })
+            })?;
         }
+        // What others gather meanwhile is taken back there, too.
+        (batches.len()..shared.passes()).try_for_each(|_| taken_back(|| shared.sharded.idle_pass()))?;
+        flush()?;
         Ok(used)
     }
     /// Forward and backward of this rank's parts, and the sums over all.
@@ -238,6 +378,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         // A captured step is good for batches of these parts.
         let (now, known) = (shared.of_part.clone(), of_part.clone());
         decide(move || *locked(&now) == known);
+        if shared.sharded.stage() == ZeroStage::Parameters {
+            let (now, known) = (shared.taken.clone(), *locked(&shared.taken));
+            decide(move || *locked(&now) == known);
+        }
         let device = self.device;
         let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
         let wide = if leaves.iter().any(|p| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
@@ -256,6 +400,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             }
         }
         random.cell().set(&behind)?;
+        shared.idle_passes(batches.len())?;
         if let Some(seen) = flags.as_mut() {
             let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
             *seen = collective(kind, &shared.sharing.group, seen);
@@ -273,10 +418,14 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let (mut sums, mut total, mut loss): (Vec<Option<Tensor>>, usize, Option<Tensor>) = (vec![None; self.parameters.len()], 0, None);
         for batch in batches {
             let n = batch.rows()?;
-            let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
-            self.precision.measure(&mean)?;
-            let scaled = scaler.scale(&mean)?;
-            let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
+            let pass = || -> Computed<(Tensor, Grads)> {
+                let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
+                self.precision.measure(&mean)?;
+                let scaled = scaler.scale(&mean)?;
+                let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
+                Ok((mean, grads))
+            };
+            let (mean, grads) = shared.sharded.pass(pass)?;
             for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 if !used {
@@ -306,6 +455,17 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         }
         Ok(PartSums { grads, tail, counts })
     }
+}
+/// Runs something that changes nothing, whatever it writes.
+fn taken_back(look: impl FnOnce() -> Computed<()>) -> Computed<()> {
+    let (mut look, mut failed) = (Some(look), None);
+    let pass = || {
+        failed = look.take().map_or(Ok(()), |look| look()).err();
+        Ok(())
+    };
+    // That it was taken back is no failure.
+    let _taken_back = step_reviewed(pass, |(), _| Err::<(), _>(Error::new("step", ErrorKind::Argument("the forward pass is taken back".into()))));
+    failed.map_or(Ok(()), Err)
 }
 /// The cells that a forward pass may change, of a model.
 pub(super) fn states(model: &impl Walk) -> Vec<Param> {

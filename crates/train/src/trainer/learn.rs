@@ -1,6 +1,6 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
 use super::{
-    Batch, Callback, Control, EarlyStopping, RunRanks, Safe, Score,
+    Batch, Callback, Control, EarlyStopping, RunRanks, Safe, SaveVote, Score,
     batch::{StepBatches, parts},
     controlled::{ASKED_TO_STOP, Controls},
     restored::{HeldStates, KeptRestores, WentBack, save_held},
@@ -210,7 +210,7 @@ where
             since.waited += waiting.elapsed().as_secs_f64();
             let is_over = self.loader.state().batch >= self.loader.batches() || taken == 0;
             if taken > 0 {
-                self.session.assign(of_part);
+                self.session.assign(of_part, taken);
                 for batch in &group {
                     since.rows += batch.rows()?;
                 }
@@ -232,10 +232,16 @@ where
             self.tell();
             self.kept.seconds = elapsed();
             self.kept.loader = Some(self.loader.state());
-            let asked = self.ranks.as_ref().map_or(Ok(interrupt.asked()), |ranks| ranks.asked(interrupt.asked()))?;
             let step = self.session.position().step;
             let ends = step == self.pattern.steps || self.kept.stopped.is_some();
-            if self.safe.as_ref().is_some_and(|s| s.at != Some(step) && (s.plan.is_due(step) || ends || asked.is_some())) {
+            let saving = match self.safe.as_ref().filter(|safe| safe.at != Some(step)) {
+                Some(safe) if safe.plan.is_due(step) || ends => SaveVote::Due,
+                Some(_) => SaveVote::AtAnEnd,
+                None => SaveVote::No,
+            };
+            let (asked, saving) = self.ranks.as_ref().map_or(Ok((interrupt.asked(), saving)), |ranks| ranks.asked(interrupt.asked(), saving))?;
+            if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
+                self.session.collect()?;
                 self.save()?;
             }
             if let (Some(signal), false) = (asked, ends) {
@@ -348,8 +354,8 @@ where
         };
         self.session.rewind(bad - 1)?;
         self.loader.restore(place)?;
-        let StepBatches { batches: group, of_part, .. } = parts(&mut self.loader, self.pattern.accumulate)?;
-        self.session.assign(of_part);
+        let StepBatches { batches: group, of_part, taken } = parts(&mut self.loader, self.pattern.accumulate)?;
+        self.session.assign(of_part, taken);
         self.loader.take_bad_records();
         let records: Vec<_> = (place.batch..self.loader.state().batch).map(|batch| self.loader.places_at(LoaderState { batch, ..place })).collect();
         let traced = self.session.trace(&group)?;

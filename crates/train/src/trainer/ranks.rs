@@ -24,6 +24,16 @@ pub(crate) struct RunRanks {
     /// the run's, which the leader writes
     folder: Option<PathBuf>,
 }
+/// What the leader says of a checkpoint behind a step. Who does not lead has nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SaveVote {
+    /// there is none
+    No,
+    /// only if the run ends here
+    AtAnEnd,
+    /// there is one
+    Due,
+}
 /// No checkpoint.
 const NONE: u64 = u64::MAX;
 
@@ -89,15 +99,17 @@ impl RunRanks {
             (false, None) => Err(Failure::Usage(format!("rank 0 goes on from step {led}, and rank {} has no run folder to read it from", self.rank()))),
         }
     }
-    /// The signal that ends the run, if any rank got one: the largest.
+    /// The signal that ends the run, if any rank got one: the largest; and what the leader says of a checkpoint.
     ///
     /// # Errors
     /// A lost peer.
-    pub fn asked(&self, own: Option<i32>) -> Result<Option<i32>, Failure> {
-        let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0))], [1], self.device);
+    pub fn asked(&self, own: Option<i32>, saving: SaveVote) -> Result<(Option<i32>, SaveVote), Failure> {
+        let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0)), saving as i64], [2], self.device);
         let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
-        let most = Tensor::apply(Op::Collective { kind, group: self.sharing.group.clone() }, Arg::None, &[&own]).item::<i64>()?;
-        Ok(i32::try_from(most).ok().filter(|signal| *signal != 0))
+        let most = Tensor::apply(Op::Collective { kind, group: self.sharing.group.clone() }, Arg::None, &[&own]).to_vec::<i64>()?;
+        let signal = most.first().and_then(|signal| i32::try_from(*signal).ok()).filter(|signal| *signal != 0);
+        let saving = [SaveVote::No, SaveVote::AtAnEnd, SaveVote::Due].into_iter().find(|vote| most.get(1) == Some(&(*vote as i64)));
+        Ok((signal, saving.unwrap_or(SaveVote::No)))
     }
     /// Tells the others why this rank has failed.
     pub fn failed(&self, failure: &Failure) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 15] = [
+const FREE: [&str; 19] = [
     "capture",
     "device",
     "epochs",
@@ -25,6 +25,11 @@ const FREE: [&str; 15] = [
     // A run that a bad number has ended goes on under another policy.
     "stability.",
     "alerts.",
+    // How ranks carry a step out; not `shards`, which are what it computes.
+    "distributed.mode",
+    "distributed.bucket_mb",
+    "distributed.timeout",
+    "distributed.zero",
 ];
 /// Among those: what decides when a model is judged, where the next steps depend on what the judgement is.
 const JUDGING: &str = "eval_every";

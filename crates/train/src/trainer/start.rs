@@ -106,8 +106,8 @@ where
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
     if let Some(ranks) = &ranks {
-        session.share(ranks.sharing().clone());
         ranks.must_be_alike(document, &session.model)?;
+        session.share(ranks.sharing().clone())?;
     }
     let (mut kept, mut found) = (RunKept::default(), None);
     if let Some(safe) = &safe {
@@ -180,6 +180,7 @@ where
         learning.failed(&failure);
         return Err(failure);
     }
+    learning.session.put_together()?;
     let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
     controls.over();
     if let Some(safe) = &mut safe {

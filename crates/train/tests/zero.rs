@@ -1,0 +1,156 @@
+//! What ranks share out beside the rows changes no bit: runs of all optimizers, kinds of clipping and schedules end in the files of a run
+//! that shares out nothing, on any number of ranks, and go on from each other's checkpoints.
+#![allow(clippy::unwrap_used)]
+
+mod schedules;
+
+use adamant_backend_cpu as _;
+use adamant_conformance::ranks::group_of;
+use adamant_core::Device;
+use adamant_train::{Document, Failure, Interrupt, OPTIMIZERS, Report, Run, SCHEDULES, Watch};
+use std::{fs, path::Path, sync::Barrier};
+
+struct StopAt(Option<u64>, Interrupt);
+impl Watch for StopAt {
+    fn step(&mut self, step: u64) {
+        if self.0 == Some(step) {
+            self.1.ask(15);
+        }
+    }
+}
+fn train(text: &str, ranks: usize, set: &[String], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
+    let begin = Barrier::new(ranks);
+    std::thread::scope(|scope| {
+        let (begin, last) = (&begin, ranks - 1);
+        let run = |(rank, group)| {
+            scope.spawn(move || {
+                let mut document = Document::parse("run.toml", text).unwrap();
+                set.iter().for_each(|s| document.set(s).unwrap());
+                let interrupt = Interrupt::new();
+                let mut watch = StopAt(stop.filter(|_| rank == last), interrupt.clone());
+                begin.wait();
+                Device::cpu().unwrap().scoped(|| Run::new(&document).folder(folder).resume(true).interrupt(interrupt).ranks(group).train(&mut watch))
+            })
+        };
+        let ranks: Vec<_> = group_of(ranks).into_iter().enumerate().map(run).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+/// Weights, lines, and all tensors of the newest checkpoint.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = ["weights.safetensors", "metrics.jsonl"].map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).to_vec();
+    let newest = fs::read_dir(folder.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).max().unwrap();
+    let mut tensors: Vec<_> = fs::read_dir(newest).unwrap().map(|entry| entry.unwrap().path()).collect();
+    tensors.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
+    tensors.sort();
+    all.extend(tensors.iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())));
+    all
+}
+fn set(shards: usize, stage: usize, capture: bool, bucket: &str) -> Vec<String> {
+    vec![
+        format!("distributed.shards={shards}"),
+        format!("distributed.zero={stage}"),
+        format!("capture={capture}"),
+        format!("distributed.bucket_mb={bucket}"),
+        "checkpoint.every=4".into(),
+    ]
+}
+/// Rules that look at a parameter as a whole.
+const WHOLE: [&str; 3] = ["Adafactor", "LAMB", "Muon"];
+/// Why a stage is refused for a description, if it is to be.
+fn refusal(text: &str, stage: usize) -> Option<&'static str> {
+    let kind = text.split("[optimizer]\nkind = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let clip = text.lines().find(|line| line.starts_with("clip = ")).unwrap_or_default();
+    if stage > 0 && WHOLE.iter().any(|whole| kind.eq_ignore_ascii_case(whole)) {
+        Some("looks at each parameter as a whole")
+    } else if stage > 0 && kind == "LBFGS" {
+        Some("has no `share_out`")
+    } else if stage > 1 && (clip.contains("percentile") || clip.contains("agc")) {
+        Some("looks at gradients as a whole")
+    } else {
+        None
+    }
+}
+/// Parameters that are cut between ranks, beside small ones that are not.
+fn wider(text: &str, k: usize) -> String {
+    let width = [8, 700, 1500][k % 3];
+    text.replace("embedding_dim = 8", &format!("embedding_dim = {width}"))
+        .replace("num_features = 8", &format!("num_features = {width}"))
+        .replace("in_features = 8", &format!("in_features = {width}"))
+}
+#[test]
+fn bits_that_depend_on_what_is_shared_out() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut shared, mut refused) = (0, 0);
+    for k in 0..OPTIMIZERS.len().max(SCHEDULES.len()) {
+        let text = wider(&schedules::drawn_run(k), k);
+        let shards = if text.contains("BatchNorm") { 3 } else { [3, 4][k % 2] };
+        let at = |name: &str| place.path().join(format!("{k}-{name}"));
+        let end = |name: &str, ranks: usize, set: &[String]| {
+            for (rank, done) in train(&text, ranks, set, &at(name), None).into_iter().enumerate() {
+                done.unwrap_or_else(|e| panic!("rank {rank} of {ranks}, {set:?}: {e}\n{text}"));
+            }
+            files(&at(name))
+        };
+        let alone = end("alone", 1, &set(shards, 0, true, "25"));
+        for stage in 1..=3 {
+            let ranks = [2, 3][(k + stage) % 2];
+            let set = set(shards, stage, (k + stage) % 3 != 0, ["1", "25"][k % 2]);
+            let name = format!("zero {stage} on {ranks}");
+            if let Some(told) = refusal(&text, stage) {
+                for done in train(&text, ranks, &set, &at(&name), None) {
+                    let error = done.expect_err(&text).to_string();
+                    assert!(error.contains(told), "{error}\n{text}");
+                }
+                refused += 1;
+                continue;
+            }
+            let ended = end(&name, ranks, &set);
+            for (want, got) in alone.iter().zip(&ended) {
+                assert!(want == got, "{} of stage {stage} on {ranks} ranks, of\n{text}", want.0);
+            }
+            shared += 1;
+        }
+    }
+    assert!(shared > 20 && refused > 3, "{shared} shared, {refused} refused");
+}
+#[test]
+fn runs_go_on_from_each_others_checkpoints() {
+    let place = tempfile::tempdir().unwrap();
+    for k in [0, 1, 3, 4] {
+        let text = wider(&schedules::drawn_run(k), k + 1);
+        if (1..=3).any(|stage| refusal(&text, stage).is_some()) {
+            continue;
+        }
+        let at = |name: &str| place.path().join(format!("{k}-{name}"));
+        for done in train(&text, 1, &set(4, 0, true, "25"), &at("alone"), None) {
+            done.unwrap();
+        }
+        for (from, to) in [(0, 3), (3, 0), (1, 2), (2, 1), (3, 3), (2, 3)] {
+            let name = format!("{from} to {to}");
+            let ended = train(&text, 3, &set(4, from, true, "1"), &at(&name), Some(5));
+            assert!(ended.iter().all(|done| matches!(done, Err(Failure::Interrupted { step: 5, .. }))), "{name}: {ended:?}\n{text}");
+            // A stage is part of how a run is carried out, not of what it computes.
+            for done in train(&text, 2, &set(4, to, false, "25"), &at(&name), None) {
+                done.unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+            }
+            let (want, got) = (files(&at("alone")), files(&at(&name)));
+            assert!(want[..2] == got[..2], "{name}, of\n{text}");
+        }
+    }
+}
+#[test]
+fn stages_that_there_are_not() {
+    let place = tempfile::tempdir().unwrap();
+    for (set, told) in [
+        (vec!["distributed.zero=4"], "it is 0, 1, 2 or 3"),
+        (vec!["distributed.zero=-1"], "zero"),
+        (vec!["distributed.zero=2", "stability.handling_type=replace"], "looks at gradients as a whole"),
+    ] {
+        let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+        for done in train(&schedules::drawn_run(0), 2, &set, &place.path().join("refused"), None) {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains(told), "{set:?}: {error}");
+        }
+    }
+}
