@@ -3,8 +3,12 @@
 //! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
 //! deadline.
 mod bits;
+mod collectives;
 mod job;
+mod join;
 mod kill;
+mod mismatch;
+mod rank;
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -26,6 +30,13 @@ enum DistributedPart {
     Kill(KillOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
+    /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
+    Mismatch(mismatch::MismatchOptions),
+    /// Strangers, crowds and noise at the door: refused, no rank kept out, a run not disturbed
+    Join(join::JoinOptions),
+    /// This program as a rank of a part
+    #[command(hide = true)]
+    Rank(rank::RankOptions),
 }
 /// What every part is told.
 #[derive(clap::Args)]
@@ -107,6 +118,9 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
+        DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
+        DistributedPart::Join(options) => (join::claims(options), options.json),
+        DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)
 }

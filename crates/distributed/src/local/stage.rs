@@ -262,7 +262,8 @@ impl<'a> Stages<'a> {
         Err(self.differs(peer, self.words_of(peer)))
     }
     fn differs(&self, peer: usize, other: String) -> ErrorKind {
-        ErrorKind::RanksDiffer { seq: self.call.number, own: self.call.to_string(), rank: self.on.world(peer), other }
+        let own = format!("{} as rank {}", self.call, self.on.world(self.on.rank));
+        ErrorKind::RanksDiffer { seq: self.call.number, own, rank: self.on.world(peer), other }
     }
     /// Writes what this rank calls where the others can read it: the stamp holds the collective's number, and is 0 while they change.
     fn tell(&mut self) {

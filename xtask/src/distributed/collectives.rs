@@ -1,0 +1,2 @@
+//! stub
+pub(super) mod contest;
