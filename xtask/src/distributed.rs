@@ -34,6 +34,8 @@ enum DistributedPart {
     Mismatch(mismatch::MismatchOptions),
     /// Strangers, crowds and noise at the door: refused, no rank kept out, a run not disturbed
     Join(join::JoinOptions),
+    /// All-reduces beside those of an MPI and of Gloo, in turns
+    Collectives(collectives::CollectivesOptions),
     /// This program as a rank of a part
     #[command(hide = true)]
     Rank(rank::RankOptions),
@@ -120,6 +122,7 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),
+        DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
         DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)

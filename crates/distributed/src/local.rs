@@ -26,6 +26,7 @@ use crate::{
     ErrorKind,
     control::{RankControl, cause::FailureCause},
 };
+use adamant_ir::{DType, op::ReduceOp};
 use adamant_runtime::{
     communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
     register_engine,
@@ -295,6 +296,11 @@ impl Communicator for LocalRank {
     }
     fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
         self.together(call, 0, |stages| collectives::all_reduce(stages, tree, own, sum))
+    }
+    fn all_reduce_fast(&self, call: &CollectiveCall, reduce: ReduceOp, dtype: DType, own: &[u8], sum: &mut [u8]) -> Option<Result<(), ErrorKind>> {
+        // A rank that adds along the tree meanwhile is told.
+        let fast = adamant_ir::hash::hash_of(&"fast");
+        Some(self.together(call, fast, |stages| collectives::all_reduce_as_they_come(stages, reduce, dtype, own, sum)))
     }
     fn reduce_scatter(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], block: &mut [u8]) -> Result<(), ErrorKind> {
         self.together(call, 0, |stages| collectives::reduce_scatter(stages, tree, own, block))

@@ -179,6 +179,11 @@ impl RankJob {
             }
         }
     }
+    /// What the first rank that has ended said.
+    pub fn last_words(&mut self) -> String {
+        let ended = self.ranks.iter_mut().find(|rank| rank.ended.is_some());
+        ended.and_then(|rank| rank.stderr.take()).and_then(|thread| thread.join().ok()).unwrap_or_default().trim().into()
+    }
     /// Waits for all ranks but those.
     pub fn wait_for_others(&mut self, but: &[usize]) -> Result<(), String> {
         let begun = Instant::now();

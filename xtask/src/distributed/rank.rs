@@ -1,7 +1,6 @@
 //! Ranks that are this program itself, started anew with a hidden subcommand: by hand with a launcher's variables, or under the launcher of
 //! an MPI. What a rank has to say it leaves in a file of its own, as a launcher mixes what ranks print.
 use super::{
-    collectives,
     job::{RankJob, RankMeeting},
     join, mismatch,
 };
@@ -32,8 +31,6 @@ enum RankRole {
     Mismatch(RankTask),
     /// Meets the others, and leaves
     Join(RankTask),
-    /// Adds as it is told, over a connection
-    Collectives(RankTask),
 }
 #[derive(clap::Args)]
 struct RankTask {
@@ -47,7 +44,6 @@ pub fn run(options: &RankOptions) -> Exit {
     let done = match &options.role {
         RankRole::Mismatch(task) => task.with(mismatch::programs::run),
         RankRole::Join(task) => task.with(join::rank),
-        RankRole::Collectives(task) => task.with(collectives::contest::rank),
     };
     match done {
         Ok(()) => Exit::Passed,
@@ -118,19 +114,25 @@ impl RankStarter {
                     job.begin(command)?;
                 }
             }
-            RankStarter::Mpi { launcher, library, is_open_mpi } => {
-                let mut command = Command::new(launcher);
-                if *is_open_mpi {
-                    command.args(["--oversubscribe", "--bind-to", "none"]);
-                    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-                }
-                command.args(["-n", &ranks.to_string()]).arg(&own).args(&arguments).arg(place);
-                command.env("ADAMANT_ENGINE", "mpi").env("ADAMANT_TIMEOUT", format!("{}ms", timeout.as_millis())).env("ADAMANT_NUM_THREADS", "1");
-                command.envs(library.as_ref().map(|library| ("ADAMANT_MPI_LIBRARY", library)));
+            RankStarter::Mpi { .. } => {
+                let mut command = self.command(ranks).ok_or("no launcher")?;
+                command.arg(&own).args(&arguments).arg(place).env("ADAMANT_TIMEOUT", format!("{}ms", timeout.as_millis()));
                 job.begin(command)?;
             }
         }
         Ok(job)
+    }
+    /// The launcher's command for so many ranks, without the program; none: there is no launcher.
+    pub fn command(&self, ranks: usize) -> Option<Command> {
+        let RankStarter::Mpi { launcher, library, is_open_mpi } = self else { return None };
+        let mut command = Command::new(launcher);
+        if *is_open_mpi {
+            command.args(["--oversubscribe", "--bind-to", "none"]);
+            command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        }
+        command.args(["-n", &ranks.to_string()]).env("ADAMANT_ENGINE", "mpi").env("ADAMANT_NUM_THREADS", "1");
+        command.envs(library.as_ref().map(|library| ("ADAMANT_MPI_LIBRARY", library)));
+        Some(command)
     }
 }
 /// What each rank has left.
