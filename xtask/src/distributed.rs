@@ -4,6 +4,7 @@
 //! deadline.
 mod bits;
 mod collectives;
+mod hosts;
 mod job;
 mod join;
 mod kill;
@@ -36,6 +37,8 @@ enum DistributedPart {
     Join(join::JoinOptions),
     /// All-reduces beside those of an MPI and of Gloo, in turns
     Collectives(collectives::CollectivesOptions),
+    /// Ranks on two hosts, which are network namespaces; and a cable that is pulled
+    Hosts(hosts::HostsOptions),
     /// This program as a rank of a part
     #[command(hide = true)]
     Rank(rank::RankOptions),
@@ -123,6 +126,7 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),
         DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
+        DistributedPart::Hosts(options) => (hosts::claims(options), options.json),
         DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)
