@@ -1,7 +1,9 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
 //! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
-//! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
-//! deadline.
+//! others. `mismatch`: programs that differ between ranks, or fail on one. `join`: strangers at the door. `collectives`: how fast ranks add,
+//! beside the peers. `hosts`: two of them, and a cable between. `absent`: what is not installed. Ranks are processes, of `adamant train` or of this
+//! program, started as a user or a launcher starts them. No part can hang: every rank has a deadline.
+mod absent;
 mod bits;
 mod collectives;
 mod hosts;
@@ -39,6 +41,8 @@ enum DistributedPart {
     Collectives(collectives::CollectivesOptions),
     /// Ranks on two hosts, which are network namespaces; and a cable that is pulled
     Hosts(hosts::HostsOptions),
+    /// No library of MPI, another one, half of one, no launcher, no such engine
+    Absent(absent::AbsentOptions),
     /// This program as a rank of a part
     #[command(hide = true)]
     Rank(rank::RankOptions),
@@ -127,6 +131,7 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Join(options) => (join::claims(options), options.json),
         DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
         DistributedPart::Hosts(options) => (hosts::claims(options), options.json),
+        DistributedPart::Absent(options) => (absent::claims(options), options.json),
         DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)
