@@ -150,9 +150,8 @@ impl Asking<'_> {
     }
     /// A library that says what it is, and has these functions; `abi` is the version of the standard's interface that it says to have.
     fn library(&self, name: &str, told: &str, abi: Option<i32>, functions: &[&str]) -> Result<String, String> {
-        let mut text = format!(
-            "#include <string.h>\nint MPI_Get_library_version(char *text, int *n) {{ strcpy(text, \"{told}\"); *n = strlen(text); return 0; }}\n"
-        );
+        let mut text =
+            format!("#include <string.h>\nint MPI_Get_library_version(char *text, int *n) {{ strcpy(text, \"{told}\"); *n = strlen(text); return 0; }}\n");
         text += &abi.map_or(String::new(), |version| format!("int MPI_Abi_get_version(int *a, int *b) {{ *a = {version}; *b = 0; return 0; }}\n"));
         functions.iter().for_each(|function| text += &format!("int {function}() {{ return 1; }}\n"));
         let (source, made) = (self.program.place(&format!("{name}.c")), self.program.place(&format!("lib{name}.so")));

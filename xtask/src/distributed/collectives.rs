@@ -261,7 +261,11 @@ impl Contestant {
                 }
                 for rank in 0..ranks {
                     let mut command = if name == "gloo" { Command::new(&options.python) } else { Command::new(program) };
-                    if name == "gloo" { command.arg(&script) } else { command.arg("local") };
+                    if name == "gloo" {
+                        command.arg(&script)
+                    } else {
+                        command.arg("local")
+                    };
                     command.args([&port, &cores]).envs(meeting.variables(rank, ranks)).env("OMP_NUM_THREADS", "1");
                     job.begin(command)?;
                 }

@@ -176,7 +176,9 @@ impl TwoHosts {
         command.args(["netns", "exec", name, "unshare", "-u", "sh", "-c", &first, "sh"]).args(words);
         command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"), ("ADAMANT_NUM_THREADS", "1")]);
         // Open MPI 4 and 5 have other names for the same.
-        for (name, value) in [("plm_rsh_agent", self.agent().display().to_string()), ("btl_tcp_if_include", NETWORK.into()), ("oob_tcp_if_include", NETWORK.into())] {
+        for (name, value) in
+            [("plm_rsh_agent", self.agent().display().to_string()), ("btl_tcp_if_include", NETWORK.into()), ("oob_tcp_if_include", NETWORK.into())]
+        {
             command.env(format!("OMPI_MCA_{name}"), &value).env(format!("PRTE_MCA_{name}"), &value);
         }
         command.env("PRTE_MCA_prte_if_include", NETWORK);

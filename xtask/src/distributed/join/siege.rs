@@ -60,7 +60,9 @@ pub fn claims(options: &JoinOptions) -> Vec<TortureClaim> {
             let ratio = shortest(&sieges) / shortest(&peaces);
             let rounded = |x: f64| (x * 1e3).round() / 1e3;
             let medians = [median(&mut peaces), median(&mut sieges)].map(rounded);
-            seen.push(serde_json::json!({ "of_the_shortest": rounded(ratio), "shortest_seconds": rounded(shortest(&peaces)), "medians": medians, "strangers": came }));
+            seen.push(
+                serde_json::json!({ "of_the_shortest": rounded(ratio), "shortest_seconds": rounded(shortest(&peaces)), "medians": medians, "strangers": came }),
+            );
             if ratio <= SLOWER {
                 claim.count(Ok(()));
                 break;
