@@ -71,7 +71,7 @@ pub fn claims(options: &AbsentOptions) -> Vec<TortureClaim> {
         Ok(made) => made,
         Err(e) => return vec![claim("the program", |_| Err(e))],
     };
-    let asks = Asking { program: &program, description: &description };
+    let asks = AbsentProgram { program: &program, description: &description };
     let compiler = Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
     let with_compiler = |text: &str, check: &dyn Fn(&mut TortureClaim) -> Result<(), String>| match compiler {
         true => claim(text, check),
@@ -132,11 +132,11 @@ pub fn claims(options: &AbsentOptions) -> Vec<TortureClaim> {
         }),
     ]
 }
-struct Asking<'p> {
+struct AbsentProgram<'p> {
     program: &'p RankedTraining,
     description: &'p Path,
 }
-impl Asking<'_> {
+impl AbsentProgram<'_> {
     fn command(&self, started: StartedAs, engine: &str) -> Command {
         let mut command = Command::new(self.program.program());
         command.arg("train").arg(self.description).arg("--run").arg(self.program.place("run")).args(["--quiet", "--no-control"]);

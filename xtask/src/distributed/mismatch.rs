@@ -165,8 +165,8 @@ fn names(program: &PlantedProgram, rank: usize, error: &str) -> Result<(), Strin
 /// A job of a launcher, of which one rank speaks another version of the protocol.
 fn other_protocol(ranks: usize, k: usize) -> Result<(), String> {
     #[derive(Clone, Default)]
-    struct Said(Arc<Mutex<Vec<(Option<usize>, String)>>>);
-    impl LaunchOutput for Said {
+    struct LaunchLines(Arc<Mutex<Vec<(Option<usize>, String)>>>);
+    impl LaunchOutput for LaunchLines {
         fn line(&mut self, rank: Option<usize>, _: RankStream, line: &[u8]) -> std::io::Result<()> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push((rank, String::from_utf8_lossy(line).into_owned()));
             Ok(())
@@ -180,7 +180,7 @@ fn other_protocol(ranks: usize, k: usize) -> Result<(), String> {
     plan.arguments = ["distributed", "rank", "join", &task].map(Into::into).to_vec();
     plan.arguments.push(place.path().into());
     (plan.max_restarts, plan.timeout, plan.engine) = (0, Some(PATIENCE), Some("local".into()));
-    let (said, begun) = (Said::default(), Instant::now());
+    let (said, begun) = (LaunchLines::default(), Instant::now());
     let ended = launch::run(&plan, Box::new(said.clone()), &LaunchStop::new()).map_err(|e| e.to_string())?;
     let took = begun.elapsed();
     let cause = ended.cause.ok_or("the job ended well")?;
