@@ -1,12 +1,20 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
-//! number of ranks. `memory`: what a rank has at most. `compress`: what leaves it. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
-//! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
-//! deadline.
+//! number of ranks. `memory`: what a rank has at most. `compress`: what leaves it. `kill`: a rank that is killed or stopped, and what the
+//! others say. `resume`: ended on so many ranks, gone on with on others. `mismatch`: programs that differ between ranks, or fail on one.
+//! `join`: strangers at the door. `collectives`: how fast ranks add, beside the peers. `hosts`: two of them, and a cable between. `absent`: what
+//! is not installed. Ranks are processes, of `adamant train` or of this program, started as a user or a launcher starts them. No part can
+//! hang: every rank has a deadline.
+mod absent;
 mod bits;
+mod collectives;
 mod compress;
+mod hosts;
 mod job;
+mod join;
 mod kill;
 mod memory;
+mod mismatch;
+mod rank;
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -27,11 +35,24 @@ enum DistributedPart {
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
     /// Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss
-    Compress(CompressOptions),
+    Compress(compress::CompressOptions),
     /// What a rank has in memory at most, by what ranks share out
-    Memory(MemoryOptions),
+    Memory(memory::MemoryOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
+    /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
+    Mismatch(mismatch::MismatchOptions),
+    /// Strangers, crowds and noise at the door: refused, no rank kept out, a run not disturbed
+    Join(join::JoinOptions),
+    /// All-reduces beside those of an MPI and of Gloo, in turns
+    Collectives(collectives::CollectivesOptions),
+    /// Ranks on two hosts, which are network namespaces; and a cable that is pulled
+    Hosts(hosts::HostsOptions),
+    /// No library of MPI, another one, half of one, no launcher, no such engine
+    Absent(absent::AbsentOptions),
+    /// This program as a rank of a part
+    #[command(hide = true)]
+    Rank(rank::RankOptions),
 }
 /// What every part is told.
 #[derive(clap::Args)]
@@ -106,41 +127,6 @@ pub(super) struct ResumeOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
-/// Options of `compress`.
-#[derive(clap::Args)]
-pub(super) struct CompressOptions {
-    /// How many ranks
-    #[arg(long, default_value_t = 2)]
-    ranks: usize,
-    /// Steps of each run
-    #[arg(long, default_value_t = 600)]
-    steps: usize,
-    /// One JSON document instead of text
-    #[arg(long)]
-    json: bool,
-}
-/// Options of `memory`.
-#[derive(clap::Args)]
-pub(super) struct MemoryOptions {
-    /// How many ranks
-    #[arg(long, default_value_t = 4)]
-    ranks: usize,
-    /// How wide a layer is
-    #[arg(long, default_value_t = 2048)]
-    width: usize,
-    /// How many layers
-    #[arg(long, default_value_t = 10)]
-    layers: usize,
-    /// Steps of each run
-    #[arg(long, default_value_t = 4)]
-    steps: usize,
-    /// Gradients that travel at once, in MiB
-    #[arg(long, default_value_t = 25)]
-    bucket_mb: usize,
-    /// One JSON document instead of text
-    #[arg(long)]
-    json: bool,
-}
 
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
@@ -150,6 +136,12 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Compress(options) => (compress::claims(options), options.json),
         DistributedPart::Memory(options) => (memory::claims(options), options.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
+        DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
+        DistributedPart::Join(options) => (join::claims(options), options.json),
+        DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
+        DistributedPart::Hosts(options) => (hosts::claims(options), options.json),
+        DistributedPart::Absent(options) => (absent::claims(options), options.json),
+        DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)
 }

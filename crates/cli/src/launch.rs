@@ -1,7 +1,7 @@
 //! `adamant launch`: ranks of a program on this host, or through `mpirun` on several.
 use crate::{out, signals};
 use adamant_distributed::{
-    launch::{self, HostSlots, LaunchError, LaunchPlan, LaunchStop, PrefixedOutput},
+    launch::{self, HostSlots, LaunchError, LaunchPlan, LaunchStop, PrefixedOutput, RankBinding},
     place::parse_timeout,
 };
 use adamant_train::{
@@ -41,6 +41,9 @@ pub struct LaunchVerb {
     /// what carries the ranks' messages: auto, local (this host), mpi (through mpirun), or what else the program has
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     engine: String,
+    /// auto, none, core: is each rank bound to its share of the cores? auto: where its threads have one each
+    #[arg(long, value_name = "WHERE", default_value = "auto")]
+    bind_to: RankBinding,
     /// how often all ranks are started again after a failure
     #[arg(long, value_name = "N", default_value_t = 3)]
     max_restarts: u32,
@@ -103,6 +106,7 @@ fn plan(options: &LaunchVerb) -> Result<LaunchPlan, Failure> {
     plan.arguments = arguments.to_vec();
     plan.engine = (options.engine != "auto").then(|| options.engine.clone());
     plan.hosts.clone_from(&options.hosts);
+    plan.binding = options.bind_to;
     plan.max_restarts = options.max_restarts;
     plan.timeout = options.timeout;
     plan.log_folder.clone_from(&options.log_dir);

@@ -1,10 +1,13 @@
 //! The ranks of `adamant train`, where it was started as one of several: who this one is, and what the first decides for all.
-use crate::runs::RunPlace;
+use crate::{out, runs::RunPlace};
+use adamant::communicator::engine_named;
 use adamant_distributed::{
     Communicator,
+    control::RankControl,
     place::{RankPlace, open_group},
     told_by_first,
 };
+#[cfg(not(unix))]
 use adamant_engine_mpi as _;
 use adamant_train::{Document, Failure, rank_timeout};
 use std::{path::PathBuf, sync::Arc};
@@ -25,7 +28,26 @@ pub fn group(document: &Document, alone: &[(&str, bool)]) -> Result<Option<Arc<d
     }
     let said = std::env::var_os("ADAMANT_TIMEOUT").is_some_and(|value| !value.is_empty());
     let place = RankPlace { timeout: if said { place.timeout } else { rank_timeout(document)? }, ..place };
-    open_group(&place).map(Some).map_err(told)
+    // Named by the user: one that there is not is a slip of the pen.
+    engine_named(place.engine_name()).map_err(|kind| Failure::Usage(kind.to_string()))?;
+    let group = open_group(&place).map_err(told)?;
+    if group.engine() == "mpi" {
+        watch(&*group, &place);
+    }
+    Ok(Some(group))
+}
+/// MPI mostly does not tell that a rank is dead: connections between the ranks do.
+fn watch(group: &dyn Communicator, place: &RankPlace) {
+    match RankControl::beside(group, &place.to_request()) {
+        Ok(Some(control)) => {
+            #[cfg(unix)]
+            adamant_engine_mpi::watch_peers(Arc::new(move || (0..control.size()).find_map(|rank| control.is_lost(rank).map(|why| (rank, why)))));
+            #[cfg(not(unix))]
+            drop(control);
+        }
+        Ok(None) => {}
+        Err(kind) => out::note(format!("a rank that dies will be missed after the timeout only: {kind}")),
+    }
 }
 /// The run's folder, which the first rank chooses.
 ///

@@ -9,6 +9,7 @@
 //! No tensor travels here. Whoever moves tensors (shared memory, MPI) waits in its own way, with a time limit, and asks
 //! [`Liveness::verdict`] whether what it waits for can still come. A connection that closes without a goodbye is a death: the system closes
 //! it however the process ended. Silence alone decides nothing before the timeout, but is told.
+mod beside;
 pub mod cause;
 pub mod liveness;
 mod monitor;

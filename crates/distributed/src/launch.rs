@@ -26,6 +26,7 @@
 //!   asked for are not tried again.
 //!
 //! Nothing here knows what the program does, and no engine but by name; `mpi` is started through that system's own `mpirun`.
+mod binding;
 #[cfg(unix)]
 mod exits;
 #[cfg(unix)]
@@ -44,6 +45,7 @@ mod program;
 #[allow(unsafe_code, reason = "what a child does between fork and exec")]
 mod start;
 
+pub use binding::RankBinding;
 pub use plan::{HostSlots, LaunchError, LaunchPlan};
 pub use prefixed::PrefixedOutput;
 pub use program::find_program;

@@ -26,6 +26,7 @@ use crate::{
     ErrorKind,
     control::{RankControl, cause::FailureCause},
 };
+use adamant_ir::{DType, op::ReduceOp};
 use adamant_runtime::{
     communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
     register_engine,
@@ -206,10 +207,12 @@ impl LocalRank {
     }
     /// This rank's turn, if the group has not ended here.
     fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
-        let counts = self.counts.lock();
-        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
-        let ended = counts.ended.clone().or_else(known);
-        ended.map_or(Ok(counts), Err)
+        let mut counts = self.counts.lock();
+        if counts.ended.is_none() {
+            // Who is told it by others need not tell them again, by `abort`, in words of its own.
+            counts.ended = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
+        }
+        counts.ended.clone().map_or(Ok(counts), Err)
     }
     /// Does something that the whole group does; a failure ends the group on all ranks.
     fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
@@ -295,6 +298,11 @@ impl Communicator for LocalRank {
     }
     fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
         self.together(call, 0, |stages| collectives::all_reduce(stages, tree, own, sum))
+    }
+    fn all_reduce_fast(&self, call: &CollectiveCall, reduce: ReduceOp, dtype: DType, own: &[u8], sum: &mut [u8]) -> Option<Result<(), ErrorKind>> {
+        // A rank that adds along the tree meanwhile is told.
+        let fast = adamant_ir::hash::hash_of(&"fast");
+        Some(self.together(call, fast, |stages| collectives::all_reduce_as_they_come(stages, reduce, dtype, own, sum)))
     }
     fn reduce_scatter(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], block: &mut [u8]) -> Result<(), ErrorKind> {
         self.together(call, 0, |stages| collectives::reduce_scatter(stages, tree, own, block))

@@ -70,6 +70,32 @@ fn a_reduction_whose_bits_are_not_those_of_the_tree() {
         });
     }
 }
+/// In whatever order pieces come, integers add up to the same, and floats about so; every rank has the same bits.
+fn fast_sums<T: Number>(on: &dyn Communicator, seed: u64, is_near: &(dyn Fn(&[u8], &[u8]) -> bool + Sync)) {
+    let (rank, size) = (on.rank(), on.size());
+    for (k, elements) in ELEMENTS.into_iter().chain([20_001, 400_003]).enumerate() {
+        for by in [ReduceOp::Sum, ReduceOp::Max] {
+            let r = Reduction { seed: seed + k as u64, by, elements, parts: size };
+            let mut sum = vec![0xa5; elements * T::DTYPE.size()];
+            on.all_reduce_fast(&call(on, r.kind(), T::DTYPE, elements), by, T::DTYPE, &r.own::<T>(rank, size), &mut sum).unwrap().unwrap();
+            assert!(is_near(&sum, &r.all::<T>()), "{by:?} of {elements} {} on {size} ranks: rank {rank}", T::DTYPE);
+            let mut all = vec![vec![0; sum.len()]; size];
+            on.all_gather(&call(on, GATHER, DType::U8, sum.len()), &sum, &mut all.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
+            assert!(all.iter().all(|other| *other == sum), "{elements} {} on {size} ranks: not the same on all", T::DTYPE);
+        }
+    }
+}
+#[test]
+fn a_fast_sum_that_misses_a_rank_or_differs_between_ranks() {
+    for size in SIZES {
+        on_ranks(size, |on| {
+            fast_sums::<i32>(on, 100, &|a, b| a == b);
+            fast_sums::<u8>(on, 200, &|a, b| a == b);
+            let floats = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|b| f32::from_ne_bytes(*b)).collect::<Vec<f32>>();
+            fast_sums::<f32>(on, 300, &|a, b| floats(a).iter().zip(floats(b)).all(|(a, b)| (a - b).abs() < 0.05));
+        });
+    }
+}
 /// Lengths of the blocks of ranks: equal, different, nothing of some.
 fn lengths(size: usize, case: usize) -> Vec<usize> {
     let of = |rank: usize| match case {
@@ -271,7 +297,8 @@ fn ranks_that_differ_and_are_not_told_both_calls() {
         for (rank, outcome) in outcomes(Duration::from_secs(20), calls).into_iter().enumerate() {
             match outcome {
                 Err(ErrorKind::RanksDiffer { own, rank: other, other: theirs, .. }) => {
-                    assert!(other != rank && own != theirs || k == 12, "case {k}, rank {rank}: {own} and {theirs} of {other}");
+                    let called = own.strip_suffix(&format!(" as rank {rank}")).unwrap_or_else(|| panic!("case {k}, rank {rank} does not name itself: {own}"));
+                    assert!(other != rank && called != theirs || k == 12, "case {k}, rank {rank}: {own} and {theirs} of {other}");
                     assert!(theirs != "something else", "case {k}, rank {rank}");
                 }
                 outcome => panic!("case {k}, rank {rank}: {outcome:?}"),

@@ -395,6 +395,7 @@ mod linux {
             for (rank, (_, said)) in ranks.outcomes(2.0).into_iter().enumerate() {
                 let (peer, calls) = said.strip_prefix("differ ").and_then(|said| said.split_once(": ")).unwrap_or_else(|| panic!("{program}, {rank}: {said}"));
                 let (own, other) = calls.split_once(" / ").unwrap();
+                let own = own.strip_suffix(&format!(" as rank {rank}")).unwrap_or_else(|| panic!("{program}, {rank} does not name itself: {said}"));
                 assert!(own != other && other != "something else" && (peer == "1") == (rank != 1), "{program}, rank {rank}: {said}");
             }
         }

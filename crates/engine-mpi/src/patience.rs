@@ -51,7 +51,8 @@ impl<'g> MpiPatience<'g> {
     }
     /// A rank that calls something else.
     pub(crate) fn differ(&self, rank: usize, other: String) -> ErrorKind {
-        self.lines.fail(ErrorKind::RanksDiffer { seq: self.seq, own: self.text.clone(), rank, other })
+        let own = format!("{} as rank {}", self.text, self.lines.rank);
+        self.lines.fail(ErrorKind::RanksDiffer { seq: self.seq, own, rank, other })
     }
     /// Nothing came in this turn, of what these ranks are to send or to fetch.
     ///

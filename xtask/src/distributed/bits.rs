@@ -128,7 +128,7 @@ fn on_all(
     }
     Ok(())
 }
-type FileHashes = Vec<(String, String)>;
+pub(super) type FileHashes = Vec<(String, String)>;
 /// What a run on one rank was given, and the files that it ended with; it is run once.
 fn alone(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, shards: usize) -> Result<(Vec<String>, FileHashes), String> {
     let mut values = vec![format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
@@ -140,7 +140,7 @@ fn alone(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions,
     }
     Ok((values, hashes(&folder)?))
 }
-fn compare(run: &Path, want: &FileHashes, ranks: usize) -> Result<(), String> {
+pub(super) fn compare(run: &Path, want: &FileHashes, ranks: usize) -> Result<(), String> {
     let got = hashes(run)?;
     let other: Vec<&String> = got.iter().zip(want).filter(|(a, b)| a != b).map(|(a, _)| &a.0).collect();
     if other.is_empty() && got.len() == want.len() { Ok(()) } else { Err(format!("on {ranks} ranks other bits: {other:?}")) }
@@ -154,7 +154,7 @@ fn version(launcher: &str) -> Option<String> {
     Some(lines.join(", "))
 }
 /// The files of a run and its newest checkpoint that follow from the description alone.
-fn hashes(run: &Path) -> Result<FileHashes, String> {
+pub(super) fn hashes(run: &Path) -> Result<FileHashes, String> {
     let mut files = vec![run.join("weights.safetensors"), run.join("metrics.jsonl")];
     let newest = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).max();
     let slots = newest.map(|folder| fs::read_dir(folder).map(|all| all.flatten().map(|e| e.path()).collect::<Vec<_>>()));
@@ -165,6 +165,16 @@ fn hashes(run: &Path) -> Result<FileHashes, String> {
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     files.iter().map(|path| Ok((name(path), sha256(path)?))).collect()
 }
+fn cnn(side: usize, flat: usize, data: &str, at: &Path) -> String {
+    CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out"))
+        + &data.replace("DATA", &at.display().to_string())
+}
+/// The description of a CNN that learns handwritten digits.
+pub(super) fn digits_cnn(program: &RankedTraining) -> Result<PathBuf, String> {
+    let path = program.place("digits-CNN.toml");
+    fs::write(&path, cnn(8, 8 * 3 * 3, DIGITS, &workspace::root().join("examples/digits/data"))).map_err(|e| e.to_string())?;
+    Ok(path)
+}
 /// What is run: real data where they lie beside the project, else what the project has itself, which is said.
 fn subjects(program: &RankedTraining) -> Result<Vec<BitsSubject>, String> {
     let shared = workspace::root().join("../shared/data");
@@ -174,12 +184,7 @@ fn subjects(program: &RankedTraining) -> Result<Vec<BitsSubject>, String> {
         fs::write(&path, text).map_err(|e| e.to_string())?;
         Ok(BitsSubject { name, path })
     };
-    let digits = workspace::root().join("examples/digits/data");
-    let cnn = |side: usize, flat: usize, data: &str, at: &Path| {
-        CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out"))
-            + &data.replace("DATA", &at.display().to_string())
-    };
-    let mut subjects = vec![write("digits CNN", cnn(8, 8 * 3 * 3, DIGITS, &digits))?];
+    let mut subjects = vec![BitsSubject { name: "digits CNN", path: digits_cnn(program)? }];
     if mnist.is_dir() {
         subjects.push(write(
             "mnist CNN",

@@ -1,6 +1,5 @@
 //! Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss. Ranks are threads; a communicator around theirs
 //! counts.
-use super::CompressOptions;
 use crate::torture::{TortureClaim, claim};
 use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{
@@ -15,6 +14,19 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+/// Options of `compress`.
+#[derive(clap::Args)]
+pub struct CompressOptions {
+    /// How many ranks
+    #[arg(long, default_value_t = 2)]
+    ranks: usize,
+    /// Steps of each run
+    #[arg(long, default_value_t = 600)]
+    steps: usize,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
 type Refusal = adamant_core::ErrorKind;
 /// Counts the bytes that leave this rank.
 struct Counting {

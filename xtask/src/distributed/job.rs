@@ -19,6 +19,7 @@ pub struct RankedTraining {
     engine: String,
 }
 /// Ranks that run.
+#[derive(Default)]
 pub struct RankJob {
     ranks: Vec<RunningRank>,
 }
@@ -84,6 +85,10 @@ impl RankedTraining {
         fs::write(&path, SHORT_STEPS).map_err(|e| e.to_string())?;
         Ok((program, path))
     }
+    /// The program's path.
+    pub fn program(&self) -> &Path {
+        &self.path
+    }
     pub fn place(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
@@ -93,23 +98,16 @@ impl RankedTraining {
     }
     /// The same with another patience.
     pub fn start_with(&self, ranks: usize, description: &Path, run: &Path, arguments: &[String], timeout: Duration) -> Result<RankJob, String> {
-        let port = free_port()?;
-        let token = self.place.path().join(format!("token-{port}"));
-        write_token(&token)?;
-        let mut job = RankJob { ranks: Vec::new() };
+        let meeting = RankMeeting::new(self.place.path(), &self.engine, timeout)?;
+        let mut job = RankJob::default();
         for rank in 0..ranks {
             let mut command = Command::new(&self.path);
             command.arg("train").arg(description).arg("--run").arg(run).args(["--quiet", "--no-control", "--resume", "auto"]).args(arguments);
             command.args(["--threads", "1"]).current_dir(self.place.path());
             if ranks > 1 {
-                command.envs([("RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", ranks)].map(|(k, v)| (k, v.to_string())));
-                command.envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &port.to_string()), ("ADAMANT_ENGINE", &self.engine)]);
-                command.env("ADAMANT_TOKEN_FILE", &token).env("ADAMANT_TIMEOUT", format!("{}ms", timeout.as_millis()));
+                command.envs(meeting.variables(rank, ranks));
             }
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.path.display()))?;
-            let stderr = child.stderr.take().map(read_on);
-            job.ranks.push(RunningRank { child, ended: None, stderr });
+            job.begin(command)?;
         }
         Ok(job)
     }
@@ -132,9 +130,8 @@ impl RankedTraining {
         command.args(["-n", &ranks.to_string()]).arg(&self.path).arg("train").arg(description).arg("--run").arg(run);
         command.args(["--quiet", "--no-control", "--resume", "auto", "--threads", "1"]).args(arguments).current_dir(self.place.path());
         command.env("ADAMANT_ENGINE", "mpi").envs(library.map(|library| ("ADAMANT_MPI_LIBRARY", library)));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(|e| format!("{launcher}: {e}"))?;
-        let mut job = RankJob { ranks: vec![RunningRank { child, ended: None, stderr: None }] };
-        job.ranks[0].stderr = job.ranks[0].child.stderr.take().map(read_on);
+        let mut job = RankJob::default();
+        job.begin(command)?;
         match job.wait()?.into_iter().next() {
             Some(EndedRank { code: Some(0), .. }) => Ok(()),
             Some(ended) => Err(format!("`{launcher} -n {ranks}` ended with {:?}: {}", ended.code, ended.stderr.trim())),
@@ -151,6 +148,14 @@ fn read_on(mut pipe: ChildStderr) -> JoinHandle<String> {
     })
 }
 impl RankJob {
+    /// Starts one more process, which says nothing but on stderr.
+    pub fn begin(&mut self, mut command: Command) -> Result<(), String> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
+        let stderr = child.stderr.take().map(read_on);
+        self.ranks.push(RunningRank { child, ended: None, stderr });
+        Ok(())
+    }
     pub fn id(&self, rank: usize) -> u32 {
         self.ranks[rank].child.id()
     }
@@ -173,6 +178,11 @@ impl RankJob {
                 rank.ended = Some((status, Instant::now()));
             }
         }
+    }
+    /// What the first rank that has ended said.
+    pub fn last_words(&mut self) -> String {
+        let ended = self.ranks.iter_mut().find(|rank| rank.ended.is_some());
+        ended.and_then(|rank| rank.stderr.take()).and_then(|thread| thread.join().ok()).unwrap_or_default().trim().into()
     }
     /// Waits for all ranks but those.
     pub fn wait_for_others(&mut self, but: &[usize]) -> Result<(), String> {
@@ -203,6 +213,28 @@ impl Drop for RankJob {
             let _ = rank.child.kill();
             let _ = rank.child.wait();
         }
+    }
+}
+/// Where ranks that are started by hand meet, and what proves who they are.
+pub struct RankMeeting {
+    pub port: u16,
+    pub token: PathBuf,
+    engine: String,
+    timeout: Duration,
+}
+impl RankMeeting {
+    pub fn new(place: &Path, engine: &str, timeout: Duration) -> Result<RankMeeting, String> {
+        let port = free_port()?;
+        let token = place.join(format!("token-{port}"));
+        write_token(&token)?;
+        Ok(RankMeeting { port, token, engine: engine.into(), timeout })
+    }
+    /// The variables of a rank, as a launcher would set them.
+    pub fn variables(&self, rank: usize, ranks: usize) -> Vec<(&'static str, String)> {
+        let numbers = [("RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", ranks)].map(|(k, v)| (k, v.to_string()));
+        let texts = [("MASTER_ADDR", "127.0.0.1".into()), ("MASTER_PORT", self.port.to_string()), ("ADAMANT_ENGINE", self.engine.clone())];
+        let more = [("ADAMANT_TOKEN_FILE", self.token.display().to_string()), ("ADAMANT_TIMEOUT", format!("{}ms", self.timeout.as_millis()))];
+        numbers.into_iter().chain(texts).chain(more).collect()
     }
 }
 fn free_port() -> Result<u16, String> {

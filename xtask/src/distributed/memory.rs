@@ -1,6 +1,5 @@
 //! How much memory a rank has at most in a step, by what ranks share out. Ranks are threads, each with a device of its own whose pool counts
 //! what lies in it; the model has a hundred times as many parameters as a batch has numbers.
-use super::MemoryOptions;
 use crate::torture::{TortureClaim, claim};
 use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::{Result as Computed, Tensor, communicator, memory::profile_memory, op::rank_parts};
@@ -8,6 +7,28 @@ use adamant_distributed::local::local_threads;
 use adamant_train::{Course, Failure, Habits, Look, Session, StepSharing, ZeroStage};
 use std::sync::Arc;
 
+/// Options of `memory`.
+#[derive(clap::Args)]
+pub struct MemoryOptions {
+    /// How many ranks
+    #[arg(long, default_value_t = 4)]
+    ranks: usize,
+    /// How wide a layer is
+    #[arg(long, default_value_t = 2048)]
+    width: usize,
+    /// How many layers
+    #[arg(long, default_value_t = 10)]
+    layers: usize,
+    /// Steps of each run
+    #[arg(long, default_value_t = 4)]
+    steps: usize,
+    /// Gradients that travel at once, in MiB
+    #[arg(long, default_value_t = 25)]
+    bucket_mb: usize,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
 /// What a rank had at most, behind so many steps: at any time, and in the last one.
 #[derive(Clone, Copy)]
 struct RankPeak {

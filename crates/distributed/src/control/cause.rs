@@ -47,7 +47,10 @@ impl FailureCause {
             }
             FailureCause::Lost { why, .. } => ErrorKind::PeerFailed { rank: from, message: format!("it gave up this rank: {why}") },
             FailureCause::Differ { seq, own: theirs, rank, other } if *rank == own => {
-                ErrorKind::RanksDiffer { seq: *seq, own: other.clone(), rank: from, other: theirs.clone() }
+                let (mine, their) = (format!(" as rank {own}"), format!(" as rank {from}"));
+                let theirs = theirs.strip_suffix(&their).unwrap_or(theirs).to_owned();
+                let is_named = other.ends_with(&mine);
+                ErrorKind::RanksDiffer { seq: *seq, own: if is_named { other.clone() } else { format!("{other}{mine}") }, rank: from, other: theirs }
             }
             FailureCause::Differ { seq, own: theirs, rank, other } => {
                 ErrorKind::PeerFailed { rank: from, message: format!("ranks differ in call {seq}: it calls {theirs}, rank {rank} calls {other}") }

@@ -186,7 +186,7 @@ mod tests {
         // What is first known stays.
         assert_eq!(verdict(&[&left(3), &gone(3)]), "rank 3 is lost: it left, in call 5, waiting");
         // This rank is the other one; or is given up.
-        assert_eq!(verdict(&[&fails(0, 1, differ(0))]), "ranks differ in call 4: this one calls b, rank 1 calls a");
+        assert_eq!(verdict(&[&fails(0, 1, differ(0))]), "ranks differ in call 4: this one calls b as rank 0, rank 1 calls a");
         assert_eq!(verdict(&[&fails(0, 1, differ(3))]), "rank 1 failed: ranks differ in call 4: it calls a, rank 3 calls b");
         assert_eq!(verdict(&[&fails(0, 1, lost(0))]), "rank 1 failed: it gave up this rank: gone");
     }

@@ -3,7 +3,7 @@
 //! An `mpirun` that lets the survivors of a lost rank speak loses the exit code: that of Open MPI 4 is 0 then, that of 5 where a signal
 //! killed the rank. So each rank runs under a line of shell that waits for it and says how it ended; the launcher takes that line out of
 //! the rank's stderr, and ends the rank when `mpirun` is gone. A signal that asks for the end is the program's to answer, so the shell waits on.
-use super::{LaunchError, LaunchPlan, RankExit, find_program};
+use super::{LaunchError, LaunchPlan, RankBinding, RankExit, find_program};
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
@@ -62,7 +62,8 @@ pub fn mpirun_arguments(kind: MpirunKind, plan: &LaunchPlan, program: &Path, exp
                 // As many as are asked for, not as many as there are cores.
                 say(&["-H", &format!("localhost:{ranks}")]);
             }
-            say(&["-n", &ranks, "--bind-to", "none"]);
+            // Its own default binds a rank to one core, whatever threads it has.
+            say(&["-n", &ranks, "--bind-to", if plan.binding == RankBinding::Core { "core" } else { "none" }]);
             // Ranks that are left when one is gone say so themselves.
             say(if major >= 5 { &["--with-ft", "ulfm", "--output", "tag"] } else { &["--enable-recovery", "--tag-output"] });
             exported.iter().for_each(|name| say(&["-x", name]));
@@ -72,6 +73,9 @@ pub fn mpirun_arguments(kind: MpirunKind, plan: &LaunchPlan, program: &Path, exp
                 say(&["-hosts", &hosts.join(",")]);
             }
             say(&["-n", &ranks, "-disable-auto-cleanup", "-prepend-rank"]);
+            if plan.binding == RankBinding::Core {
+                say(&["-bind-to", "core"]);
+            }
         }
     }
     arguments.extend(["sh", "-c", TELL].map(String::from));
@@ -82,7 +86,7 @@ pub fn mpirun_arguments(kind: MpirunKind, plan: &LaunchPlan, program: &Path, exp
 }
 /// The shell that waits for a rank. Beside it a loop looks once a second whether what started the rank is there, and ends the rank's group
 /// when it is not: an `mpirun` that dies may leave ranks.
-const TELL: &str = r#"up=$PPID; (trap '' HUP INT TERM; while kill -0 $up; do sleep 1; done; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!; trap : HUP INT TERM; "$0" "$@"; code=$?; kill -9 $guard; [ $code = 0 ] || echo "adamant launch: this rank ended with $code" >&2; exit $code"#;
+const TELL: &str = r#"up=$PPID; (trap '' HUP INT TERM; while kill -0 $up; do sleep 1; done; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!; trap : HUP INT TERM; trap '' USR1; "$0" "$@"; code=$?; kill -9 $guard; [ $code = 0 ] || echo "adamant launch: this rank ended with $code" >&2; exit $code"#;
 /// How a rank ended, where this line of its stderr is the one that says so.
 pub fn ended(line: &[u8]) -> Option<RankExit> {
     let code = std::str::from_utf8(line.strip_prefix(b"adamant launch: this rank ended with ")?).ok()?;

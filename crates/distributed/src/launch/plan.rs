@@ -1,4 +1,5 @@
 //! What is to be started, and what is wrong with it.
+use super::RankBinding;
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 /// A job: so many ranks of one program.
@@ -22,6 +23,8 @@ pub struct LaunchPlan {
     pub restart_delay: Duration,
     /// so long ranks wait for each other; none: as the engine does
     pub timeout: Option<Duration>,
+    /// whether ranks are bound to cores
+    pub binding: RankBinding,
     /// a folder that gets what each rank writes, as `rank-0.log`
     pub log_folder: Option<PathBuf>,
     /// between the signal that asks a rank to end and the one that ends it
@@ -135,6 +138,7 @@ impl LaunchPlan {
             max_restarts: 3,
             restart_delay: Duration::from_secs(1),
             timeout: None,
+            binding: RankBinding::Auto,
             log_folder: None,
             grace: Duration::from_secs(5),
         }

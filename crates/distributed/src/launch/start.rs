@@ -11,6 +11,8 @@
 //! | ADAMANT_ENGINE, ADAMANT_TIMEOUT | where the launcher was told |
 //! | ADAMANT_NUM_THREADS, OMP_NUM_THREADS | cores / ranks, at least 1, where the user has not set them |
 use super::{LaunchError, LaunchPlan, guard::OrphanGuard};
+#[cfg(target_os = "linux")]
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::{
     fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
     io::{FdFlags, fcntl_setfd},
@@ -115,7 +117,29 @@ pub(super) fn rank(plan: &LaunchPlan, program: &Path, start: &JobStart, rank: us
         command.env("ADAMANT_LISTENER_FD", start.listener.as_raw_fd().to_string());
         kept.push(start.listener.as_raw_fd());
     }
-    spawn(&mut command, guard, kept, true)
+    spawn(&mut command, guard, kept, ChildTies { dies_with_us: true, cores: bound_to(plan, rank) })
+}
+/// The cores that a rank is bound to, if it is.
+#[cfg(target_os = "linux")]
+fn bound_to(plan: &LaunchPlan, rank: usize) -> Option<CpuSet> {
+    let there = sched_getaffinity(None).ok()?;
+    let there: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| there.is_set(*core)).collect();
+    let given = plan.environment.iter().find(|(name, _)| name == "ADAMANT_NUM_THREADS").map(|(_, value)| value.to_string_lossy().into_owned());
+    let threads = given.or_else(|| std::env::var("ADAMANT_NUM_THREADS").ok()).and_then(|n| n.parse().ok());
+    let mut set = CpuSet::new();
+    plan.binding.cores_of(rank, plan.ranks, &there, threads)?.into_iter().for_each(|core| set.set(core));
+    Some(set)
+}
+#[cfg(not(target_os = "linux"))]
+type CpuSet = ();
+#[cfg(not(target_os = "linux"))]
+fn bound_to(_: &LaunchPlan, _: usize) -> Option<CpuSet> {
+    None
+}
+/// What a child does before it becomes the program.
+struct ChildTies {
+    dies_with_us: bool,
+    cores: Option<CpuSet>,
 }
 const KILL_AFTER: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 /// Starts `mpirun`, which starts the ranks.
@@ -129,27 +153,31 @@ pub(super) fn mpirun(plan: &LaunchPlan, program: &Path, arguments: &[OsString], 
         command.env(KILL_AFTER, plan.grace.as_secs().max(1).to_string());
     }
     // It ends its ranks when it is asked to, which the guard does; not when it is killed, nor when it is asked twice.
-    spawn(&mut command, guard, Vec::new(), false)
+    spawn(&mut command, guard, Vec::new(), ChildTies { dies_with_us: false, cores: None })
 }
-/// Starts a process that leads a group, which the guard knows from before the program begins, and that dies with this thread or does not.
-fn spawn(command: &mut Command, guard: &OrphanGuard, kept: Vec<RawFd>, dies_with_us: bool) -> io::Result<Child> {
+/// Starts a process that leads a group, which the guard knows from before the program begins.
+fn spawn(command: &mut Command, guard: &OrphanGuard, kept: Vec<RawFd>, ties: ChildTies) -> io::Result<Child> {
     // A group in the background that reads from a terminal would be stopped.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let (launcher, guard_pipe) = (getpid(), guard.pipe().map(|pipe| pipe.as_raw_fd()));
-    let tie = move || tie(launcher, guard_pipe, &kept, dies_with_us);
+    let tie = move || tie(launcher, guard_pipe, &kept, &ties);
     // SAFETY: `tie` makes system calls and asks for no memory.
     unsafe { command.pre_exec(tie) };
     command.spawn().inspect_err(|_| guard.forget_last())
 }
 /// In the child, before it becomes the program.
-fn tie(launcher: Pid, guard: Option<RawFd>, kept: &[RawFd], dies_with_us: bool) -> io::Result<()> {
+fn tie(launcher: Pid, guard: Option<RawFd>, kept: &[RawFd], ties: &ChildTies) -> io::Result<()> {
     if let Some(guard) = guard {
         // SAFETY: the launcher holds it open while it starts ranks, and this is its copy.
         let guard = unsafe { BorrowedFd::borrow_raw(guard) };
         rustix::io::write(guard, &getpid().as_raw_pid().to_ne_bytes())?;
     }
     #[cfg(target_os = "linux")]
-    if dies_with_us {
+    if let Some(cores) = &ties.cores {
+        sched_setaffinity(None, cores)?;
+    }
+    #[cfg(target_os = "linux")]
+    if ties.dies_with_us {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // It may have ended before that.
         if getppid() != Some(launcher) {
@@ -157,7 +185,7 @@ fn tie(launcher: Pid, guard: Option<RawFd>, kept: &[RawFd], dies_with_us: bool) 
         }
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = (launcher, dies_with_us, getppid());
+    let _ = (launcher, ties.dies_with_us, &ties.cores, getppid());
     for fd in kept {
         // SAFETY: the launcher holds it open while it starts this rank.
         fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;

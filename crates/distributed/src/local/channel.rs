@@ -46,7 +46,7 @@ pub(super) fn receive(stages: &mut Stages<'_>, from: usize, bytes: &mut [u8]) ->
     take(stages, from, &mut text)?;
     let on = stages.on;
     if number(0) != stages.call.fingerprint() || number(1) != bytes.len() as u64 {
-        let (own, other) = (stages.call.to_string(), String::from_utf8_lossy(&text).into_owned());
+        let (own, other) = (format!("{} as rank {}", stages.call, on.world(on.rank)), String::from_utf8_lossy(&text).into_owned());
         return Err(ErrorKind::RanksDiffer { seq: stages.call.number, own, rank: on.world(from), other });
     }
     take(stages, from, bytes)

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | all-reduce, short | all of its own | all of the others', and adds it: every rank the same |
 //! | all-reduce, long | by chunks: what the others add; what it has added of the chunk before | its piece of the others', which it adds; what they added |
+//! | all-reduce, fast | as the long one; what comes first is added first | |
 //! | reduce-scatter | by chunks: what the others add | its block of the others', which it adds |
 //! | all-gather, broadcast | by chunks: its own | all of the others' |
 //! | all-to-all | by chunks: a block for each | what the others have for it |
@@ -15,6 +16,7 @@ use super::{
     stage::Stages,
 };
 use crate::ErrorKind;
+use adamant_ir::{DType, op::ReduceOp};
 use adamant_runtime::communicator::{ReductionTree, TreeNodes};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -92,6 +94,62 @@ pub(super) fn all_reduce(stages: &mut Stages<'_>, tree: &ReductionTree, own: &[u
                 let added = on.segment.bytes(stages.slot(rank) + INPUTS, piece.len());
                 sum[range.clone()][piece].copy_from_slice(added);
             }
+        }
+        if k + 1 < chunks {
+            bring(stages, k + 1);
+        }
+    }
+    Ok(())
+}
+/// The sum of one tensor a rank, on every rank the same; pieces are added in the order in which they come, so that its bits may change from
+/// run to run. What is short is added along the tree, which waits no longer.
+pub(super) fn all_reduce_as_they_come(stages: &mut Stages<'_>, reduce: ReduceOp, dtype: DType, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
+    let (on, n, element) = (stages.on, sum.len(), dtype.size());
+    let tree = ReductionTree::of_ranks(reduce, dtype, on.members.len());
+    if own.len() != n || n % element != 0 {
+        return Err(wrong(format!("{} bytes of {dtype} where {n} are to come", own.len())));
+    }
+    if n <= SHORT || on.members.len() == 1 {
+        return all_reduce(stages, &tree, own, sum);
+    }
+    let pair = ReductionTree::of_ranks(reduce, dtype, 2);
+    let chunk = whole_lines(INPUTS);
+    let chunks = n.div_ceil(chunk);
+    let range = |k: usize| k * chunk..((k + 1) * chunk).min(n);
+    let bring = |stages: &Stages<'_>, k: usize| {
+        let (place, bytes) = (stages.own_slot(), &own[range(k)]);
+        let piece = on.layout.piece(on.rank, bytes.len());
+        on.segment.write(place, &bytes[..piece.start]);
+        on.segment.write(place + piece.end, &bytes[piece.end..]);
+    };
+    bring(stages, 0);
+    let mut spare = Vec::new();
+    for k in 0..=chunks {
+        let added = if k < chunks { on.layout.piece(on.rank, range(k).len()) } else { 0..0 };
+        let place = range(k.min(chunks - 1)).start;
+        let mut is_first = true;
+        stages.meet_each(|stages, peer| {
+            if !added.is_empty() {
+                let sum = &mut sum[place..][added.clone()];
+                let theirs = on.segment.bytes(stages.slot(peer) + added.start, added.len());
+                if std::mem::take(&mut is_first) {
+                    pair.fold(&[(0..1, &own[place..][added.clone()]), (1..2, theirs)], sum)?;
+                } else {
+                    spare.clear();
+                    spare.extend_from_slice(sum);
+                    pair.fold(&[(0..1, &spare), (1..2, theirs)], sum)?;
+                }
+            }
+            if k > 0 {
+                let range = range(k - 1);
+                let piece = on.layout.piece(peer, range.len());
+                let came = on.segment.bytes(stages.slot(peer) + INPUTS, piece.len());
+                sum[range][piece].copy_from_slice(came);
+            }
+            Ok(())
+        })?;
+        if !added.is_empty() {
+            on.segment.write(stages.own_slot() + INPUTS, &sum[place..][added]);
         }
         if k + 1 < chunks {
             bring(stages, k + 1);

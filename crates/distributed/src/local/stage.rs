@@ -22,6 +22,7 @@ use super::{
 use crate::ErrorKind;
 use adamant_runtime::communicator::CollectiveCall;
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::{
     sync::atomic::Ordering,
     thread,
@@ -144,6 +145,35 @@ impl<'a> Stages<'a> {
         }
         Ok(())
     }
+    /// As [`Stages::meet`], and each rank is told of as soon as its slot is written, in the order in which they come.
+    ///
+    /// # Errors
+    /// As there; what `came` gives.
+    pub(super) fn meet_each(&mut self, mut came: impl FnMut(&Stages<'_>, usize) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
+        let on = self.on;
+        self.counts.stage = self.counts.stage.wrapping_add(1);
+        let stage = self.counts.stage;
+        on.segment.word(on.layout.stage(on.rank)).publish(stage);
+        let mut missing: SmallVec<[usize; 8]> = (1..on.members.len()).map(|k| (on.rank + k) % on.members.len()).collect();
+        while let Some(first) = missing.first().copied() {
+            let word = |peer: usize| on.segment.word(on.layout.stage(peer));
+            let is_there = |peer: &usize| reached(word(*peer).load(), stage);
+            let k = match missing.iter().position(is_there) {
+                Some(k) => k,
+                None => {
+                    self.wait(word(first), first, Waits::All(self.counts.calls), |value| reached(value, stage))?;
+                    0
+                }
+            };
+            let peer = missing.remove(k);
+            if !self.is_compared {
+                self.compare(|other| other == peer)?;
+            }
+            came(self, peer)?;
+        }
+        self.is_compared = true;
+        Ok(())
+    }
     /// Waits until a word says what is hoped for. It is a rank's word, or one of a ring with it.
     pub(super) fn wait(&mut self, word: &SharedWord, peer: usize, waits: Waits, is_there: impl Fn(u32) -> bool) -> Result<(), ErrorKind> {
         let Patience { spins, yields } = self.on.patience;
@@ -262,7 +292,8 @@ impl<'a> Stages<'a> {
         Err(self.differs(peer, self.words_of(peer)))
     }
     fn differs(&self, peer: usize, other: String) -> ErrorKind {
-        ErrorKind::RanksDiffer { seq: self.call.number, own: self.call.to_string(), rank: self.on.world(peer), other }
+        let own = format!("{} as rank {}", self.call, self.on.world(self.on.rank));
+        ErrorKind::RanksDiffer { seq: self.call.number, own, rank: self.on.world(peer), other }
     }
     /// Writes what this rank calls where the others can read it: the stamp holds the collective's number, and is 0 while they change.
     fn tell(&mut self) {

@@ -1,5 +1,6 @@
 //! Jobs of small programs: what a rank is told, what is shown of it, how it ends, and that nothing is left.
 #![cfg(unix)]
+mod bound;
 mod engine;
 mod mpirun;
 mod orphans;
