@@ -544,8 +544,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
         self.model.load_state_dict(part("model")?).map_err(said)?;
         let slots = match &self.shared {
-            Some(shared) => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
-            None => part("optimizer")?.to_vec(),
+            Some(shared) if shared.sharded.stage() >= ZeroStage::Slots => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
+            _ => part("optimizer")?.to_vec(),
         };
         self.optimizer.load_state_dict(&slots).map_err(said)?;
         match (&mut self.average, saved.averaged) {
