@@ -1,5 +1,5 @@
 //! Normalisation by statistics of the batch or of each sample, with running statistics.
-use crate::{Module, Param, Role, Site, init};
+use crate::{Module, Param, Role, Site, init, site::LayerFacts};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, compile::decide, functional, grad::no_grad};
 use std::cell::Cell;
 
@@ -153,6 +153,10 @@ pub type BatchNorm2d = BatchNorm<2>;
 /// Over `[batch, channels, depth, height, width]`.
 pub type BatchNorm3d = BatchNorm<3>;
 impl<const N: usize> BatchNorm<N> {
+    fn site(options: &BatchNormOptions) -> Site {
+        let facts = LayerFacts { eps: Some(options.eps), momentum: options.momentum, ..LayerFacts::default() };
+        Site::with_facts(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], facts)
+    }
     /// PyTorch's defaults.
     ///
     /// # Errors
@@ -167,7 +171,7 @@ impl<const N: usize> BatchNorm<N> {
     /// There is no device.
     #[track_caller]
     pub fn with(num_features: usize, options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
+        let site = BatchNorm::<N>::site(&options);
         Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features: Some(num_features), options })
     }
     /// Of as many channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
@@ -191,7 +195,7 @@ impl<const N: usize> BatchNorm<N> {
     #[doc(alias = "LazyBatchNorm2d")]
     #[doc(alias = "LazyBatchNorm3d")]
     pub fn lazy(options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
+        let site = BatchNorm::<N>::site(&options);
         Ok(BatchNorm { site, channels: Channels::lazy(&options)?, num_features: None, options })
     }
     /// The running mean, if it is kept.
