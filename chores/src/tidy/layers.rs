@@ -28,7 +28,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-models", &["adamant-core", "adamant-nn", "adamant-formats"]),
     // The chapters under docs/book, as documentation that is run.
     ("adamant-book", &["adamant"]),
-    ("adamant-parallel", &["adamant-core", "adamant-nn", "adamant-derive"]),
+    ("adamant-parallel", &["adamant-core", "adamant-nn"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-plot", &[]),
@@ -70,7 +70,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-metrics", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
-    ("adamant-parallel", &["adamant-core", "adamant-nn", "adamant-derive"]),
+    ("adamant-parallel", &["adamant-core", "adamant-nn"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-kernels", &["wgpu", "naga", "ash", "cust", "cudarc"]),
 ];

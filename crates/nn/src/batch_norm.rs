@@ -212,8 +212,8 @@ impl<const N: usize> Module for BatchNorm<N> {
         let call = self.site.begin(&[x])?;
         let x = call.input(0, x);
         let c = &self.channels;
-        if c.running_mean.as_ref().is_some_and(Param::is_given_up) {
-            // The layer before it has done its part.
+        if c.running_mean.as_ref().is_some_and(Param::is_given_up) || self.site.is_left_to_hooks() {
+            // The layer before it has done its part, or a hook will.
             let y = x.clone();
             return call.end(y);
         }
@@ -238,8 +238,7 @@ impl<const N: usize> Module for BatchNorm<N> {
             if let Some(count) = &c.num_batches_tracked {
                 count.set(&(count.detached() + 1))?;
             }
-            // Asked, so that a captured function with the other answer is captured anew.
-            let momentum = if decide(|| CUMULATIVE.get()) { None } else { self.options.momentum };
+            let momentum = if counts_all_batches() { None } else { self.options.momentum };
             c.track(&mean, &unbiased(&var, n), momentum)?;
         }
         call.end(y)
@@ -334,6 +333,11 @@ impl<const N: usize> Module for InstanceNorm<N> {
 }
 thread_local! {
     static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
+}
+/// Do running statistics count all batches alike here, whatever a norm's momentum is ([`with_cumulative_statistics`])? Asked so that a captured
+/// function with the other answer is captured anew.
+pub fn counts_all_batches() -> bool {
+    decide(|| CUMULATIVE.get())
 }
 /// Runs `f`, in which the running statistics of batch norms count all batches alike, whatever their momentum is: how they are computed
 /// anew for weights that nobody trained with (`update_bn` of the optimizers). It holds for layers that this thread applies.

@@ -16,14 +16,14 @@ pub(crate) struct FoldedParts {
     /// Is there such a bias? Captured functions are good for one answer.
     has_bias: Flag,
     bias: RwLock<Option<Param>>,
-    /// Does the layer leave its bias to a hook?
-    leaves_bias_out: Flag,
+    /// Does the layer leave its bias, or all of a batch norm, to hooks?
+    is_left_to_hooks: Flag,
     /// of a norm: the place of the layer that does its part
     into: RwLock<Option<Site>>,
 }
 impl FoldedParts {
     pub fn new(takes_bias: bool) -> FoldedParts {
-        FoldedParts { takes_bias, has_bias: Flag::new(false), bias: RwLock::default(), leaves_bias_out: Flag::new(false), into: RwLock::default() }
+        FoldedParts { takes_bias, has_bias: Flag::new(false), bias: RwLock::default(), is_left_to_hooks: Flag::new(false), into: RwLock::default() }
     }
     fn late_bias(&self) -> Option<Param> {
         if self.has_bias.get() { self.bias.read().clone() } else { None }
@@ -46,10 +46,14 @@ impl Site {
     pub fn takes_bias(&self) -> bool {
         self.place().folded.takes_bias
     }
-    /// Has a layer that [takes a bias](Site::takes_bias) compute without it from now on, or with it again: a hook behind it adds the bias where
-    /// what the layer returns is one term of a sum, as where ranks share its inputs. A copy of the layer, which has no hooks, adds its bias.
-    pub fn leave_bias_out(&self, leave: bool) {
-        self.place().folded.leaves_bias_out.set(leave);
+    /// Has a layer leave something to hooks behind it from now on, or do it again. One that [takes a bias](Site::takes_bias) computes without
+    /// it: the hook adds it where what the layer returns is one term of a sum, as where ranks share its inputs. A batch norm passes values on:
+    /// the hook normalises, as where ranks share the rows. Other layers leave nothing. A copy of the layer has no hooks, and does all itself.
+    pub fn leave_to_hooks(&self, leave: bool) {
+        self.place().folded.is_left_to_hooks.set(leave);
+    }
+    pub(crate) fn is_left_to_hooks(&self) -> bool {
+        self.place().folded.is_left_to_hooks.get()
     }
     /// The place of the layer that a norm was folded into; `None`: it was not, or is no norm.
     pub fn folded_into(&self) -> Option<Site> {
@@ -68,7 +72,7 @@ impl LateBias {
     #[track_caller]
     pub fn or(&self, own: Option<&Param>) -> Option<Tensor> {
         let folded = &self.0.place().folded;
-        if folded.leaves_bias_out.get() {
+        if folded.is_left_to_hooks.get() {
             return None;
         }
         match own {

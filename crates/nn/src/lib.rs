@@ -49,7 +49,7 @@ pub use adaptive::{AdaptiveLogSoftmaxOptions, AdaptiveLogSoftmaxWithLoss};
 pub use attention::{Masks, MultiheadAttention, MultiheadAttentionOptions};
 pub use batch_norm::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d,
-    with_cumulative_statistics,
+    counts_all_batches, with_cumulative_statistics,
 };
 pub use cache::{CacheStep, CacheStorage, CachedAttentionOptions, KeyValueCache};
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};

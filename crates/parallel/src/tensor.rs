@@ -24,4 +24,5 @@ pub use cut::{CutParam, Sharding};
 pub use layers::{ColumnLinear, RowLinear, VocabularyEmbedding};
 pub use loss::{VocabularyCrossEntropy, VocabularyLossOptions, vocabulary_cross_entropy};
 pub use random::rank_stream;
+pub(crate) use random::{StreamAround, stage_stream};
 pub use styles::{ParallelStyle, TensorOptions, parallelize, parallelize_with};

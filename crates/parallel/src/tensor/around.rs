@@ -64,7 +64,7 @@ impl Border {
             })
         })?;
         let (border, own) = (self.clone(), bias.cloned());
-        site.leave_bias_out(bias.is_some());
+        site.leave_to_hooks(bias.is_some());
         site.register_forward_hook(move |_, _, outputs| {
             each(outputs, |y| {
                 let y = border.leave(y)?;

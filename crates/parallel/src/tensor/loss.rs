@@ -6,8 +6,7 @@ use adamant_core::{
     functional::Reduction,
     op::{Group, RankUse, rank_parts},
 };
-use adamant_derive::Module;
-use adamant_nn::{Criterion, Site};
+use adamant_nn::{Criterion, Module, Site};
 
 /// Options of [`vocabulary_cross_entropy`]; the defaults are PyTorch's of `cross_entropy`.
 #[derive(Clone, Copy, Debug)]

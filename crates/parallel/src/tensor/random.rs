@@ -11,11 +11,17 @@ use parking_lot::Mutex;
 /// Streams that users give their generators are below.
 const STREAMS: u32 = 1 << 16;
 
-/// Moves this thread's generator for a device to the rank's own stream, or back.
+/// How far a rank's own stream is from that of all.
+fn own_stream(group: &Group) -> u32 {
+    (group.rank + 1).wrapping_mul(STREAMS)
+}
+/// How far the stream of a stage of a pipeline is from that of all: beyond those of tensor groups.
+pub(crate) fn stage_stream(stage: usize) -> u32 {
+    (stage as u32).wrapping_mul(STREAMS << 8)
+}
+/// Moves this thread's generator for a device to another stream.
 #[track_caller]
-fn shift(device: Device, group: &Group, back: bool) -> Result<()> {
-    let by = (group.rank + 1).wrapping_mul(STREAMS);
-    let by = if back { by.wrapping_neg() } else { by };
+fn shift(device: Device, by: u32) -> Result<()> {
     let cell = init::generator(device)?.cell().clone();
     // Seed, seed, stream, counter.
     cell.set(&(cell.detached() + Tensor::from_vec_on(vec![0u32, 0, by, 0], [4], device)))
@@ -43,33 +49,39 @@ fn shift(device: Device, group: &Group, back: bool) -> Result<()> {
 #[track_caller]
 pub fn rank_stream<R>(group: &Group, f: impl FnOnce() -> Result<R>) -> Result<R> {
     let device = Device::current()?;
-    shift(device, group, false)?;
+    let around = StreamAround::of(own_stream(group));
+    around.begin(device)?;
     let made = f();
-    shift(device, group, true)?;
+    around.end()?;
     made
 }
 
 /// The same around a layer that hooks see.
 pub(crate) struct StreamAround {
-    group: Group,
+    by: u32,
     /// the device whose generator is shifted
     inside: Mutex<Option<Device>>,
 }
 impl StreamAround {
     pub fn new(group: &Group) -> StreamAround {
-        StreamAround { group: group.clone(), inside: Mutex::new(None) }
+        StreamAround::of(own_stream(group))
+    }
+    pub fn of(by: u32) -> StreamAround {
+        StreamAround { by, inside: Mutex::new(None) }
     }
     #[track_caller]
     pub fn begin(&self, device: Device) -> Result<()> {
         // A layer that failed had no end.
         self.end()?;
-        shift(device, &self.group, false)?;
-        *self.inside.lock() = Some(device);
+        if self.by != 0 {
+            shift(device, self.by)?;
+            *self.inside.lock() = Some(device);
+        }
         Ok(())
     }
     #[track_caller]
     pub fn end(&self) -> Result<()> {
         let device = self.inside.lock().take();
-        device.map_or(Ok(()), |device| shift(device, &self.group, true))
+        device.map_or(Ok(()), |device| shift(device, self.by.wrapping_neg()))
     }
 }
