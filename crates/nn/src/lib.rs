@@ -48,8 +48,8 @@ pub use adamant_derive::Module;
 pub use adaptive::{AdaptiveLogSoftmaxOptions, AdaptiveLogSoftmaxWithLoss};
 pub use attention::{Masks, MultiheadAttention, MultiheadAttentionOptions};
 pub use batch_norm::{
-    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d,
-    counts_all_batches, with_cumulative_statistics,
+    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, counts_all_batches,
+    with_cumulative_statistics,
 };
 pub use cache::{CacheStep, CacheStorage, CachedAttentionOptions, KeyValueCache};
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};

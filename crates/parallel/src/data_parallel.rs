@@ -88,7 +88,8 @@ fn sites(model: &impl Walk) -> Vec<Site> {
 #[track_caller]
 fn opened(name: &str) -> Result<Device> {
     let (backend, number) = name.split_once(':').unwrap_or((name, "0"));
-    let number: usize = number.parse().map_err(|_| Error::new("data_parallel", ErrorKind::Argument(format!("`{name}` is no device: write cpu:0, cpu:1, wgpu:0"))))?;
+    let number: usize =
+        number.parse().map_err(|_| Error::new("data_parallel", ErrorKind::Argument(format!("`{name}` is no device: write cpu:0, cpu:1, wgpu:0"))))?;
     match Device::open(backend, number) {
         Err(error) if number > 0 && matches!(error.kind(), ErrorKind::DeviceAbsent(_)) && has_one_device(backend) => Device::open(backend, 0),
         made => made,

@@ -219,7 +219,10 @@ impl MixtureOfExperts {
         for (k, (_, expert)) in self.experts.iter().enumerate() {
             let y = expert.forward(&given.select(1, k).reshape([ranks * places, features]))?;
             if *y.shape()? != [ranks * places, features] {
-                return Err(Error::new("mixture_of_experts", ErrorKind::Shape { shape: y.shape()?, expected: format!("an expert's output of its input's shape, [rows, {features}]") }));
+                return Err(Error::new(
+                    "mixture_of_experts",
+                    ErrorKind::Shape { shape: y.shape()?, expected: format!("an expert's output of its input's shape, [rows, {features}]") },
+                ));
             }
             made.push(y.reshape([ranks, places, features]));
         }

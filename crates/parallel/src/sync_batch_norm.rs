@@ -119,7 +119,10 @@ impl Statistics {
         let features = shape[1];
         let own = shape.elements() / features.max(1);
         if group.size == 1 && own == 1 {
-            return Err(Error::new("sync_batch_norm", ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() }));
+            return Err(Error::new(
+                "sync_batch_norm",
+                ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() },
+            ));
         }
         let others: Vec<usize> = (0..shape.rank()).filter(|axis| *axis != 1).collect();
         // A rank without rows brings zeros that count for nothing.

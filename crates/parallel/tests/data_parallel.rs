@@ -62,11 +62,15 @@ fn copies_follow_the_model_and_the_first_writes_its_statistics() -> Result<()> {
     model.get_submodule("fc")?.parameter("bias").unwrap().set_frozen(true);
     let plain = model.deep_copy()?;
     let parallel = DataParallel::new(model, &["cpu:0", "cpu:1"])?;
-    assert_eq!(parallel.named_parameters().iter().map(|(n, _)| n.clone()).collect::<Vec<_>>(), plain.named_parameters().iter().map(|(n, _)| n.clone()).collect::<Vec<_>>());
+    assert_eq!(
+        parallel.named_parameters().iter().map(|(n, _)| n.clone()).collect::<Vec<_>>(),
+        plain.named_parameters().iter().map(|(n, _)| n.clone()).collect::<Vec<_>>()
+    );
     let x = numbers(1, &[6, 4], DType::F32);
     parallel.forward(&x)?;
     plain.forward(&x.narrow(0, 0, 3))?;
-    let buffers = |model: &dyn Fn() -> Vec<(String, adamant_nn::Param)>| model().into_iter().map(|(n, p)| (n, read(&p.detached()).unwrap())).collect::<Numbers>();
+    let buffers =
+        |model: &dyn Fn() -> Vec<(String, adamant_nn::Param)>| model().into_iter().map(|(n, p)| (n, read(&p.detached()).unwrap())).collect::<Numbers>();
     assert_eq!(buffers(&|| parallel.named_buffers()), buffers(&|| plain.named_buffers()));
     // Evaluating, all rows alike; after a step of the parameters too.
     parallel.eval();

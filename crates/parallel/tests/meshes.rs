@@ -4,6 +4,7 @@
 mod ranks;
 
 use adamant_core::{DType, Result, Tensor};
+use adamant_nn::Module;
 use adamant_parallel::{
     Mesh, MeshAxis, MeshShape,
     pipeline::{Pipeline, PipelineSchedule, layer_costs},

@@ -16,7 +16,10 @@ use std::collections::HashMap;
 const FEATURES: usize = 6;
 fn mixture(count: usize, mesh: &Mesh, options: MixtureOptions, dtype: DType) -> Result<Sequential> {
     manual_seed(4);
-    let expert = |_| Ok(Box::new(Sequential::new().add_named("fc", Linear::new(FEATURES, 8)?).add(Relu::new()).add_named("proj", Linear::new(8, FEATURES)?)) as Box<dyn Module>);
+    let expert = |_| {
+        Ok(Box::new(Sequential::new().add_named("fc", Linear::new(FEATURES, 8)?).add(Relu::new()).add_named("proj", Linear::new(8, FEATURES)?))
+            as Box<dyn Module>)
+    };
     let first = Linear::new(FEATURES, FEATURES)?;
     let moe = MixtureOfExperts::new(FEATURES, count, mesh, options, expert)?;
     moe.gate.weight.set(&(moe.gate.weight.detached() * 4.0))?;
@@ -76,7 +79,8 @@ fn by_hand(model: &Sequential, x: &[f64], count: usize, options: MixtureOptions)
             made[t].iter_mut().zip(y).for_each(|(m, y)| *m += probabilities[t][e] / all * y);
         }
     }
-    let balance = (0..count).map(|e| taken[e] as f64 / (n * options.top_k) as f64 * probabilities.iter().map(|p| p[e]).sum::<f64>() / n as f64).sum::<f64>() * count as f64;
+    let balance = (0..count).map(|e| taken[e] as f64 / (n * options.top_k) as f64 * probabilities.iter().map(|p| p[e]).sum::<f64>() / n as f64).sum::<f64>()
+        * count as f64;
     (made.into_iter().flat_map(|m| linear(&m, &state["out.weight"], state.get("out.bias"))).collect(), balance, dropped)
 }
 #[test]
@@ -150,7 +154,9 @@ fn experts_on_several_ranks_learn_as_in_one_process() {
 fn experts_in_pieces_learn_as_in_one_process() {
     device().make_current();
     let styles = [("moe.experts.*.fc", ParallelStyle::Column), ("moe.experts.*.proj", ParallelStyle::Row)];
-    for shape in [MeshShape { tensor: 2, ..Default::default() }, MeshShape { tensor: 4, ..Default::default() }, MeshShape { tensor: 2, expert: 2, ..Default::default() }] {
+    for shape in
+        [MeshShape { tensor: 2, ..Default::default() }, MeshShape { tensor: 4, ..Default::default() }, MeshShape { tensor: 2, expert: 2, ..Default::default() }]
+    {
         for dtype in [DType::F32, DType::F64] {
             for options in options().into_iter().step_by(3) {
                 let (x, weight) = (numbers(11, &[4, 3, FEATURES], dtype) * 3.0, numbers(12, &[4, 3, 3], dtype));
@@ -181,7 +187,8 @@ fn what_no_mixture_can_be_is_named() {
     let expert = |_| Ok(Box::new(Linear::new(4, 4)?) as Box<dyn Module>);
     for told in each(2, |group| {
         let mesh = Mesh::new(group, MeshShape { expert: 2, ..Default::default() })?;
-        let told = |count: usize, options: MixtureOptions| MixtureOfExperts::new(4, count, &mesh, options, expert).err().map(|e| e.to_string()).unwrap_or_default();
+        let told =
+            |count: usize, options: MixtureOptions| MixtureOfExperts::new(4, count, &mesh, options, expert).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(told(3, MixtureOptions::default()).contains("3 experts, of which 2 ranks cannot each have as many"));
         assert!(told(2, MixtureOptions { top_k: 3, ..Default::default() }).contains("3 of 2 experts"));
         assert!(told(2, MixtureOptions { top_k: 0, ..Default::default() }).contains("0 of 2 experts"));

@@ -64,7 +64,12 @@ fn every_schedule_has_the_bits_of_accumulation() {
                         let bits: Vec<(String, Vec<u8>)> = pipeline
                             .named_parameters()
                             .into_iter()
-                            .map(|(path, param)| Ok((path, step.grads.of(&param.cell()).ok_or_else(|| Error::new("test", ErrorKind::Argument("no gradient".into())))?.to_bytes()?)))
+                            .map(|(path, param)| {
+                                Ok((
+                                    path,
+                                    step.grads.of(&param.cell()).ok_or_else(|| Error::new("test", ErrorKind::Argument("no gradient".into())))?.to_bytes()?,
+                                ))
+                            })
                             .collect::<Result<_>>()?;
                         Ok((step.loss, bits, step.spans, pipeline.stretches().len()))
                     });

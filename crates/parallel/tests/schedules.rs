@@ -33,8 +33,10 @@ fn no_lists_wait_for_each_other_and_all_is_done_once() {
                     assert_eq!((computed.len(), computed.iter().collect::<HashSet<_>>().len()), (2 * m * v, 2 * m * v));
                     // Of each chunk the micro-batches come back in order.
                     for own in 0..v {
-                        let back: Vec<usize> =
-                            computed.iter().filter_map(|a| if let PipelineAction::Backward { micro, chunk } = a { (*chunk == own).then_some(*micro) } else { None }).collect();
+                        let back: Vec<usize> = computed
+                            .iter()
+                            .filter_map(|a| if let PipelineAction::Backward { micro, chunk } = a { (*chunk == own).then_some(*micro) } else { None })
+                            .collect();
                         assert_eq!(back, (0..m).collect::<Vec<_>>(), "{schedule} {p} {m}");
                     }
                 }
@@ -83,7 +85,12 @@ fn lists_that_do_not_go_together_are_named() {
                     match made {
                         Ok(()) => fine += 1,
                         Err(e) => {
-                            told.insert(["wait for each other", "without a forward pass", "; stage"].into_iter().find(|w| e.contains(w)).unwrap_or_else(|| panic!("{e}")));
+                            told.insert(
+                                ["wait for each other", "without a forward pass", "; stage"]
+                                    .into_iter()
+                                    .find(|w| e.contains(w))
+                                    .unwrap_or_else(|| panic!("{e}")),
+                            );
                         }
                     }
                 }
@@ -91,7 +98,9 @@ fn lists_that_do_not_go_together_are_named() {
         }
     }
     assert!(fine > 0 && told.len() >= 2, "{told:?}");
-    for (text, schedule) in [("gpipe", PipelineSchedule::Gpipe), ("1f1b", PipelineSchedule::OneForwardOneBackward), ("interleaved:3", PipelineSchedule::Interleaved { chunks: 3 })] {
+    for (text, schedule) in
+        [("gpipe", PipelineSchedule::Gpipe), ("1f1b", PipelineSchedule::OneForwardOneBackward), ("interleaved:3", PipelineSchedule::Interleaved { chunks: 3 })]
+    {
         assert_eq!((text.parse::<PipelineSchedule>().unwrap(), schedule.to_string().as_str()), (schedule, text));
     }
     assert!("2f2b".parse::<PipelineSchedule>().unwrap_err().to_string().contains("`2f2b` is no schedule"));

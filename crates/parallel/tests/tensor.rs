@@ -8,9 +8,7 @@ use adamant_core::{
     functional::{CrossEntropyOptions, Reduction, cross_entropy},
     op::rank_parts,
 };
-use adamant_nn::{
-    Criterion, Dropout, Embedding, LayerNorm, Linear, Module, MultiheadAttention, Relu, Sequential, Walk, init, manual_seed,
-};
+use adamant_nn::{Criterion, Dropout, Embedding, LayerNorm, Linear, Module, MultiheadAttention, Relu, Sequential, Walk, init, manual_seed};
 use adamant_parallel::{
     Mesh, MeshAxis, MeshShape,
     tensor::{
@@ -74,7 +72,14 @@ fn a_gpt_in_pieces_has_the_gradients_of_one_process() {
                 for size in [1, 2, 4] {
                     // An untied head of 28 rows can be cut evenly.
                     let tied = head != HeadCut::Gathered;
-                    let gpt = Gpt { dtype, tied, vocabulary: if tied { 27 } else { 28 }, bias: size != 4 || k == 0, seed: 3 + k as u64 * 5 + size as u64, ..Gpt::default() };
+                    let gpt = Gpt {
+                        dtype,
+                        tied,
+                        vocabulary: if tied { 27 } else { 28 },
+                        bias: size != 4 || k == 0,
+                        seed: 3 + k as u64 * 5 + size as u64,
+                        ..Gpt::default()
+                    };
                     let model = gpt.model().unwrap();
                     let (ids, target) = gpt.ids(3, gpt.seed);
                     let (loss, gradients) = alone(&model, &loss_of(&model.forward(&ids).unwrap(), &target).unwrap()).unwrap();
@@ -124,12 +129,21 @@ fn single_layers_in_pieces_compute_what_the_whole_layer_does() {
                     // Some ranks' row layer is given its piece, some the whole.
                     let z = row.forward(&if gathered { th.clone() } else { th.narrow(1, own, n) })?;
                     let rows = table.forward(&ids)?;
-                    let of_y = if gathered { (&y * &weight).sum(..) } else { adamant_parallel::collective::all_reduce(&(&y * weight.narrow(1, own, n)).sum(..), group, adamant_core::op::RankUse::Alike) };
+                    let of_y = if gathered {
+                        (&y * &weight).sum(..)
+                    } else {
+                        adamant_parallel::collective::all_reduce(&(&y * weight.narrow(1, own, n)).sum(..), group, adamant_core::op::RankUse::Alike)
+                    };
                     let grads = (of_y + z.square().sum(..) + rows.square().sum(..)).backward_keep()?;
-                    let mut got: ranks::Numbers = column.sharding().gradients(&column, &grads)?.into_iter().map(|(n, g)| Ok((n, read(&g)?))).collect::<Result<_>>()?;
+                    let mut got: ranks::Numbers =
+                        column.sharding().gradients(&column, &grads)?.into_iter().map(|(n, g)| Ok((n, read(&g)?))).collect::<Result<_>>()?;
                     got.push(("x".into(), read(grads.get(&tx).unwrap())?));
                     let of_h = grads.get(&th).unwrap();
-                    let of_h = if gathered || size == 1 { of_h.clone() } else { adamant_parallel::collective::all_reduce(of_h, group, adamant_core::op::RankUse::Alike) };
+                    let of_h = if gathered || size == 1 {
+                        of_h.clone()
+                    } else {
+                        adamant_parallel::collective::all_reduce(of_h, group, adamant_core::op::RankUse::Alike)
+                    };
                     got.push(("h".into(), read(&of_h)?));
                     let y = if gathered { y } else { adamant_parallel::collective::all_gather(&y, 1, group, adamant_core::op::RankUse::Alike) };
                     got.push(("y".into(), read(&y)?));
@@ -177,7 +191,12 @@ fn the_loss_of_pieces_is_cross_entropy() {
                         let want: Vec<f64> = (0..rows).flat_map(|r| gradient[r * n + own.start..r * n + own.end].to_vec()).collect();
                         Ok((read(&loss)?, (g, want)))
                     }) {
-                        let off = got.iter().zip(&want).chain(of_logits.0.iter().zip(&of_logits.1)).map(|(a, b)| (a - b).abs() / b.abs().max(1.0)).fold(0.0, f64::max);
+                        let off = got
+                            .iter()
+                            .zip(&want)
+                            .chain(of_logits.0.iter().zip(&of_logits.1))
+                            .map(|(a, b)| (a - b).abs() / b.abs().max(1.0))
+                            .fold(0.0, f64::max);
                         assert!(got.len() == want.len() && off <= tolerance(dtype), "{size} ranks, {reduction:?}, smoothing {smoothing}, {full:?}: {off:e}");
                         cases += 1;
                     }
@@ -236,7 +255,11 @@ fn dropout_differs_between_pieces_and_is_alike_outside() {
                 assert_ne!(first.3, second.3);
             }
         }
-        assert_eq!(all(size, run).iter().map(|r| r.0.clone()).collect::<Vec<_>>(), ran.iter().map(|r| r.0.clone()).collect::<Vec<_>>(), "one seed, the same masks");
+        assert_eq!(
+            all(size, run).iter().map(|r| r.0.clone()).collect::<Vec<_>>(),
+            ran.iter().map(|r| r.0.clone()).collect::<Vec<_>>(),
+            "one seed, the same masks"
+        );
     }
 }
 /// A layer that failed in between leaves the generator where it was by its next call.

@@ -1,5 +1,5 @@
 //! Where a list of layers is cut: so that the stretch that costs most costs as little as can be.
-use adamant_core::{Error, ErrorKind, Meta, Result, Tensor, cost, graph::Graph, grad::no_grad};
+use adamant_core::{Error, ErrorKind, Meta, Result, Tensor, cost, grad::no_grad, graph::Graph};
 use adamant_nn::Module;
 use std::ops::Range;
 

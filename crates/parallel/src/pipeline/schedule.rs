@@ -122,7 +122,8 @@ pub fn pipeline_actions(schedule: PipelineSchedule, stages: usize, micro_batches
         return refuse(format!("{schedule} takes micro-batches by as many as there are stages: {micro_batches} is no multiple of {stages}"));
     }
     let orders: Vec<Vec<PipelineAction>> = (0..stages).map(|stage| order(schedule, stages, micro_batches, stage)).collect();
-    placed(&orders, stages, chunks).ok_or_else(|| Error::new("pipeline", ErrorKind::Internal(format!("{schedule} of {micro_batches} micro-batches on {stages} stages"))))
+    placed(&orders, stages, chunks)
+        .ok_or_else(|| Error::new("pipeline", ErrorKind::Internal(format!("{schedule} of {micro_batches} micro-batches on {stages} stages"))))
 }
 /// In which order a stage computes.
 fn order(schedule: PipelineSchedule, stages: usize, micro_batches: usize, stage: usize) -> Vec<PipelineAction> {

@@ -96,7 +96,8 @@ impl Border {
             })
         })?;
         let table = table.clone();
-        let padding = padding.filter(|row| own.contains(row)).map(|row| row - own.start).map_or(if padding.is_some() { Some(None) } else { None }, |row| Some(Some(row)));
+        let padding =
+            padding.filter(|row| own.contains(row)).map(|row| row - own.start).map_or(if padding.is_some() { Some(None) } else { None }, |row| Some(Some(row)));
         site.register_forward_hook(move |_, inputs, outputs| {
             let Some((inside, zero)) = asked.lock().take() else { return Ok(None) };
             each(outputs, |y| {

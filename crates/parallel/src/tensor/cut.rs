@@ -94,7 +94,10 @@ impl Sharding {
         let Some(cut) = self.of(param) else { return piece.clone().ok() };
         let (got, want) = (piece.shape()?, param.meta().shape);
         if got != want {
-            return Err(Error::new("gather", ErrorKind::ShapeMismatch { left: got, right: want, axes: None, expected: "a tensor of the shape of this rank's piece" }));
+            return Err(Error::new(
+                "gather",
+                ErrorKind::ShapeMismatch { left: got, right: want, axes: None, expected: "a tensor of the shape of this rank's piece" },
+            ));
         }
         no_grad(|| cut.line().whole(&piece.detach(), cut.whole[cut.axis], &self.group))
     }
@@ -128,7 +131,8 @@ impl Sharding {
             let shape = value.shape()?;
             if shape != cut.whole {
                 let expected = "a state dict has whole tensors of the model's shapes";
-                return Err(Error::new("load_state_dict", ErrorKind::ShapeMismatch { left: cut.whole, right: shape, axes: None, expected }).hint(format!("it is `{name}`")));
+                return Err(Error::new("load_state_dict", ErrorKind::ShapeMismatch { left: cut.whole, right: shape, axes: None, expected })
+                    .hint(format!("it is `{name}`")));
             }
             Ok((name.clone(), cut.line().piece(value, rank, size)?))
         };
@@ -141,7 +145,10 @@ impl Sharding {
     #[track_caller]
     pub fn gradients(&self, model: &(impl Walk + ?Sized), grads: &Grads) -> Result<Vec<(String, Tensor)>> {
         let named = model.named_parameters().into_iter();
-        named.filter_map(|(path, param)| Some((grads.of(&param.cell())?.clone(), path, param))).map(|(g, path, param)| Ok((path, self.gather(&param, &g)?))).collect()
+        named
+            .filter_map(|(path, param)| Some((grads.of(&param.cell())?.clone(), path, param)))
+            .map(|(g, path, param)| Ok((path, self.gather(&param, &g)?)))
+            .collect()
     }
     /// Cut parameters by every path that they have.
     fn held(&self, model: &(impl Walk + ?Sized)) -> HashMap<String, Param> {

@@ -1,8 +1,5 @@
 //! Layers that are made in pieces. What they do, [`parallelize`](super::parallelize) does to a layer of an ordinary model.
-use super::{
-    ParallelStyle, Sharding, TensorOptions,
-    styles::cut_over,
-};
+use super::{ParallelStyle, Sharding, TensorOptions, styles::cut_over};
 use adamant_core::{Result, Tensor, op::Group};
 use adamant_nn::{Embedding, Linear, Module, Walk, Walker};
 

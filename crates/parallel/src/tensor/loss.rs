@@ -54,7 +54,10 @@ pub fn vocabulary_cross_entropy(logits: &Tensor, target: &Tensor, classes: usize
         return Err(refuse(ErrorKind::Shape { shape, expected: "logits of floats, [.., classes]".into() }));
     };
     if columns != own.len() {
-        return Err(refuse(ErrorKind::Shape { shape, expected: format!("[.., {}], the logits of the classes {own:?} that rank {} of {} has", own.len(), group.rank, group.size) }));
+        return Err(refuse(ErrorKind::Shape {
+            shape,
+            expected: format!("[.., {}], the logits of the classes {own:?} that rank {} of {} has", own.len(), group.rank, group.size),
+        }));
     }
     if target.shape()?[..] != *rows || !target.dtype()?.is_int() {
         return Err(refuse(ErrorKind::Shape { shape: target.shape()?, expected: format!("class indices {rows:?}, one for each row of logits") }));

@@ -4,11 +4,7 @@ use super::{
     cut::{CutLine, CutParam, Sharding, all_places},
 };
 use crate::{Mesh, MeshAxis};
-use adamant_core::{
-    Error, ErrorKind, Result, Tensor,
-    grad::no_grad,
-    op::Group,
-};
+use adamant_core::{Error, ErrorKind, Result, Tensor, grad::no_grad, op::Group};
 use adamant_nn::{Param, Site, Submodule, Walk, glob_matches};
 
 /// What becomes of a layer.
@@ -179,10 +175,15 @@ fn cuts(model: &(impl Walk + ?Sized), layers: &[PlannedLayer], size: usize) -> R
             }
         }
     }
-    let planned = |path: &str| layers.iter().any(|layer| layer.style.cuts() && path.strip_prefix(layer.path.as_str()).is_some_and(|rest| rest.starts_with('.') || layer.path.is_empty()));
+    let planned = |path: &str| {
+        layers
+            .iter()
+            .any(|layer| layer.style.cuts() && path.strip_prefix(layer.path.as_str()).is_some_and(|rest| rest.starts_with('.') || layer.path.is_empty()))
+    };
     for (path, param) in all_places(model) {
         if let (Some(known), false) = (cut.iter().find(|known| known.param.same(&param)), planned(&path)) {
-            return Err(refuse(format!("`{path}` is tied to `{}`, which is cut", known.path)).hint("give the layer a style too: `Column` of a head that is tied to a table"));
+            return Err(refuse(format!("`{path}` is tied to `{}`, which is cut", known.path))
+                .hint("give the layer a style too: `Column` of a head that is tied to a table"));
         }
     }
     Ok(cut)
