@@ -1,10 +1,11 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
-//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
-//! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
+//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `parallel`: models
+//! that ranks share. `resume`: ended on so many ranks, gone on with on others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
 //! deadline.
 mod bits;
 mod job;
 mod kill;
+mod parallel;
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -24,6 +25,8 @@ enum DistributedPart {
     Bits(BitsOptions),
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
+    /// A GPT, a mixture of experts and batch norms that ranks share, as rows, stages, pieces and experts: the gradients of one process
+    Parallel(ParallelOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
 }
@@ -101,11 +104,26 @@ pub(super) struct ResumeOptions {
     seed: u64,
 }
 
+/// Options of `parallel`: its ranks are threads of this process.
+#[derive(clap::Args)]
+pub(super) struct ParallelOptions {
+    /// How many seeds
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// Milliseconds that a layer of the pipeline takes whose bubble is measured
+    #[arg(long, default_value_t = 40)]
+    pace: u64,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
     let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
+        DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
     };
     crate::torture::report(json, &claims)

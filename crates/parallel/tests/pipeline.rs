@@ -131,6 +131,29 @@ fn gradients_are_added_in_order_though_they_come_in_another() {
     }
     assert_eq!(differs, 2);
 }
+/// Sums of three tell one order from another.
+#[test]
+fn a_parameter_of_every_stage_is_added_as_one_process_does() {
+    device().make_current();
+    let model = || -> Result<Sequential> {
+        manual_seed(8);
+        let first = Linear::no_bias(6, 6)?;
+        let others = [Linear::tied(&first.weight)?, Linear::tied(&first.weight)?];
+        let [second, third] = others;
+        Ok(Sequential::new().add(first).add(second).add(third))
+    };
+    let inputs: Vec<Tensor> = (0..3).map(|m| numbers(m, &[4, 6], DType::F32) * 2.0).collect();
+    let loss = |_: usize, y: &Tensor| y.square().mean(..).ok();
+    let (_, want) = accumulated(&model().unwrap(), &inputs, loss).unwrap();
+    for (stages, schedule) in [(3, PipelineSchedule::Gpipe), (3, PipelineSchedule::OneForwardOneBackward), (1, PipelineSchedule::Interleaved { chunks: 3 })] {
+        let ran = all(stages, |group| {
+            let pipeline = Pipeline::with_costs(model()?.into_layers(), &mesh(group)?, schedule, &[1.0; 3])?;
+            let step = pipeline.step(&inputs, loss)?;
+            pipeline.parameters().iter().map(|p| step.grads.of(&p.cell()).unwrap().to_bytes()).collect::<Result<Vec<_>>>()
+        });
+        assert!(ran.iter().all(|bits| bits.len() == 1 && bits[0] == want["0.weight"]), "{schedule} on {stages}");
+    }
+}
 #[test]
 fn parameters_of_other_stages_are_let_go_of() {
     let held = all(2, |group| {

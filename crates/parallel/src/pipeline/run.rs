@@ -318,8 +318,9 @@ impl<'a> RunningStep<'a> {
         output.materialize()?;
         if self.is_last(chunk) {
             self.losses.insert(micro, output.detach());
-        } else if let Some((to, next)) = next_of(action, self.stage, self.stages, self.pipeline.chunks.len()).filter(|(to, _)| *to == self.stage) {
-            debug_assert_eq!(to, self.stage);
+        } else if let Some((to, next)) = next_of(action, self.stage, self.stages, self.pipeline.chunks.len())
+            && to == self.stage
+        {
             self.arrived.insert((next, micro), output.detach());
         }
         self.kept.insert((chunk, micro), KeptPass { input, output });

@@ -196,7 +196,7 @@ fn of_layer(layer: &PlannedLayer, size: usize, tables: &[&Param]) -> Result<Vec<
         if module.kind == kind {
             return Ok(());
         }
-        Err(refuse(format!("`{path}` is a {}, and {:?} is for a {kind}", module.kind, layer.style)))
+        Err(refuse(format!("`{path}` is of the kind {}, and {:?} is for layers of the kind {kind}", module.kind, layer.style)))
     };
     let weight = || module.parameter("weight").cloned().ok_or_else(|| refuse(format!("`{path}` has no weight of its own that could be cut")));
     let divides = |n: usize, what: &str| {
