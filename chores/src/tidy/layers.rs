@@ -70,7 +70,6 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-metrics", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
-    ("adamant-parallel", &["adamant-core", "adamant-nn"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-kernels", &["wgpu", "naga", "ash", "cust", "cudarc"]),
 ];

@@ -287,14 +287,14 @@ thread_local! {
 /// Those of `f`.
 #[track_caller]
 pub fn with_balance_loss<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, Option<Tensor>)> {
-    struct Asked;
-    impl Drop for Asked {
+    struct AskedBalance;
+    impl Drop for AskedBalance {
         fn drop(&mut self) {
             BALANCE.with(|asked| asked.borrow_mut().pop());
         }
     }
     BALANCE.with(|asked| asked.borrow_mut().push(None));
-    let asked = Asked;
+    let asked = AskedBalance;
     let made = f()?;
     let loss = BALANCE.with(|asked| asked.borrow_mut().last_mut().and_then(Option::take));
     drop(asked);

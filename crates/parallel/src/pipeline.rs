@@ -5,7 +5,7 @@
 //!                                         \-> Pipeline::step: forward, back, send, receive, as the list says <-/
 //! ```
 //!
-//! A schedule is data ([`pipeline_actions`]), which [`rehearse`] carries out in thought and [`Pipeline::step`] in earnest. The gradients of
+//! A schedule is data ([`pipeline_actions`]), which [`dry_run`] carries out in thought and [`Pipeline::step`] in earnest. The gradients of
 //! micro-batches are added in the order of their numbers, whenever they are there: by every schedule a step has the bits of one process
 //! that takes the same micro-batches one by one and adds their gradients up.
 mod cost;
@@ -18,4 +18,4 @@ mod transfer;
 pub use cost::{cut_by_cost, layer_costs};
 pub use run::{Pipeline, PipelineStep};
 pub use schedule::{PipelineAction, PipelineSchedule, pipeline_actions};
-pub use trace::{ActionSpan, PipelineCosts, PipelineTrace, rehearse};
+pub use trace::{ActionSpan, PipelineCosts, PipelineTrace, dry_run};

@@ -63,7 +63,7 @@ impl NormChannels {
             // Without running statistics a rank that evaluates has its own rows.
             _ => {
                 let group = if is_training { group.clone() } else { crate::mesh::lone() };
-                let statistics = Statistics::of(&wide, shape, &group)?;
+                let statistics = RowStatistics::of(&wide, shape, &group)?;
                 if is_training {
                     self.track(&statistics, options)?;
                 }
@@ -84,7 +84,7 @@ impl NormChannels {
         self.bias.as_ref().map_or_else(|| y.clone(), |bias| &y + spread(&bias.get()))
     }
     #[track_caller]
-    fn track(&self, of: &Statistics, options: NormNumbers) -> Result<()> {
+    fn track(&self, of: &RowStatistics, options: NormNumbers) -> Result<()> {
         let (Some(running_mean), Some(running_var), Some(count)) = (&self.running_mean, &self.running_var, &self.num_batches_tracked) else { return Ok(()) };
         count.set(&(count.detached() + 1))?;
         let n = of.count.detach();
@@ -108,14 +108,14 @@ struct NormNumbers {
     momentum: Option<f64>,
 }
 /// Of all ranks' rows: mean and variance by channel, and how many elements a channel has.
-struct Statistics {
+struct RowStatistics {
     mean: Tensor,
     var: Tensor,
     count: Tensor,
 }
-impl Statistics {
+impl RowStatistics {
     #[track_caller]
-    fn of(x: &Tensor, shape: Shape, group: &Group) -> Result<Statistics> {
+    fn of(x: &Tensor, shape: Shape, group: &Group) -> Result<RowStatistics> {
         let features = shape[1];
         let own = shape.elements() / features.max(1);
         if group.size == 1 && own == 1 {
@@ -135,7 +135,7 @@ impl Statistics {
         let count = counts.sum(..);
         let mean = (&means * &counts).sum(0) / &count;
         let var = (deviations + counts * (means - mean.unsqueeze(0)).square()).sum(0) / &count;
-        Ok(Statistics { mean, var, count })
+        Ok(RowStatistics { mean, var, count })
     }
 }
 

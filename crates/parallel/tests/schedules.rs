@@ -1,6 +1,6 @@
 //! Schedules of pipelines: no deadlock, what is in flight, how long stages wait; where layers are cut.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
-use adamant_parallel::pipeline::{PipelineAction, PipelineCosts, PipelineSchedule, cut_by_cost, pipeline_actions, rehearse};
+use adamant_parallel::pipeline::{PipelineAction, PipelineCosts, PipelineSchedule, cut_by_cost, pipeline_actions, dry_run};
 use std::collections::HashSet;
 
 const EQUAL: PipelineCosts = PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true };
@@ -24,7 +24,7 @@ fn no_lists_wait_for_each_other_and_all_is_done_once() {
                 let lists = lists.unwrap();
                 for (forward, backward, transfer) in [(1.0, 1.0, 0.0), (1.0, 2.0, 0.0), (1.0, 2.0, 0.5), (3.0, 1.0, 2.0)] {
                     for buffered in [false, true] {
-                        rehearse(&lists, PipelineCosts { forward, backward, transfer, buffered }).unwrap_or_else(|e| panic!("{schedule} {p} {m}: {e}"));
+                        dry_run(&lists, PipelineCosts { forward, backward, transfer, buffered }).unwrap_or_else(|e| panic!("{schedule} {p} {m}: {e}"));
                     }
                 }
                 for list in &lists {
@@ -52,7 +52,7 @@ fn micro_batches_in_flight_and_bubbles_are_what_the_papers_say() {
         for m in 1..=14usize {
             for schedule in schedules() {
                 let Ok(lists) = pipeline_actions(schedule, p, m) else { continue };
-                let trace = rehearse(&lists, EQUAL).unwrap();
+                let trace = dry_run(&lists, EQUAL).unwrap();
                 let v = schedule.chunks();
                 let want = (p - 1) as f64 / (v * m + p - 1) as f64;
                 assert!((trace.bubble() - want).abs() < 1e-9, "{schedule} {p} {m}: {} and not {want}", trace.bubble());
@@ -73,7 +73,7 @@ fn lists_that_do_not_go_together_are_named() {
     let swap = |schedule, stage: usize, a: usize, b: usize| {
         let mut lists = pipeline_actions(schedule, 3, 4).unwrap();
         lists[stage].swap(a, b);
-        [true, false].map(|buffered| rehearse(&lists, PipelineCosts { buffered, ..EQUAL }).map(|_| ()).map_err(|e| e.to_string()))
+        [true, false].map(|buffered| dry_run(&lists, PipelineCosts { buffered, ..EQUAL }).map(|_| ()).map_err(|e| e.to_string()))
     };
     // Of every swap of neighbours: either it changes nothing for the others, or it is told.
     let (mut told, mut fine) = (HashSet::new(), 0);

@@ -11,7 +11,7 @@ use adamant::{
     op::Group,
     parallel::{
         DataParallel, Mesh, MeshShape, SyncBatchNorm,
-        pipeline::{PipelineCosts, PipelineSchedule, pipeline_actions, rehearse},
+        pipeline::{PipelineCosts, PipelineSchedule, pipeline_actions, dry_run},
     },
 };
 use learn::{SharedSubject, difference, learned, numbers, read};
@@ -59,12 +59,18 @@ pub fn claims(options: &ParallelOptions) -> Vec<TortureClaim> {
             claims.push(claim(&text, |claim| same_bits(claim, options, gpt, stages, schedule)));
         }
     }
-    claims.push(claim("SyncBatchNorm, 4 ranks of 8 rows as 32 rows: loss, gradients and running statistics within 1e-6 (f64: 1e-12)", |claim| batch_norm(claim, options)));
-    claims.push(claim("DataParallel on cpu:0 to cpu:3, any number of rows: loss and gradients of one device", |claim| devices(claim, options, gpt)));
-    claims.push(claim("schedules by a clock, 1 to 8 stages, 1 to 16 micro-batches: none waits for ever, 1F1B has stages - stage in flight, the bubble is (p-1)/(v m+p-1)", rehearsed));
-    claims.push(claim("measured, layers that take the same time: the bubble of 1F1B within 10 % of (p-1)/(m+p-1), in flight at most stages - stage", |claim| {
-        pace::measured(claim, Duration::from_millis(options.pace))
+    claims.push(claim("SyncBatchNorm, 4 ranks of 8 rows as 32 rows: loss, gradients and running statistics within 1e-6 (f64: 1e-12)", |claim| {
+        batch_norm(claim, options)
     }));
+    claims.push(claim("DataParallel on cpu:0 to cpu:3, any number of rows: loss and gradients of one device", |claim| devices(claim, options, gpt)));
+    claims.push(claim(
+        "schedules by a clock, 1 to 8 stages, 1 to 16 micro-batches: none waits for ever, 1F1B has stages - stage in flight, the bubble is (p-1)/(v m+p-1)",
+        by_clock,
+    ));
+    claims
+        .push(claim("measured, layers that take the same time: the bubble of 1F1B within 10 % of (p-1)/(m+p-1), in flight at most stages - stage", |claim| {
+            pace::measured(claim, Duration::from_millis(options.pace))
+        }));
     claims
 }
 fn told(shapes: &[MeshShape]) -> String {
@@ -201,7 +207,9 @@ fn devices(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedS
                 };
                 let by = device.scoped(on).map_err(|e| e.to_string()).and_then(|(got, want)| difference(&[got], &want));
                 most[k] = most[k].max(*by.as_ref().unwrap_or(&0.0));
-                claim.count(by.and_then(|by| if by <= tolerance(dtype) { Ok(()) } else { Err(format!("{count} devices, {rows} rows, {dtype}: off by {by:e}")) }));
+                claim.count(
+                    by.and_then(|by| if by <= tolerance(dtype) { Ok(()) } else { Err(format!("{count} devices, {rows} rows, {dtype}: off by {by:e}")) }),
+                );
             }
         }
     }
@@ -209,7 +217,7 @@ fn devices(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedS
     Ok(())
 }
 /// Lists of actions, carried out in thought: with sends that wait for their receivers, and without.
-fn rehearsed(claim: &mut TortureClaim) -> Result<(), String> {
+fn by_clock(claim: &mut TortureClaim) -> Result<(), String> {
     let mut schedules = vec![PipelineSchedule::Gpipe, PipelineSchedule::OneForwardOneBackward];
     schedules.extend((2..=4).map(|chunks| PipelineSchedule::Interleaved { chunks }));
     for (p, m) in (1..=8usize).flat_map(|p| (1..=16usize).map(move |m| (p, m))) {
@@ -217,8 +225,8 @@ fn rehearsed(claim: &mut TortureClaim) -> Result<(), String> {
             let check = || -> Result<(), String> {
                 let lists = pipeline_actions(schedule, p, m).map_err(|e| e.to_string())?;
                 let costs = PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true };
-                let trace = rehearse(&lists, costs).map_err(|e| e.to_string())?;
-                rehearse(&lists, PipelineCosts { backward: 2.0, buffered: false, ..costs }).map_err(|e| e.to_string())?;
+                let trace = dry_run(&lists, costs).map_err(|e| e.to_string())?;
+                dry_run(&lists, PipelineCosts { backward: 2.0, buffered: false, ..costs }).map_err(|e| e.to_string())?;
                 let want = (p - 1) as f64 / (schedule.chunks() * m + p - 1) as f64;
                 if (trace.bubble() - want).abs() > 1e-9 {
                     return Err(format!("{schedule} of {m} on {p}: the bubble is {} and not {want}", trace.bubble()));

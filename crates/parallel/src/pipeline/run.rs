@@ -128,7 +128,7 @@ impl Pipeline {
         let list = lists.get(self.group.rank as usize).map(Vec::as_slice).unwrap_or_default();
         self.step_by(list, inputs, loss)
     }
-    /// The same by a list of actions of one's own; [`rehearse`](super::rehearse) tells whether the lists of all stages go together.
+    /// The same by a list of actions of one's own; [`dry_run`](super::dry_run) tells whether the lists of all stages go together.
     ///
     /// # Errors
     /// As [`Pipeline::step`]; an action whose input is not there.

@@ -47,7 +47,7 @@ impl PipelineTrace {
         most
     }
 }
-/// What actions cost in a rehearsal.
+/// What actions cost in a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineCosts {
     /// of a chunk forward
@@ -62,10 +62,10 @@ pub struct PipelineCosts {
 /// Carries out lists of actions in thought, each stage one action behind another.
 ///
 /// ```
-/// use adamant_parallel::pipeline::{PipelineCosts, PipelineSchedule, pipeline_actions, rehearse};
+/// use adamant_parallel::pipeline::{PipelineCosts, PipelineSchedule, pipeline_actions, dry_run};
 ///
 /// let stages = pipeline_actions(PipelineSchedule::OneForwardOneBackward, 4, 8)?;
-/// let trace = rehearse(&stages, PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true })?;
+/// let trace = dry_run(&stages, PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true })?;
 /// assert_eq!((trace.makespan(), trace.in_flight(1)), (22.0, 3));
 /// assert!((trace.bubble() - 3.0 / 11.0).abs() < 1e-12);
 /// # Ok::<(), adamant_core::Error>(())
@@ -74,7 +74,7 @@ pub struct PipelineCosts {
 /// # Errors
 /// Lists that wait for each other, with what each stage waits in; something else received than was sent; a gradient before its forward pass.
 #[track_caller]
-pub fn rehearse(lists: &[Vec<PipelineAction>], costs: PipelineCosts) -> Result<PipelineTrace> {
+pub fn dry_run(lists: &[Vec<PipelineAction>], costs: PipelineCosts) -> Result<PipelineTrace> {
     let refuse = |text: String| Err(Error::new("pipeline", ErrorKind::Argument(text)));
     let stages = lists.len();
     let mut trace = PipelineTrace { stages: vec![Vec::new(); stages] };

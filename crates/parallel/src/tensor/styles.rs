@@ -92,7 +92,7 @@ pub fn parallelize_with(model: &(impl Walk + ?Sized), mesh: &Mesh, styles: &[(&s
     cut_over(model, mesh.group(MeshAxis::Tensor), styles, options)
 }
 /// A layer and what becomes of it.
-struct PlannedLayer {
+struct StyledLayer {
     path: String,
     module: Submodule,
     style: ParallelStyle,
@@ -128,9 +128,9 @@ pub(crate) fn cut_over(model: &(impl Walk + ?Sized), group: &Group, styles: &[(&
 }
 /// The layers that patterns match.
 #[track_caller]
-fn chosen(model: &(impl Walk + ?Sized), styles: &[(&str, ParallelStyle)], options: TensorOptions) -> Result<Vec<PlannedLayer>> {
+fn chosen(model: &(impl Walk + ?Sized), styles: &[(&str, ParallelStyle)], options: TensorOptions) -> Result<Vec<StyledLayer>> {
     let modules = model.named_modules();
-    let mut layers: Vec<PlannedLayer> = Vec::new();
+    let mut layers: Vec<StyledLayer> = Vec::new();
     for (pattern, style) in styles {
         let found: Vec<&(String, Submodule)> = modules.iter().filter(|(path, _)| glob_matches(pattern, path)).collect();
         if found.is_empty() {
@@ -143,7 +143,7 @@ fn chosen(model: &(impl Walk + ?Sized), styles: &[(&str, ParallelStyle)], option
         }
         for (path, module) in found {
             let site = module.site()?;
-            let shared = |layer: &&PlannedLayer| layer.module.site().is_ok_and(|other| other.same(site));
+            let shared = |layer: &&StyledLayer| layer.module.site().is_ok_and(|other| other.same(site));
             if let Some(other) = layers.iter().filter(shared).find(|layer| layer.style == *style || (layer.style.cuts() && style.cuts())) {
                 // One layer in two places is met twice.
                 if other.style == *style && other.path != *path {
@@ -153,14 +153,14 @@ fn chosen(model: &(impl Walk + ?Sized), styles: &[(&str, ParallelStyle)], option
             }
             let out_proj = joined(path, "out_proj");
             let out_proj = modules.iter().find(|(path, _)| *path == out_proj).map(|(_, module)| module.clone()).filter(|_| *style == ParallelStyle::Heads);
-            layers.push(PlannedLayer { path: path.clone(), module: module.clone(), style: *style, out_proj });
+            layers.push(StyledLayer { path: path.clone(), module: module.clone(), style: *style, out_proj });
         }
     }
     Ok(layers)
 }
 /// The parameters that are cut, after all that could be wrong was looked for.
 #[track_caller]
-fn cuts(model: &(impl Walk + ?Sized), layers: &[PlannedLayer], size: usize) -> Result<Vec<CutParam>> {
+fn cuts(model: &(impl Walk + ?Sized), layers: &[StyledLayer], size: usize) -> Result<Vec<CutParam>> {
     let mut cut: Vec<CutParam> = Vec::new();
     let tables: Vec<&Param> = layers.iter().filter(|l| l.style == ParallelStyle::Vocabulary).filter_map(|l| l.module.parameter("weight")).collect();
     for layer in layers {
@@ -190,7 +190,7 @@ fn cuts(model: &(impl Walk + ?Sized), layers: &[PlannedLayer], size: usize) -> R
 }
 /// What of a layer is cut, and how.
 #[track_caller]
-fn of_layer(layer: &PlannedLayer, size: usize, tables: &[&Param]) -> Result<Vec<(String, Param, CutLine)>> {
+fn of_layer(layer: &StyledLayer, size: usize, tables: &[&Param]) -> Result<Vec<(String, Param, CutLine)>> {
     let (path, module) = (&layer.path, &layer.module);
     let is = |kind: &str| {
         if module.kind == kind {
@@ -246,7 +246,7 @@ fn of_layer(layer: &PlannedLayer, size: usize, tables: &[&Param]) -> Result<Vec<
 }
 /// What is exchanged around a layer.
 #[track_caller]
-fn hook(border: &Border, layer: &PlannedLayer, cut: &[CutParam]) -> Result<()> {
+fn hook(border: &Border, layer: &StyledLayer, cut: &[CutParam]) -> Result<()> {
     let site: &Site = layer.module.site()?;
     let whole = |param: &Param| cut.iter().find(|known| known.param.same(param)).map_or(param.meta().shape, |known| known.whole);
     let weight = layer.module.parameter("weight");

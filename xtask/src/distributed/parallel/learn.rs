@@ -18,10 +18,10 @@ use std::collections::HashMap;
 /// What makes a model and its batch.
 #[derive(Clone, Copy)]
 pub struct SharedSubject {
-    vocabulary: usize,
-    features: usize,
-    length: usize,
-    rows: usize,
+    pub vocabulary: usize,
+    pub features: usize,
+    pub length: usize,
+    pub rows: usize,
     pub experts: usize,
     pub seed: u64,
     pub dtype: DType,
@@ -107,11 +107,8 @@ impl SharedSubject {
         // A mixture takes whole sequences.
         let mut styles = self.styles();
         if self.sequence && self.experts > 0 {
-            styles.retain(|(pattern, _)| *pattern != "lnf");
+            styles.retain(|(pattern, _)| !["lnf", "head", "wte"].contains(pattern));
             styles.push(("blocks0", ParallelStyle::Gather));
-            let head = styles.iter().position(|(pattern, _)| *pattern == "head");
-            head.map(|k| styles.remove(k));
-            styles.retain(|(pattern, _)| *pattern != "wte");
         }
         parallelize_with(model, mesh, &styles, TensorOptions { sequence_axis: self.sequence.then_some(1) })
     }
@@ -181,7 +178,8 @@ pub fn difference(ran: &[Learned], want: &Learned) -> Result<f64, String> {
     let mut seen = std::collections::HashSet::new();
     for (path, g) in ran.iter().flat_map(|r| &r.1) {
         let path = if path == "head.weight" { "wte.weight" } else { path };
-        let want = by_path.get(path).filter(|want| want.len() == g.len()).ok_or_else(|| format!("{path}: a gradient that one process has not, or of another size"))?;
+        let want =
+            by_path.get(path).filter(|want| want.len() == g.len()).ok_or_else(|| format!("{path}: a gradient that one process has not, or of another size"))?;
         let scale = want.iter().fold(1f64, |m, v| m.max(v.abs()));
         most = g.iter().zip(want.iter()).fold(most, |most, (a, b)| if a.is_finite() { most.max((a - b).abs() / scale) } else { f64::INFINITY });
         seen.insert(path.to_string());
@@ -225,7 +223,8 @@ pub fn on_stages(subject: &SharedSubject, mesh: &Mesh, schedule: PipelineSchedul
     let (ids, target) = micro_batches(subject);
     let first = ids.first().ok_or_else(|| Error::new("distributed", ErrorKind::Internal("no micro-batches".into())))?;
     let pipeline = Pipeline::cut(subject.model(mesh)?, mesh, schedule, first)?;
-    let loss = |m: usize, logits: &Tensor| (target.get(m).map_or_else(|| Ok(logits.clone()), |target| subject.loss(logits, target, mesh))? / MICROS as f64).ok();
+    let loss =
+        |m: usize, logits: &Tensor| (target.get(m).map_or_else(|| Ok(logits.clone()), |target| subject.loss(logits, target, mesh))? / MICROS as f64).ok();
     let step = pipeline.step(&ids, loss)?;
     let mut bits = HashMap::new();
     for (path, param) in pipeline.named_parameters() {

@@ -55,7 +55,11 @@ pub fn measured(claim: &mut TortureClaim, pace: Duration) -> Result<(), String> 
         seen.push(serde_json::json!({ "stages": p, "micro-batches": m, "bubble": trace.bubble(), "by the formula": want, "in flight": in_flight }));
         let is_close = (trace.bubble() / want - 1.0).abs() <= 0.1;
         let is_few = in_flight.iter().enumerate().all(|(stage, most)| *most <= p - stage);
-        claim.count(if is_close && is_few { Ok(()) } else { Err(format!("{m} micro-batches on {p} stages: bubble {} and not {want}, in flight {in_flight:?}", trace.bubble())) });
+        claim.count(if is_close && is_few {
+            Ok(())
+        } else {
+            Err(format!("{m} micro-batches on {p} stages: bubble {} and not {want}, in flight {in_flight:?}", trace.bubble()))
+        });
     }
     claim.see(serde_json::json!(seen));
     Ok(())
