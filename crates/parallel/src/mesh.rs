@@ -91,7 +91,7 @@ pub type MeshPlace = [usize; 4];
 /// use adamant_core::communicator;
 ///
 /// std::thread::scope(|scope| {
-///     let ranks: Vec<_> = local_threads(4)?.into_iter().map(|on| {
+///     let ranks: Vec<_> = local_threads(4).map_err(|e| e.to_string())?.into_iter().map(|on| {
 ///         scope.spawn(move || {
 ///             let mesh = Mesh::new(&communicator::group(&on), MeshShape { data: 2, tensor: 2, ..MeshShape::default() })?;
 ///             Ok::<_, adamant_core::Error>((mesh.coordinate(MeshAxis::Data), mesh.coordinate(MeshAxis::Tensor), mesh.group(MeshAxis::Tensor).size))

@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Runs `f` for each of so many ranks on a thread of its own. What one says that fails, the others are told.
-fn on_ranks<R: Send>(size: usize, f: impl Fn(&Group) -> Result<R> + Sync) -> Result<Vec<R>, String> {
+fn on_ranks<R: Send>(size: usize, f: impl Fn(&Group) -> Result<R> + Sync) -> std::result::Result<Vec<R>, String> {
     let device = Device::cpu().map_err(|e| e.to_string())?;
     let groups = adamant::distributed::local::local_threads_with(size, WAIT).map_err(|e| e.to_string())?;
     let f = &f;
@@ -86,7 +86,7 @@ fn within(
     subject: SharedSubject,
     shapes: &[MeshShape],
     schedule: Option<PipelineSchedule>,
-) -> Result<(), String> {
+) -> std::result::Result<(), String> {
     let mut most = [0f64; 2];
     for seed in 1..=options.seeds {
         for (k, dtype) in [DType::F32, DType::F64].into_iter().enumerate() {
@@ -109,7 +109,7 @@ fn within(
     claim.see(serde_json::json!({ "f32": most[0], "f64": most[1] }));
     Ok(())
 }
-fn same_bits(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedSubject, stages: usize, schedule: PipelineSchedule) -> Result<(), String> {
+fn same_bits(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedSubject, stages: usize, schedule: PipelineSchedule) -> std::result::Result<(), String> {
     let mut flights = Vec::new();
     for seed in 1..=options.seeds {
         for dtype in [DType::F32, DType::F64] {
@@ -144,7 +144,7 @@ fn same_bits(claim: &mut TortureClaim, options: &ParallelOptions, subject: Share
     claim.see(serde_json::json!({ "in flight": flights }));
     Ok(())
 }
-fn batch_norm(claim: &mut TortureClaim, options: &ParallelOptions) -> Result<(), String> {
+fn batch_norm(claim: &mut TortureClaim, options: &ParallelOptions) -> std::result::Result<(), String> {
     let mut most = [0f64; 2];
     for seed in 1..=options.seeds {
         for (k, dtype) in [DType::F32, DType::F64].into_iter().enumerate() {
@@ -192,7 +192,7 @@ fn batch_norm(claim: &mut TortureClaim, options: &ParallelOptions) -> Result<(),
     claim.see(serde_json::json!({ "f32": most[0], "f64": most[1] }));
     Ok(())
 }
-fn devices(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedSubject) -> Result<(), String> {
+fn devices(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedSubject) -> std::result::Result<(), String> {
     let names = ["cpu:0", "cpu:1", "cpu:2", "cpu:3"];
     let mut most = [0f64; 2];
     let device = Device::cpu().map_err(|e| e.to_string())?;
@@ -217,12 +217,12 @@ fn devices(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedS
     Ok(())
 }
 /// Lists of actions, carried out in thought: with sends that wait for their receivers, and without.
-fn by_clock(claim: &mut TortureClaim) -> Result<(), String> {
+fn by_clock(claim: &mut TortureClaim) -> std::result::Result<(), String> {
     let mut schedules = vec![PipelineSchedule::Gpipe, PipelineSchedule::OneForwardOneBackward];
     schedules.extend((2..=4).map(|chunks| PipelineSchedule::Interleaved { chunks }));
     for (p, m) in (1..=8usize).flat_map(|p| (1..=16usize).map(move |m| (p, m))) {
         for &schedule in schedules.iter().filter(|schedule| schedule.chunks() == 1 || m % p == 0) {
-            let check = || -> Result<(), String> {
+            let check = || -> std::result::Result<(), String> {
                 let lists = pipeline_actions(schedule, p, m).map_err(|e| e.to_string())?;
                 let costs = PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true };
                 let trace = dry_run(&lists, costs).map_err(|e| e.to_string())?;

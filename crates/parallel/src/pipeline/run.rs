@@ -36,7 +36,7 @@ use std::{
 /// use adamant_parallel::{Mesh, MeshShape, pipeline::{Pipeline, PipelineSchedule}};
 ///
 /// std::thread::scope(|scope| {
-///     let ranks: Vec<_> = local_threads(2)?.into_iter().map(|on| {
+///     let ranks: Vec<_> = local_threads(2).map_err(|e| e.to_string())?.into_iter().map(|on| {
 ///         scope.spawn(move || {
 ///             adamant_core::Device::reference().make_current();
 ///             let mesh = Mesh::new(&communicator::group(&on), MeshShape { pipeline: 2, ..MeshShape::default() })?;

@@ -58,7 +58,7 @@ pub struct TensorOptions {
 /// adamant_core::Device::reference().make_current();
 /// let alone = model()?.forward(&Tensor::ones([2, 4]))?.to_vec::<f32>()?;
 /// std::thread::scope(|scope| {
-///     let ranks: Vec<_> = local_threads(2)?.into_iter().map(|on| {
+///     let ranks: Vec<_> = local_threads(2).map_err(|e| e.to_string())?.into_iter().map(|on| {
 ///         scope.spawn(move || {
 ///             adamant_core::Device::reference().make_current();
 ///             let mesh = Mesh::new(&communicator::group(&on), MeshShape { tensor: 2, ..MeshShape::default() })?;

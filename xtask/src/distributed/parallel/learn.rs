@@ -172,7 +172,7 @@ pub fn of_rows(subject: &SharedSubject, model: &dyn Module, rows: usize) -> Resu
     Ok((read(&loss)?.first().copied().unwrap_or(f64::NAN), all))
 }
 /// The largest difference of a loss, or of a gradient relative to its largest number or 1. Every gradient of the one process is some rank's.
-pub fn difference(ran: &[Learned], want: &Learned) -> Result<f64, String> {
+pub fn difference(ran: &[Learned], want: &Learned) -> std::result::Result<f64, String> {
     let by_path: HashMap<&str, &Vec<f64>> = want.1.iter().map(|(path, g)| (path.as_str(), g)).collect();
     let mut most = (ran.iter().map(|r| r.0).sum::<f64>() - want.0).abs();
     let mut seen = std::collections::HashSet::new();

@@ -30,7 +30,7 @@ impl Module for PacedLayer {
         Ok(tap(&[&y], back)?.swap_remove(0))
     }
 }
-pub fn measured(claim: &mut TortureClaim, pace: Duration) -> Result<(), String> {
+pub fn measured(claim: &mut TortureClaim, pace: Duration) -> std::result::Result<(), String> {
     let mut seen = Vec::new();
     for (p, m) in [(2usize, 4usize), (2, 8), (4, 4), (4, 8), (4, 16)] {
         let ran = on_ranks(p, |group| {
