@@ -1,6 +1,6 @@
 //! Schedules of pipelines: no deadlock, what is in flight, how long stages wait; where layers are cut.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
-use adamant_parallel::pipeline::{PipelineAction, PipelineCosts, PipelineSchedule, cut_by_cost, pipeline_actions, dry_run};
+use adamant_parallel::pipeline::{PipelineAction, PipelineCosts, PipelineSchedule, cut_by_cost, dry_run, pipeline_actions};
 use std::collections::HashSet;
 
 const EQUAL: PipelineCosts = PipelineCosts { forward: 1.0, backward: 1.0, transfer: 0.0, buffered: true };

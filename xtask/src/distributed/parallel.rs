@@ -11,7 +11,7 @@ use adamant::{
     op::Group,
     parallel::{
         DataParallel, Mesh, MeshShape, SyncBatchNorm,
-        pipeline::{PipelineCosts, PipelineSchedule, pipeline_actions, dry_run},
+        pipeline::{PipelineCosts, PipelineSchedule, dry_run, pipeline_actions},
     },
 };
 use learn::{SharedSubject, difference, learned, numbers, read};
@@ -109,7 +109,13 @@ fn within(
     claim.see(serde_json::json!({ "f32": most[0], "f64": most[1] }));
     Ok(())
 }
-fn same_bits(claim: &mut TortureClaim, options: &ParallelOptions, subject: SharedSubject, stages: usize, schedule: PipelineSchedule) -> std::result::Result<(), String> {
+fn same_bits(
+    claim: &mut TortureClaim,
+    options: &ParallelOptions,
+    subject: SharedSubject,
+    stages: usize,
+    schedule: PipelineSchedule,
+) -> std::result::Result<(), String> {
     let mut flights = Vec::new();
     for seed in 1..=options.seeds {
         for dtype in [DType::F32, DType::F64] {

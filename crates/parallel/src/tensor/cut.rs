@@ -158,13 +158,13 @@ impl Sharding {
 /// Every place of every parameter and buffer, of one that is tied all.
 pub(crate) fn all_places(model: &(impl Walk + ?Sized)) -> Vec<(String, Param)> {
     #[derive(Default)]
-    struct ParamPlaces(Vec<(String, Param)>);
-    impl adamant_nn::Visit for ParamPlaces {
+    struct TiedPlaces(Vec<(String, Param)>);
+    impl adamant_nn::Visit for TiedPlaces {
         fn param(&mut self, path: &str, param: &Param) {
             self.0.push((path.to_string(), param.clone()));
         }
     }
-    let mut places = ParamPlaces::default();
+    let mut places = TiedPlaces::default();
     model.visit(&mut places);
     places.0
 }
