@@ -1,10 +1,16 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
+<<<<<<< HEAD
 //! number of ranks. `memory`: what a rank has at most. `compress`: what leaves it. `kill`: a rank that is killed or stopped, and what the
 //! others say. `resume`: ended on so many ranks, gone on with on others. `mismatch`: programs that differ between ranks, or fail on one.
 //! `join`: strangers at the door. `collectives`: how fast ranks add, beside the peers. `hosts`: two of them, and a cable between. `absent`: what
 //! is not installed. Ranks are processes, of `adamant train` or of this program, started as a user or a launcher starts them. No part can
 //! hang: every rank has a deadline.
 mod absent;
+=======
+//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `parallel`: models
+//! that ranks share. `resume`: ended on so many ranks, gone on with on others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
+//! deadline.
+>>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
 mod bits;
 mod collectives;
 mod compress;
@@ -12,9 +18,13 @@ mod hosts;
 mod job;
 mod join;
 mod kill;
+<<<<<<< HEAD
 mod memory;
 mod mismatch;
 mod rank;
+=======
+mod parallel;
+>>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -34,10 +44,15 @@ enum DistributedPart {
     Bits(BitsOptions),
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
+<<<<<<< HEAD
     /// Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss
     Compress(compress::CompressOptions),
     /// What a rank has in memory at most, by what ranks share out
     Memory(memory::MemoryOptions),
+=======
+    /// A GPT, a mixture of experts and batch norms that ranks share, as rows, stages, pieces and experts: the gradients of one process
+    Parallel(ParallelOptions),
+>>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
     /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
@@ -128,13 +143,31 @@ pub(super) struct ResumeOptions {
     seed: u64,
 }
 
+/// Options of `parallel`: its ranks are threads of this process.
+#[derive(clap::Args)]
+pub(super) struct ParallelOptions {
+    /// How many seeds
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// Milliseconds that a layer of the pipeline takes whose bubble is measured
+    #[arg(long, default_value_t = 40)]
+    pace: u64,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
     let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
+<<<<<<< HEAD
         DistributedPart::Compress(options) => (compress::claims(options), options.json),
         DistributedPart::Memory(options) => (memory::claims(options), options.json),
+=======
+        DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
+>>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),

@@ -28,6 +28,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-models", &["adamant-core", "adamant-nn", "adamant-formats"]),
     // The chapters under docs/book, as documentation that is run.
     ("adamant-book", &["adamant"]),
+    ("adamant-parallel", &["adamant-core", "adamant-nn"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-plot", &[]),

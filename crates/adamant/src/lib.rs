@@ -41,6 +41,9 @@ pub use adamant_metrics as metrics;
 #[cfg(feature = "models")]
 pub use adamant_models as models;
 pub use adamant_optim as optim;
+/// Models that ranks share: meshes, tensor, pipeline and expert parallel.
+#[cfg(feature = "distributed")]
+pub use adamant_parallel as parallel;
 /// Smaller models: low-rank adapters, pruning, distillation.
 #[cfg(feature = "quant")]
 pub use adamant_quant as quant;

@@ -3,6 +3,7 @@ use crate::{
     Linear, Module, Param, Site,
     cache::{CachedAttentionOptions, open_step},
     init,
+    site::LayerFacts,
 };
 use adamant_core::{
     DType, Error, ErrorKind, Outputs, Result, Tensor,
@@ -105,7 +106,7 @@ impl MultiheadAttention {
         let out_bias = if options.bias { Some(Param::new(&init::zeros(embed_dim)?)?) } else { None };
         let out_proj = Linear::of(out_weight, out_bias);
         Ok(MultiheadAttention {
-            site: Site::with_hooks("MultiheadAttention"),
+            site: Site::with_facts("MultiheadAttention", LayerFacts { head_dim: Some(embed_dim / num_heads), ..LayerFacts::default() }),
             in_proj_weight,
             q_proj_weight: q,
             k_proj_weight: k,

@@ -1,5 +1,5 @@
 //! Normalisation by statistics of the batch or of each sample, with running statistics.
-use crate::{Module, Param, Role, Site, init};
+use crate::{Module, Param, Role, Site, init, site::LayerFacts};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor, compile::decide, functional, grad::no_grad};
 use std::cell::Cell;
 
@@ -153,6 +153,10 @@ pub type BatchNorm2d = BatchNorm<2>;
 /// Over `[batch, channels, depth, height, width]`.
 pub type BatchNorm3d = BatchNorm<3>;
 impl<const N: usize> BatchNorm<N> {
+    fn site(options: &BatchNormOptions) -> Site {
+        let facts = LayerFacts { eps: Some(options.eps), momentum: options.momentum, ..LayerFacts::default() };
+        Site::with_facts(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], facts)
+    }
     /// PyTorch's defaults.
     ///
     /// # Errors
@@ -167,7 +171,7 @@ impl<const N: usize> BatchNorm<N> {
     /// There is no device.
     #[track_caller]
     pub fn with(num_features: usize, options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
+        let site = BatchNorm::<N>::site(&options);
         Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features: Some(num_features), options })
     }
     /// Of as many channels as its first input has; see [`Linear::lazy`](crate::Linear::lazy).
@@ -191,7 +195,7 @@ impl<const N: usize> BatchNorm<N> {
     #[doc(alias = "LazyBatchNorm2d")]
     #[doc(alias = "LazyBatchNorm3d")]
     pub fn lazy(options: BatchNormOptions) -> Result<BatchNorm<N>> {
-        let site = Site::normalizing(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)], options.eps);
+        let site = BatchNorm::<N>::site(&options);
         Ok(BatchNorm { site, channels: Channels::lazy(&options)?, num_features: None, options })
     }
     /// The running mean, if it is kept.
@@ -208,8 +212,8 @@ impl<const N: usize> Module for BatchNorm<N> {
         let call = self.site.begin(&[x])?;
         let x = call.input(0, x);
         let c = &self.channels;
-        if c.running_mean.as_ref().is_some_and(Param::is_given_up) {
-            // The layer before it has done its part.
+        if c.running_mean.as_ref().is_some_and(Param::is_given_up) || self.site.is_left_to_hooks() {
+            // The layer before it has done its part, or a hook will.
             let y = x.clone();
             return call.end(y);
         }
@@ -234,8 +238,7 @@ impl<const N: usize> Module for BatchNorm<N> {
             if let Some(count) = &c.num_batches_tracked {
                 count.set(&(count.detached() + 1))?;
             }
-            // Asked, so that a captured function with the other answer is captured anew.
-            let momentum = if decide(|| CUMULATIVE.get()) { None } else { self.options.momentum };
+            let momentum = if counts_all_batches() { None } else { self.options.momentum };
             c.track(&mean, &unbiased(&var, n), momentum)?;
         }
         call.end(y)
@@ -330,6 +333,11 @@ impl<const N: usize> Module for InstanceNorm<N> {
 }
 thread_local! {
     static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
+}
+/// Do running statistics count all batches alike here, whatever a norm's momentum is ([`with_cumulative_statistics`])? Asked so that a captured
+/// function with the other answer is captured anew.
+pub fn counts_all_batches() -> bool {
+    decide(|| CUMULATIVE.get())
 }
 /// Runs `f`, in which the running statistics of batch norms count all batches alike, whatever their momentum is: how they are computed
 /// anew for weights that nobody trained with (`update_bn` of the optimizers). It holds for layers that this thread applies.

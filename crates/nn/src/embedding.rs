@@ -1,5 +1,5 @@
 //! Tables of rows looked up by integers.
-use crate::{Module, Param, Site, cache::open_step, init};
+use crate::{Module, Param, Site, cache::open_step, init, site::LayerFacts};
 use adamant_core::{Error, ErrorKind, Result, Tensor, tensor::BagMode};
 
 /// A table of rows: ids of any shape to `[..ids, embedding_dim]`. It starts standard normal.
@@ -26,7 +26,8 @@ impl Embedding {
     #[track_caller]
     pub fn with(num_embeddings: usize, embedding_dim: usize, padding_idx: Option<usize>) -> Result<Embedding> {
         let weight = Param::new(&table(num_embeddings, embedding_dim, padding_idx)?)?;
-        Ok(Embedding { site: Site::with_hooks("Embedding"), weight, padding_idx })
+        let facts = LayerFacts { padding_idx, ..LayerFacts::default() };
+        Ok(Embedding { site: Site::with_facts("Embedding", facts), weight, padding_idx })
     }
 }
 #[track_caller]
@@ -42,7 +43,9 @@ impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let call = self.site.begin(&[ids])?;
         let ids = call.input(0, ids);
-        let y = self.weight.embedding(ids, self.padding_idx).ok()?;
+        // A piece of a table may be without the row; who has cut it sees to it.
+        let padding_idx = self.padding_idx.filter(|row| *row < self.weight.meta().shape[0]);
+        let y = self.weight.embedding(ids, padding_idx).ok()?;
         call.end(y)
     }
 }

@@ -16,12 +16,14 @@ pub(crate) struct FoldedParts {
     /// Is there such a bias? Captured functions are good for one answer.
     has_bias: Flag,
     bias: RwLock<Option<Param>>,
+    /// Does the layer leave its bias, or all of a batch norm, to hooks?
+    is_left_to_hooks: Flag,
     /// of a norm: the place of the layer that does its part
     into: RwLock<Option<Site>>,
 }
 impl FoldedParts {
     pub fn new(takes_bias: bool) -> FoldedParts {
-        FoldedParts { takes_bias, has_bias: Flag::new(false), bias: RwLock::default(), into: RwLock::default() }
+        FoldedParts { takes_bias, has_bias: Flag::new(false), bias: RwLock::default(), is_left_to_hooks: Flag::new(false), into: RwLock::default() }
     }
     fn late_bias(&self) -> Option<Param> {
         if self.has_bias.get() { self.bias.read().clone() } else { None }
@@ -44,6 +46,15 @@ impl Site {
     pub fn takes_bias(&self) -> bool {
         self.place().folded.takes_bias
     }
+    /// Has a layer leave something to hooks behind it from now on, or do it again. One that [takes a bias](Site::takes_bias) computes without
+    /// it: the hook adds it where what the layer returns is one term of a sum, as where ranks share its inputs. A batch norm passes values on:
+    /// the hook normalises, as where ranks share the rows. Other layers leave nothing. A copy of the layer has no hooks, and does all itself.
+    pub fn leave_to_hooks(&self, leave: bool) {
+        self.place().folded.is_left_to_hooks.set(leave);
+    }
+    pub(crate) fn is_left_to_hooks(&self) -> bool {
+        self.place().folded.is_left_to_hooks.get()
+    }
     /// The place of the layer that a norm was folded into; `None`: it was not, or is no norm.
     pub fn folded_into(&self) -> Option<Site> {
         self.place().folded.into.read().clone()
@@ -60,9 +71,13 @@ impl LateBias {
     /// The layer's own bias, or else that one.
     #[track_caller]
     pub fn or(&self, own: Option<&Param>) -> Option<Tensor> {
+        let folded = &self.0.place().folded;
+        if folded.is_left_to_hooks.get() {
+            return None;
+        }
         match own {
             Some(bias) => Some(bias.get()),
-            None => self.0.place().folded.late_bias().map(|bias| bias.get()),
+            None => folded.late_bias().map(|bias| bias.get()),
         }
     }
 }

@@ -54,6 +54,10 @@ impl Sequential {
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
+    /// The layers and their names, taken out: a pipeline shares them out.
+    pub fn into_layers(self) -> Vec<(String, Box<dyn Module>)> {
+        self.layers
+    }
     /// The layers and their names.
     pub fn layers(&self) -> impl Iterator<Item = (&str, &dyn Module)> {
         self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))

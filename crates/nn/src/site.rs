@@ -39,36 +39,48 @@ pub(crate) struct Place {
     runs_hooks: bool,
     /// Does it hold layers, and compute nothing under a path of its own?
     is_container: bool,
-    eps: Option<f64>,
+    facts: LayerFacts,
     has_hooks: AtomicBool,
     pub(crate) hooks: RwLock<hooks::SiteHooks>,
     pub(crate) folded: FoldedParts,
+}
+/// What is known of a layer beside its parameters, for who changes models from outside.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LayerFacts {
+    /// of batch norms: what is added to variances
+    pub eps: Option<f64>,
+    /// of batch norms: weight of the newest batch in the running statistics
+    pub momentum: Option<f64>,
+    /// of embeddings: the row that is not trained
+    pub padding_idx: Option<usize>,
+    /// of attention: features of one head
+    pub head_dim: Option<usize>,
 }
 impl Site {
     /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked. To register a hook at it
     /// is an error: use [`Site::with_hooks`] in a layer whose `forward` runs them.
     pub fn new(kind: &'static str) -> Site {
-        Site::of(kind, false, false, None, FoldedParts::new(false))
+        Site::of(kind, false, false, LayerFacts::default(), FoldedParts::new(false))
     }
     /// As [`Site::new`], of a layer whose `forward` goes through [`Site::begin`] and [`SiteCall::end`], and so runs its hooks.
     pub fn with_hooks(kind: &'static str) -> Site {
-        Site::of(kind, true, false, None, FoldedParts::new(false))
+        Site::with_facts(kind, LayerFacts::default())
     }
-    /// Of a layer with hooks that normalises by the variance of a batch plus `eps`.
-    pub(crate) fn normalizing(kind: &'static str, eps: f64) -> Site {
-        Site::of(kind, true, false, Some(eps), FoldedParts::new(false))
+    /// Of a layer with hooks of which more is known.
+    pub(crate) fn with_facts(kind: &'static str, facts: LayerFacts) -> Site {
+        Site::of(kind, true, false, facts, FoldedParts::new(false))
     }
     /// Of a layer with hooks that adds a bias also if it was made without one ([`crate::folded::LateBias`]).
     pub(crate) fn taking_bias(kind: &'static str) -> Site {
-        Site::of(kind, true, false, None, FoldedParts::new(true))
+        Site::of(kind, true, false, LayerFacts::default(), FoldedParts::new(true))
     }
     /// Of what holds layers and passes tensors on: it has hooks, but no path of its own in errors and profiles.
     pub(crate) fn container(kind: &'static str) -> Site {
-        Site::of(kind, true, true, None, FoldedParts::new(false))
+        Site::of(kind, true, true, LayerFacts::default(), FoldedParts::new(false))
     }
-    fn of(kind: &'static str, runs_hooks: bool, is_container: bool, eps: Option<f64>, folded: FoldedParts) -> Site {
+    fn of(kind: &'static str, runs_hooks: bool, is_container: bool, facts: LayerFacts, folded: FoldedParts) -> Site {
         let (path, training, has_hooks) = (RwLock::new("".into()), Flag::new(true), AtomicBool::new(false));
-        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, eps, has_hooks, hooks: RwLock::default(), folded }))
+        Site(Arc::new(Place { kind, path, training, runs_hooks, is_container, facts, has_hooks, hooks: RwLock::default(), folded }))
     }
     /// Enters the layer: what is applied until the guard drops names its path.
     #[track_caller]
@@ -129,7 +141,20 @@ impl Site {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     pub fn eps(&self) -> Option<f64> {
-        self.0.eps
+        self.0.facts.eps
+    }
+    /// The weight that a [`BatchNorm`](crate::BatchNorm) gives the newest batch in its running statistics, as [`Site::eps`]; `None` also if
+    /// all batches count the same.
+    pub fn momentum(&self) -> Option<f64> {
+        self.0.facts.momentum
+    }
+    /// The row of an [`Embedding`](crate::Embedding) that is not trained; `None`: all are, or it is another layer.
+    pub fn padding_idx(&self) -> Option<usize> {
+        self.0.facts.padding_idx
+    }
+    /// The features of one head of a [`MultiheadAttention`](crate::MultiheadAttention); `None` of other layers.
+    pub fn head_dim(&self) -> Option<usize> {
+        self.0.facts.head_dim
     }
     /// Are there hooks that run when the layer does: its own, or those of all modules?
     pub fn has_hooks(&self) -> bool {
@@ -151,7 +176,7 @@ impl Site {
     /// Another place with the same name and mode, without hooks.
     #[track_caller]
     pub(crate) fn apart(&self, copies: &mut Copies) -> Result<Site> {
-        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container, self.0.eps, self.0.folded.apart(copies)?);
+        let copy = Site::of(self.0.kind, self.0.runs_hooks, self.0.is_container, self.0.facts, self.0.folded.apart(copies)?);
         *copy.0.path.write() = self.path();
         copy.set_training(self.is_training());
         Ok(copy)
