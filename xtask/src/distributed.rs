@@ -1,6 +1,6 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
 //! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
-//! others. `mismatch`: programs that differ between ranks, or fail on one. `join`: strangers at the door. `collectives`: how fast ranks add,
+//! others. `mismatch`: programs that differ between ranks, or fail on one. `join`: strangers who want in. `collectives`: how fast ranks add,
 //! beside the peers. `hosts`: two of them, and a cable between. `absent`: what is not installed. Ranks are processes, of `adamant train` or of this
 //! program, started as a user or a launcher starts them. No part can hang: every rank has a deadline.
 mod absent;
@@ -35,7 +35,7 @@ enum DistributedPart {
     Resume(ResumeOptions),
     /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
     Mismatch(mismatch::MismatchOptions),
-    /// Strangers, crowds and noise at the door: refused, no rank kept out, a run not disturbed
+    /// Strangers, crowds and noise where ranks meet: refused, no rank kept out, a run not disturbed
     Join(join::JoinOptions),
     /// All-reduces beside those of an MPI and of Gloo, in turns
     Collectives(collectives::CollectivesOptions),

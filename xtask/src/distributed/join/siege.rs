@@ -1,4 +1,4 @@
-//! A run while strangers stand at its door from its first moment to its last: the same bits, at the same pace; and where it listens.
+//! A run while strangers call it from its first moment to its last: the same bits, at the same pace; and where it listens.
 use super::{JoinOptions, crowd};
 use crate::{
     distributed::{
@@ -159,7 +159,7 @@ fn besiege(at: SocketAddr, many: usize, over: Arc<AtomicBool>, came: Arc<AtomicU
                 break;
             }
             if k % 4 == 3 {
-                // The door may be full: then nobody answers.
+                // Its backlog may be full: then nobody answers.
                 if let Ok(mut stream) = TcpStream::connect_timeout(&at, Duration::from_millis(20)) {
                     let _ = stream.write_all(&crowd::changed_frame(&mut draw));
                     came.fetch_add(1, SeqCst);
