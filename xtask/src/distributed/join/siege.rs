@@ -120,7 +120,9 @@ fn one(program: &RankedTraining, description: &Path, run: &Path, siege: Option<u
         if looked.elapsed() >= pause {
             looked = Instant::now();
             let found = listening(launcher.id());
-            if let (Some(many), None, Some((at, _))) = (siege, &strangers, found.first()) {
+            // The launcher's own socket is there to the end; those of ranks close when all have met.
+            let lasting = found.iter().find(|(_, process)| *process == launcher.id());
+            if let (Some(many), None, Some((at, _))) = (siege, &strangers, lasting) {
                 strangers = Some(besiege(*at, many, over.clone(), came.clone()));
             }
             if let Ok(seen) = listens {
