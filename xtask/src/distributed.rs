@@ -1,30 +1,34 @@
-//! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
-<<<<<<< HEAD
-//! number of ranks. `memory`: what a rank has at most. `compress`: what leaves it. `kill`: a rank that is killed or stopped, and what the
-//! others say. `resume`: ended on so many ranks, gone on with on others. `mismatch`: programs that differ between ranks, or fail on one.
-//! `join`: strangers at the door. `collectives`: how fast ranks add, beside the peers. `hosts`: two of them, and a cable between. `absent`: what
-//! is not installed. Ranks are processes, of `adamant train` or of this program, started as a user or a launcher starts them. No part can
-//! hang: every rank has a deadline.
+//! `cargo xtask distributed PART`: what shared runs promise, each part by one command.
+//!
+//! | part | |
+//! |---|---|
+//! | `bits` | the same weights, slots and lines on any number of ranks, whatever they share out |
+//! | `memory`, `compress` | what a rank has at most; what leaves it |
+//! | `parallel` | models that ranks share |
+//! | `kill`, `elastic` | a rank that is killed or stopped, and what the others say; ranks that are lost are gone on without, and newcomers come |
+//! | `resume` | ended on so many ranks, gone on with on others |
+//! | `mismatch` | programs that differ between ranks, or fail on one |
+//! | `join` | strangers who want in |
+//! | `collectives` | how fast ranks add, beside the peers |
+//! | `hosts` | two of them, and a cable between |
+//! | `absent` | what is not installed |
+//!
+//! Ranks are processes, of `adamant train` or of this program, started as a user or a launcher starts them; of `memory`, `compress` and
+//! `parallel` threads. No part can hang: every rank has a deadline.
 mod absent;
-=======
-//! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `parallel`: models
-//! that ranks share. `resume`: ended on so many ranks, gone on with on others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
-//! deadline.
->>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
 mod bits;
 mod collectives;
 mod compress;
+#[cfg(target_os = "linux")]
+mod elastic;
 mod hosts;
 mod job;
 mod join;
 mod kill;
-<<<<<<< HEAD
 mod memory;
 mod mismatch;
-mod rank;
-=======
 mod parallel;
->>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
+mod rank;
 mod resume;
 
 pub use job::{RankedTraining, set};
@@ -44,20 +48,19 @@ enum DistributedPart {
     Bits(BitsOptions),
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
-<<<<<<< HEAD
+    /// Ranks that are killed again and again while the others go on and newcomers come: the bits of the undisturbed run
+    Elastic(ElasticOptions),
     /// Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss
     Compress(compress::CompressOptions),
     /// What a rank has in memory at most, by what ranks share out
     Memory(memory::MemoryOptions),
-=======
     /// A GPT, a mixture of experts and batch norms that ranks share, as rows, stages, pieces and experts: the gradients of one process
     Parallel(ParallelOptions),
->>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
     /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
     Mismatch(mismatch::MismatchOptions),
-    /// Strangers, crowds and noise at the door: refused, no rank kept out, a run not disturbed
+    /// Strangers, crowds and noise where ranks meet: refused, no rank kept out, a run not disturbed
     Join(join::JoinOptions),
     /// All-reduces beside those of an MPI and of Gloo, in turns
     Collectives(collectives::CollectivesOptions),
@@ -108,6 +111,12 @@ pub(super) struct BitsOptions {
     /// How many ranks under each of them
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
     mpi_ranks: Vec<usize>,
+    /// What ranks share out beside the rows: 1 slots, 2 gradients too, 3 parameters too
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3])]
+    zero: Vec<usize>,
+    /// On how many ranks each of that
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4])]
+    zero_ranks: Vec<usize>,
     /// Ranks that learn handwritten digits, one part each; 0: not
     #[arg(long, default_value_t = 64)]
     many: usize,
@@ -130,19 +139,27 @@ pub(super) struct KillOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
-/// Options of `resume`.
+/// Options of `elastic`.
 #[derive(clap::Args)]
-pub(super) struct ResumeOptions {
+pub(super) struct ElasticOptions {
     #[command(flatten)]
     common: CommonOptions,
-    /// How many runs are ended, each by a signal to a rank drawn at random
-    #[arg(long, default_value_t = 12)]
+    /// How many ranks are killed, over several runs
+    #[arg(long, default_value_t = 100)]
     n: usize,
+    /// How many ranks a run has
+    #[arg(long, default_value_t = 4)]
+    ranks: usize,
+    /// Steps of a run
+    #[arg(long, default_value_t = 12_000)]
+    steps: u64,
+    /// How many runs are ended by SIGTERM to one rank
+    #[arg(long, default_value_t = 6)]
+    terms: usize,
     /// Which moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
-
 /// Options of `parallel`: its ranks are threads of this process.
 #[derive(clap::Args)]
 pub(super) struct ParallelOptions {
@@ -156,18 +173,28 @@ pub(super) struct ParallelOptions {
     #[arg(long)]
     json: bool,
 }
+/// Options of `resume`.
+#[derive(clap::Args)]
+pub(super) struct ResumeOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// How many runs are ended, each by a signal to a rank drawn at random
+    #[arg(long, default_value_t = 12)]
+    n: usize,
+    /// Which moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
 
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
     let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
-<<<<<<< HEAD
+        DistributedPart::Elastic(options) => (elastic_claims(options), options.common.json),
+        DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
         DistributedPart::Compress(options) => (compress::claims(options), options.json),
         DistributedPart::Memory(options) => (memory::claims(options), options.json),
-=======
-        DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
->>>>>>> fcb17fa6ad9a468770678129d1d5436c406b4bbe
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),
@@ -177,4 +204,13 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Rank(options) => return rank::run(options),
     };
     crate::torture::report(json, &claims)
+}
+
+#[cfg(target_os = "linux")]
+fn elastic_claims(options: &ElasticOptions) -> Vec<TortureClaim> {
+    elastic::claims(options)
+}
+#[cfg(not(target_os = "linux"))]
+fn elastic_claims(_: &ElasticOptions) -> Vec<TortureClaim> {
+    vec![TortureClaim::skipped("ranks that come and go", "processes that share memory are Linux's")]
 }

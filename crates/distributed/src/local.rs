@@ -207,12 +207,10 @@ impl LocalRank {
     }
     /// This rank's turn, if the group has not ended here.
     fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
-        let mut counts = self.counts.lock();
-        if counts.ended.is_none() {
-            // Who is told it by others need not tell them again, by `abort`, in words of its own.
-            counts.ended = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
-        }
-        counts.ended.clone().map_or(Ok(counts), Err)
+        let counts = self.counts.lock();
+        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
+        let ended = counts.ended.clone().or_else(known);
+        ended.map_or(Ok(counts), Err)
     }
     /// Does something that the whole group does; a failure ends the group on all ranks.
     fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {

@@ -55,7 +55,7 @@ pub fn claims(options: &JoinOptions) -> Vec<TortureClaim> {
     claims.push(claim(&format!("{} frames that were changed: a fault in words or the frame itself, no panic, nobody comes in", options.n), |claim| {
         fuzz::frames(options.n, options.seed, claim)
     }));
-    claims.push(claim("changed frames at the door of rank 0: the ranks join, and rank 0 needs a MiB more at most", |claim| {
+    claims.push(claim("changed frames where rank 0 listens: the ranks join, and rank 0 needs a MiB more at most", |claim| {
         crowd::noise((options.n / 1000).clamp(200, 10_000) as usize, options.seed, claim)
     }));
     claims.extend(siege::claims(options));

@@ -1,4 +1,4 @@
-//! Crowds at the door of rank 0, which is a process, so that its memory can be told.
+//! Crowds where rank 0 listens, which is a process, so that its memory can be told.
 use super::{JoinReport, JoinTask, JoinWays};
 use crate::{
     distributed::{
@@ -22,7 +22,7 @@ const RANKS: usize = 3;
 /// Memory that a crowd may cost.
 const MOST: u64 = 1 << 20;
 
-/// Who stands at the door: connections, of which each says something first. They stay until they are dropped.
+/// Who waits there: connections, of which each says something first. They stay until they are dropped.
 type Crowd = Vec<TcpStream>;
 pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);

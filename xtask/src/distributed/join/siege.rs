@@ -1,4 +1,4 @@
-//! A run while strangers stand at its door from its first moment to its last: the same bits, at the same pace; and where it listens.
+//! A run while strangers call it from its first moment to its last: the same bits, at the same pace; and where it listens.
 use super::{JoinOptions, crowd};
 use crate::{
     distributed::{
@@ -120,7 +120,9 @@ fn one(program: &RankedTraining, description: &Path, run: &Path, siege: Option<u
         if looked.elapsed() >= pause {
             looked = Instant::now();
             let found = listening(launcher.id());
-            if let (Some(many), None, Some((at, _))) = (siege, &strangers, found.first()) {
+            // The launcher's own socket is there to the end; those of ranks close when all have met.
+            let lasting = found.iter().find(|(_, process)| *process == launcher.id());
+            if let (Some(many), None, Some((at, _))) = (siege, &strangers, lasting) {
                 strangers = Some(besiege(*at, many, over.clone(), came.clone()));
             }
             if let Ok(seen) = listens {
@@ -159,7 +161,7 @@ fn besiege(at: SocketAddr, many: usize, over: Arc<AtomicBool>, came: Arc<AtomicU
                 break;
             }
             if k % 4 == 3 {
-                // The door may be full: then nobody answers.
+                // Its backlog may be full: then nobody answers.
                 if let Ok(mut stream) = TcpStream::connect_timeout(&at, Duration::from_millis(20)) {
                     let _ = stream.write_all(&crowd::changed_frame(&mut draw));
                     came.fetch_add(1, SeqCst);
