@@ -5,7 +5,8 @@
 //! travel, and their memory is free, while the walk back goes on, however late they were put together.
 //!
 //! What is gathered is larger than what it is gathered from, and is read once or a few times. So a gather begins when the one
-//! before is read, and not before: there is the one that is read and the one that travels.
+//! before is read, and not before: there is the one that is read and the one that travels. What is gathered for cells alone does
+//! not wait for them: one that fails finds every cell as it was.
 use super::{Decisions, Graph, PlanStep};
 use crate::{
     Op, communicator,
@@ -48,7 +49,8 @@ pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) ->
         }
         let mut ready = ready(g, d, &steps, at).max(free);
         if let CollectiveKind::AllGather { .. } = kind {
-            let reader = gathered.and_then(|before| steps[..at].iter().position(|step| read(g, d, step).any(|root| root == before)));
+            let reads = |before| steps[..at].iter().position(|step| !step.commits && read(g, d, step).any(|root| root == before));
+            let reader = gathered.and_then(reads);
             ready = ready.max(reader.unwrap_or(0));
             gathered = written(g, d, &steps[at]).next();
         }
