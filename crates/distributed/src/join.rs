@@ -19,4 +19,4 @@ pub(crate) mod link;
 mod meeting;
 pub mod token;
 
-pub(crate) use assembly::{Assembled, assemble};
+pub(crate) use assembly::{Assembled, CalledOff, assemble};

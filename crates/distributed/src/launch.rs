@@ -25,7 +25,13 @@
 //! - *Restarts that cannot help.* A program that is not there, a command line that makes no sense (exit code 2), an end that somebody
 //!   asked for are not tried again.
 //!
+//! A job that is *elastic* has one start, in which ranks come and go: `launch/elastic.rs`.
+//!
 //! Nothing here knows what the program does, and no engine but by name; `mpi` is started through that system's own `mpirun`.
+#[cfg(unix)]
+mod elastic;
+#[cfg(unix)]
+mod epochs;
 #[cfg(unix)]
 mod exits;
 #[cfg(unix)]
@@ -44,7 +50,7 @@ mod program;
 #[allow(unsafe_code, reason = "what a child does between fork and exec")]
 mod start;
 
-pub use plan::{HostSlots, LaunchError, LaunchPlan};
+pub use plan::{ElasticPlan, HostSlots, LaunchError, LaunchPlan};
 pub use prefixed::PrefixedOutput;
 pub use program::find_program;
 

@@ -25,6 +25,7 @@ mod word;
 use crate::{
     ErrorKind,
     control::{RankControl, cause::FailureCause},
+    join::CalledOff,
 };
 use adamant_runtime::{
     communicator::{CollectiveCall, Communicator, EngineRequest, GroupState, ReductionTree},
@@ -60,6 +61,10 @@ pub fn present() -> Result<(), ErrorKind> {
 /// # Errors
 /// Ranks on several hosts; a request that makes no sense; ranks that did not come in time; no memory.
 pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind> {
+    open_unless(request, None)
+}
+/// The same, unless it is called off while the ranks meet.
+pub(crate) fn open_unless(request: &EngineRequest, called_off: Option<CalledOff<'_>>) -> Result<Arc<dyn Communicator>, ErrorKind> {
     let (rank, size) = (request.rank, request.size);
     if rank >= size {
         return Err(ErrorKind::Argument(format!("there is no rank {rank} among {size}")));
@@ -79,7 +84,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
         )));
     }
     present()?;
-    let control = Arc::new(RankControl::join(request)?);
+    let control = Arc::new(RankControl::join_unless(request, called_off)?);
     let reach = Reach::Processes(control.clone());
     let segment = set_up(&control, &reach, layout);
     if let Err(kind) = &segment {

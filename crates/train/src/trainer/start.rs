@@ -2,6 +2,8 @@
 use super::{
     Batch, Callback, EarlyStopping, Score, alerted,
     controlled::Controls,
+    elastic,
+    handed::HandedState,
     learn::{Judge, Learning, Pattern, RunKept},
     ranks::RunRanks,
     restored::HeldStates,
@@ -11,7 +13,7 @@ use super::{
 use crate::{
     Document, Failure,
     alerts::Alerts,
-    checkpoint::OnError,
+    checkpoint::{OnError, Snapshot},
     control::ControlPlan,
     folder::{Mark, RunFolder},
     session::Session,
@@ -33,6 +35,8 @@ pub(crate) struct Learned {
     pub folder: Option<RunFolder>,
     /// its socket, which is open until the caller lets go of it
     pub controls: Controls,
+    /// does this rank write what there is to write?
+    pub leads: bool,
 }
 /// All that a run is made of.
 pub(crate) struct Start<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
@@ -100,38 +104,31 @@ where
         ranks,
         ..
     } = start;
-    // Who does not lead reads what the leader has written, and writes nothing.
-    let shares = start.folder;
-    let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
-    let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
-    watch.begin(plan);
-    if let Some(ranks) = &ranks {
-        session.share(ranks.sharing().clone());
-        ranks.must_be_alike(document, &session.model)?;
-    }
-    let (mut kept, mut found) = (RunKept::default(), None);
-    if let Some(safe) = &safe {
-        match safe.latest(watch)? {
-            None => {}
-            Some(newest) if resume => {
-                let heeds = session.heeds_measures() || stopping.is_some();
-                resume::must_agree(path, document, heeds)?;
-                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
-                watch.resume(newest.snapshot.step);
-                found = Some(newest.snapshot);
-            }
-            Some(newest) => {
-                return Err(Failure::Usage(format!(
-                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
-                    path.unwrap_or(&newest.folder).display()
-                )));
-            }
+    let (shares, mut loader, mut ranks, checkpoint) = (start.folder, loader, ranks, start.checkpoint);
+    let mut waits = ranks.as_ref().is_some_and(RunRanks::is_newcomer);
+    let (mut resumes, mut lost, mut has_met) = (resume, None, false);
+    let Begun { mut kept, found, mut safe, handed } = loop {
+        // Nobody has learned anything yet: whoever is left begins anew.
+        if let Some(before) = ranks.as_ref().filter(|_| waits) {
+            let met = before.meet(lost.as_ref(), interrupt)?;
+            let met = met.map_err(|signal| Failure::Interrupted { signal, step: session.position().step, checkpoint: None })?;
+            loader.hold(met.sharing().held())?;
+            ranks = Some(met);
         }
-    }
-    if let Some(led) = ranks.as_ref().map(|ranks| ranks.agree_on(shares, found.as_ref())).transpose()?.flatten() {
-        kept = RunKept::read(session.restore(&led.snapshot)?)?;
-        found = Some(led.snapshot);
-    }
+        if let Some(ranks) = &ranks {
+            session.share(ranks.sharing().clone());
+        }
+        let place = StartPlace { shares, resumes, checkpoint, document, plan: Some(plan).filter(|_| !has_met), heeds: session.heeds_measures() || stopping.is_some() };
+        match begin(session, ranks.as_ref(), &place, watch) {
+            Ok(begun) => break begun,
+            Err(failure) => match ranks.as_ref().and_then(|ranks| ranks.goes_on_after(&failure)) {
+                // One of those who are gone may have written a checkpoint.
+                Some(kind) => (waits, resumes, lost, has_met) = (true, true, Some(kind), true),
+                None => return Err(failure),
+            },
+        }
+    };
+    let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
     resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
     match (&mut on_length, resumed) {
@@ -152,6 +149,13 @@ where
     if let Some(folder) = &folder {
         opened(folder)?;
     }
+    if let (Some(shares), true) = (shares, ranks.as_ref().is_some_and(RunRanks::is_elastic)) {
+        let folder = folder.get_or_insert_with(|| RunFolder::of_another(shares, kept.metrics_bytes, on_error));
+        folder.keep_journal(mark.map_or(0, |mark| mark.metrics_bytes))?;
+        if let Some(handed) = &handed {
+            folder.take_journal(handed.journal.clone())?;
+        }
+    }
     let controls = Controls::open(path, (resume, kept.controls), start.control, pattern.steps, watch)?;
     let mut learning = Learning {
         session,
@@ -161,7 +165,7 @@ where
         stopping: stopping.as_deref_mut(),
         callbacks,
         folder: folder.as_mut(),
-        safe: safe.as_mut(),
+        safe: safe.take(),
         kept,
         score: None,
         valid: None,
@@ -170,17 +174,24 @@ where
         held: HeldStates::default(),
         controls,
         interrupt,
+        described: elastic::description(document),
+        checkpoint,
         ranks,
         paused: Rc::default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
+    if let Some(handed) = handed {
+        learning.session.set_used(handed.used);
+        learning.score = handed.score;
+    }
     if let Err(failure) = learning.run() {
         learning.failed(&failure);
         return Err(failure);
     }
     let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
+    let (mut safe, leads) = (learning.safe, learning.ranks.as_ref().is_none_or(RunRanks::leads));
     controls.over();
     if let Some(safe) = &mut safe {
         safe.flush(watch)?;
@@ -189,5 +200,65 @@ where
         Some(best) => session.model.load_state_dict(&best)?,
         None => session.settle_on_judged()?,
     }
-    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls })
+    let folder = folder.filter(RunFolder::is_written_here);
+    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls, leads })
+}
+/// Where a run begins.
+struct StartPlace<'p> {
+    shares: Option<&'p Path>,
+    resumes: bool,
+    checkpoint: CheckpointPlan,
+    document: &'p Document,
+    /// what those who watch are told, unless they were
+    plan: Option<&'p Plan>,
+    /// do steps depend on what validation gives?
+    heeds: bool,
+}
+/// What a run begins with.
+struct Begun {
+    kept: RunKept,
+    found: Option<Snapshot>,
+    safe: Option<Safe>,
+    /// of a newcomer, what the others gave it
+    handed: Option<HandedState>,
+}
+/// Brings the session to where the run begins or goes on: as it was made, as the newest checkpoint has it, or as those have it who train already.
+fn begin<M: Walk, B: Batch>(session: &mut Session<M, B>, ranks: Option<&RunRanks>, place: &StartPlace<'_>, watch: &mut dyn Watch) -> Result<Begun, Failure> {
+    // Who does not lead reads what the leader has written, and writes nothing.
+    let path = place.shares.filter(|_| ranks.is_none_or(RunRanks::leads));
+    if let Some(handed) = ranks.filter(|ranks| ranks.is_elastic()).map(|ranks| ranks.taken(place.document)).transpose()?.flatten() {
+        let kept = RunKept::read(session.restore(&handed.snapshot)?)?;
+        place.plan.into_iter().for_each(|plan| watch.begin(plan));
+        watch.resume(handed.snapshot.step);
+        return Ok(Begun { kept, found: Some(handed.snapshot.clone()), safe: None, handed: Some(handed) });
+    }
+    let open = if ranks.is_some_and(RunRanks::is_elastic) { Safe::take_over } else { Safe::open };
+    let safe = path.map(|f| open(f, place.checkpoint)).transpose()?;
+    place.plan.into_iter().for_each(|plan| watch.begin(plan));
+    if let Some(ranks) = ranks {
+        ranks.must_be_alike(place.document, &session.model)?;
+    }
+    let (mut kept, mut found) = (RunKept::default(), None);
+    if let Some(safe) = &safe {
+        match safe.latest(watch)? {
+            None => {}
+            Some(newest) if place.resumes => {
+                resume::must_agree(path, place.document, place.heeds)?;
+                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
+                watch.resume(newest.snapshot.step);
+                found = Some(newest.snapshot);
+            }
+            Some(newest) => {
+                return Err(Failure::Usage(format!(
+                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
+                    path.unwrap_or(&newest.folder).display()
+                )));
+            }
+        }
+    }
+    if let Some(led) = ranks.map(|ranks| ranks.agree_on(place.shares, found.as_ref())).transpose()?.flatten() {
+        kept = RunKept::read(session.restore(&led.snapshot)?)?;
+        found = Some(led.snapshot);
+    }
+    Ok(Begun { kept, found, safe, handed: None })
 }
