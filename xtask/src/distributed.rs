@@ -1,8 +1,10 @@
 //! `cargo xtask distributed PART`: what shared runs promise, each part by one command. `bits`: the same weights, slots and lines on any
 //! number of ranks. `kill`: a rank that is killed or stopped, and what the others say. `resume`: ended on so many ranks, gone on with on
-//! others. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
+//! others. `elastic`: ranks that are lost are gone on without, and newcomers come. Ranks are processes of `adamant train`, started as a user or a launcher starts them. No part can hang: every rank has a
 //! deadline.
 mod bits;
+#[cfg(target_os = "linux")]
+mod elastic;
 mod job;
 mod kill;
 mod resume;
@@ -24,6 +26,8 @@ enum DistributedPart {
     Bits(BitsOptions),
     /// Ranks that are killed and stopped at random moments: the others end, soon, with what is said
     Kill(KillOptions),
+    /// Ranks that are killed again and again while the others go on and newcomers come: the bits of the undisturbed run
+    Elastic(ElasticOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
 }
@@ -88,6 +92,27 @@ pub(super) struct KillOptions {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+/// Options of `elastic`.
+#[derive(clap::Args)]
+pub(super) struct ElasticOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// How many ranks are killed, over several runs
+    #[arg(long, default_value_t = 100)]
+    n: usize,
+    /// How many ranks a run has
+    #[arg(long, default_value_t = 4)]
+    ranks: usize,
+    /// Steps of a run
+    #[arg(long, default_value_t = 12_000)]
+    steps: u64,
+    /// How many runs are ended by SIGTERM to one rank
+    #[arg(long, default_value_t = 6)]
+    terms: usize,
+    /// Which moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
 /// Options of `resume`.
 #[derive(clap::Args)]
 pub(super) struct ResumeOptions {
@@ -106,7 +131,17 @@ pub fn run(options: &Options) -> Exit {
     let (claims, json): (Vec<TortureClaim>, bool) = match &options.part {
         DistributedPart::Bits(options) => (bits::claims(options), options.common.json),
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
+        DistributedPart::Elastic(options) => (elastic_claims(options), options.common.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
     };
     crate::torture::report(json, &claims)
+}
+
+#[cfg(target_os = "linux")]
+fn elastic_claims(options: &ElasticOptions) -> Vec<TortureClaim> {
+    elastic::claims(options)
+}
+#[cfg(not(target_os = "linux"))]
+fn elastic_claims(_: &ElasticOptions) -> Vec<TortureClaim> {
+    vec![TortureClaim::skipped("ranks that come and go", "processes that share memory are Linux's")]
 }

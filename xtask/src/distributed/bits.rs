@@ -128,7 +128,7 @@ fn on_all(
     }
     Ok(())
 }
-type FileHashes = Vec<(String, String)>;
+pub(super) type FileHashes = Vec<(String, String)>;
 /// What a run on one rank was given, and the files that it ended with; it is run once.
 fn alone(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, shards: usize) -> Result<(Vec<String>, FileHashes), String> {
     let mut values = vec![format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
@@ -154,7 +154,7 @@ fn version(launcher: &str) -> Option<String> {
     Some(lines.join(", "))
 }
 /// The files of a run and its newest checkpoint that follow from the description alone.
-fn hashes(run: &Path) -> Result<FileHashes, String> {
+pub(super) fn hashes(run: &Path) -> Result<FileHashes, String> {
     let mut files = vec![run.join("weights.safetensors"), run.join("metrics.jsonl")];
     let newest = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).max();
     let slots = newest.map(|folder| fs::read_dir(folder).map(|all| all.flatten().map(|e| e.path()).collect::<Vec<_>>()));

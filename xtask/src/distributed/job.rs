@@ -84,6 +84,10 @@ impl RankedTraining {
         fs::write(&path, SHORT_STEPS).map_err(|e| e.to_string())?;
         Ok((program, path))
     }
+    /// The program itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
     pub fn place(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }

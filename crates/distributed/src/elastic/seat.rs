@@ -158,12 +158,13 @@ impl ElasticSeat {
         loop {
             let before = self.group.lock().take();
             let epoch = before.as_ref().map(|(epoch, _)| *epoch);
+            let rank = if let Some(ErrorKind::PeerLost { rank, .. }) = &lost { Some(*rank) } else { None };
+            let told = epoch.or_else(|| self.hearing.heard.lock().meet.as_ref().map(|call| call.epoch));
+            // The launcher first: farewells take a moment.
+            self.say(&SeatSays::Want { epoch: told, lost: rank })?;
             if let Some((_, group)) = before {
                 group.retire();
             }
-            let rank = if let Some(ErrorKind::PeerLost { rank, .. }) = &lost { Some(*rank) } else { None };
-            let told = epoch.or_else(|| self.hearing.heard.lock().meet.as_ref().map(|call| call.epoch));
-            self.say(&SeatSays::Want { epoch: told, lost: rank })?;
             let call = match self.wait(told, (begun, lost.as_ref()), gives_up)? {
                 Ok(call) => call,
                 Err(over) => return Ok(over),

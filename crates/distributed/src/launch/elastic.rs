@@ -32,7 +32,7 @@ use std::{
 };
 
 /// A rank that another one has given up is killed after so long, if it has not seen by then that its group is over.
-const GIVEN_UP: Duration = Duration::from_secs(1);
+const GIVEN_UP: Duration = Duration::from_millis(250);
 /// After an end that was asked for, ranks have so long to come to it in their step, before the launcher asks them itself.
 const BY_THEMSELVES: Duration = Duration::from_secs(2);
 
@@ -45,6 +45,8 @@ struct LivingRank {
     state: SeatState,
     given_up: Option<Instant>,
     called: bool,
+    /// since when it wants to meet
+    wants: Instant,
 }
 impl LivingRank {
     fn say(&mut self, says: &LauncherSays) {
@@ -167,7 +169,7 @@ impl ElasticJob<'_> {
                 heard = stop.times();
             }
             self.look_after_ending(stop);
-            if self.ending.is_none_or(|(ending, _)| !matches!(ending, Ending::Told | Ending::Failed)) {
+            if self.ending.is_none_or(|(ending, _)| matches!(ending, Ending::Told | Ending::Done)) {
                 self.let_meet();
             }
         }
@@ -199,7 +201,7 @@ impl ElasticJob<'_> {
         let pipes = (child.stdout.take(), child.stderr.take());
         let process = Process { rank: Some(slot), child, ended: None };
         let group = process.group();
-        let mut rank = LivingRank { slot, process, stream, lines: SeatLines::default(), state: SeatState::Starting, given_up: None, called: false };
+        let mut rank = LivingRank { slot, process, stream, lines: SeatLines::default(), state: SeatState::Starting, given_up: None, called: false, wants: Instant::now() };
         let is_watched = rank.stream.set_nonblocking(true).and_then(|()| self.exits.watch(group, number));
         rank.say(&LauncherSays::Hello { word: self.word.clone() });
         self.living.insert(number, rank);
@@ -232,7 +234,7 @@ impl ElasticJob<'_> {
                         }
                         let was = if let SeatState::Member { rank, .. } = rank.state { Some(rank) } else { None };
                         let before = if let SeatState::Wanting { was } = rank.state { was } else { None };
-                        (rank.state, rank.given_up) = (SeatState::Wanting { was: was.or(before) }, None);
+                        (rank.state, rank.given_up, rank.wants) = (SeatState::Wanting { was: was.or(before) }, None, now);
                     }
                 }
             }
@@ -259,15 +261,20 @@ impl ElasticJob<'_> {
         if let Some(places) = who_meets(&states, enough, begins) {
             let epoch = self.epoch.map_or(0, |epoch| epoch + 1);
             let size = places.len();
+            let mut waited: Option<Duration> = None;
             let ranks: BTreeMap<usize, usize> = places.iter().enumerate().map(|(rank, place)| (*place, rank)).collect();
             for (place, living) in self.living.values_mut().enumerate() {
                 if let Some(rank) = ranks.get(&place).copied() {
+                    if living.state == (SeatState::Wanting { was: None }) {
+                        waited = waited.max(Some(living.wants.elapsed()));
+                    }
                     living.say(&LauncherSays::Meet { epoch, rank, size, word: self.word.clone() });
                     (living.state, living.called) = (SeatState::Member { epoch, rank }, false);
                 }
             }
             if self.epoch.is_some() {
-                note(self.output, &format!("{size} of {} ranks go on (epoch {epoch})", self.plan.ranks));
+                let newcomers = waited.map(|waited| format!(", newcomers among them, who waited {} ms", waited.as_millis())).unwrap_or_default();
+                note(self.output, &format!("{size} of {} ranks go on (epoch {epoch}){newcomers}", self.plan.ranks));
             }
             (self.epoch, self.nobody_comes) = (Some(epoch), false);
         } else if is_called(&states) {
@@ -275,7 +282,7 @@ impl ElasticJob<'_> {
                 rank.called = true;
                 rank.say(&LauncherSays::Call);
             }
-        } else if !may_come && !self.nobody_comes && !states.is_empty() && states.iter().all(|state| matches!(state, SeatState::Wanting { .. })) {
+        } else if self.ending.is_none() && !may_come && !self.nobody_comes && !states.is_empty() && states.iter().all(|state| matches!(state, SeatState::Wanting { .. })) {
             self.nobody_comes = true;
             let why = format!("{} ranks are left, {} are needed, and no more are started", states.len(), enough);
             note(self.output, &why);
@@ -309,6 +316,9 @@ impl ElasticJob<'_> {
             }
             _ if self.ending.is_some() => {}
             RankExit::Code(129 | 130 | 143) | RankExit::Signal(1 | 2 | 15) => self.end(Ending::Asked(i32::from(exit.code()) - 128)),
+            exit if !exit.is_worth_a_restart() && self.slots[rank.slot].starts > 1 && !self.living.is_empty() => {
+                note(self.output, &format!("rank {} is left out: the newcomer in its place ended with {exit}", rank.slot));
+            }
             exit if exit == PEER_LOST || !exit.is_worth_a_restart() => self.end(Ending::Failed),
             exit => self.after_failure(rank.slot, exit),
         }

@@ -193,7 +193,14 @@ where
             let Some(ranks) = &self.ranks else { return Ok(()) };
             let ranks = match ranks.meet(lost.as_ref(), self.interrupt)? {
                 Ok(ranks) => ranks,
-                Err(signal) => return Err(self.interrupted(signal)),
+                Err(signal) => {
+                    // All that end are behind this step.
+                    if self.safe.as_ref().is_some_and(|safe| safe.at != Some(self.session.position().step)) {
+                        self.kept.loader = Some(self.loader.state());
+                        self.save()?;
+                    }
+                    return Err(self.interrupted(signal));
+                }
             };
             self.session.regroup(ranks.sharing().clone());
             self.loader.hold(ranks.sharing().held())?;
