@@ -82,7 +82,7 @@ impl ElasticLaunch {
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
             let mut words = stat.rsplit_once(") ")?.1.split(' ');
             let (state, parent) = (words.next()?, words.next()?);
-            let is_rank = state != "Z" && parent.parse() == Ok(own) && fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("train"));
+            let is_rank = state != "Z" && parent.parse() == Ok(own) && is_training(id);
             is_rank.then(|| LivingProcess { id, leads: fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == metrics)) })
         };
         let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -146,6 +146,10 @@ impl Drop for ElasticLaunch {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+/// The launcher's guard has the launcher's command line.
+fn is_training(id: i32) -> bool {
+    fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"train"))
 }
 fn signal(process: LivingProcess, signal: Signal) -> Result<(), String> {
     kill(Pid::from_raw(process.id), signal).map_err(|e| format!("process {}: {e}", process.id))
