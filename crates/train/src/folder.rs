@@ -113,6 +113,8 @@ pub struct RunFolder {
     troubled: BTreeSet<String>,
     warnings: Vec<String>,
     alerts: Option<AlertDesk>,
+    /// rules of alerts that the rank watches which writes the folder
+    has_alerts: bool,
 }
 /// The lines that a checkpoint counts on.
 pub struct Settled {
@@ -164,7 +166,7 @@ impl RunFolder {
         let warnings = left.warnings(&metrics_path, metrics_bytes);
         let (path, identity, begun) = (path.to_path_buf(), Identity::of(path)?, Instant::now());
         let files = Some(FolderFiles { identity, metrics, timing, events });
-        let mut folder = RunFolder { path, files, journal: None, begun, on_error, troubled: BTreeSet::new(), warnings, alerts: None };
+        let mut folder = RunFolder { path, files, journal: None, begun, on_error, troubled: BTreeSet::new(), warnings, alerts: None, has_alerts: false };
         if let Some(mark) = mark {
             folder.time(json!({ "kind": "resume", "step": mark.step }))?;
         }

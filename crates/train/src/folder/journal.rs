@@ -20,10 +20,10 @@ impl Journal {
 }
 impl RunFolder {
     /// The folder that another rank writes, of which `metrics_bytes` are there. What is to be written goes nowhere but to the journal.
-    pub(crate) fn of_another(path: &Path, metrics_bytes: u64, on_error: OnError) -> RunFolder {
+    pub(crate) fn of_another(path: &Path, metrics_bytes: u64, on_error: OnError, has_alerts: bool) -> RunFolder {
         let journal = Some(Journal { base: metrics_bytes, lines: String::new() });
         let (path, begun) = (path.to_path_buf(), Instant::now());
-        RunFolder { path, files: None, journal, begun, on_error, troubled: BTreeSet::new(), warnings: Vec::new(), alerts: None }
+        RunFolder { path, files: None, journal, begun, on_error, troubled: BTreeSet::new(), warnings: Vec::new(), alerts: None, has_alerts }
     }
     /// Keeps a journal from here on; all ranks count from `metrics_bytes`.
     ///
@@ -79,6 +79,9 @@ impl RunFolder {
         let timing = Lines::open(&self.path.join(TIMING), None)?;
         let events = EventWriter::resume(&self.path, step + 1).map_err(|e| broken(&self.path, &e))?;
         self.files = Some(FolderFiles { identity: Identity::of(&self.path)?, metrics, timing, events });
+        if self.has_alerts {
+            self.warnings.push("rules of alerts are not watched any more: what they had seen was lost with the rank that wrote the folder".into());
+        }
         self.time(json!({ "kind": "lead", "step": step }))
     }
 }
@@ -113,7 +116,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let mut leader = RunFolder::open(place.path(), &document, &Value::Null, None, OnError::Stop).unwrap();
             leader.keep_journal(0).unwrap();
-            let mut other = RunFolder::of_another(place.path(), 0, OnError::Stop);
+            let mut other = RunFolder::of_another(place.path(), 0, OnError::Stop, false);
             assert!(leader.is_written_here() && !other.is_written_here());
             for k in 1..=3 {
                 [&mut leader, &mut other].into_iter().for_each(|folder| folder.metric(&line(k)).unwrap());

@@ -142,7 +142,7 @@ where
     if kept.stopped.is_none() {
         resume::idle(session, pattern.steps).into_iter().for_each(|warning| watch.warn(&warning));
     }
-    let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
+    let on_error = if checkpoint.warn && shares.is_some() { OnError::Warn } else { OnError::Stop };
     let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
     let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
     alerted::begin(start.alerts, folder.as_mut(), (kept.alerts.take(), resumed), watch)?;
@@ -150,7 +150,7 @@ where
         opened(folder)?;
     }
     if let (Some(shares), true) = (shares, ranks.as_ref().is_some_and(RunRanks::is_elastic)) {
-        let folder = folder.get_or_insert_with(|| RunFolder::of_another(shares, kept.metrics_bytes, on_error));
+        let folder = folder.get_or_insert_with(|| RunFolder::of_another(shares, kept.metrics_bytes, on_error, !start.alerts.is_empty()));
         folder.keep_journal(mark.map_or(0, |mark| mark.metrics_bytes))?;
         if let Some(handed) = &handed {
             folder.take_journal(handed.journal.clone())?;
