@@ -211,10 +211,18 @@ impl LocalRank {
     }
     /// This rank's turn, if the group has not ended here.
     fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
-        let counts = self.counts.lock();
-        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
-        let ended = counts.ended.clone().or_else(known);
-        ended.map_or(Ok(counts), Err)
+        let mut counts = self.counts.lock();
+        if let Some(ended) = &counts.ended {
+            return Err(ended.clone());
+        }
+        let Some(known) = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number) else { return Ok(counts) };
+        // The group has ended here, for this reason: whoever gives up the call has nothing else to tell the others.
+        counts.ended = Some(known.clone());
+        drop(counts);
+        if matches!(known, ErrorKind::PeerLost { .. }) {
+            self.reach.end_group(self.group(), FailureCause::of(&known));
+        }
+        Err(known)
     }
     /// Does something that the whole group does; a failure ends the group on all ranks.
     fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {

@@ -77,7 +77,9 @@ mod linux {
         let made = TensorType { shape: Shape::new(&[bytes.len()])?, dtype: DType::U8 };
         let call = CollectiveCall::next(on, CollectiveKind::AllGather { used: RankUse::Alike }, made, None);
         let mut blocks = vec![vec![0u8; bytes.len()]; on.size()];
-        on.all_gather(&call, &bytes, &mut blocks.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
+        let done = on.all_gather(&call, &bytes, &mut blocks.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        // As whoever calls for a tensor does.
+        done.inspect_err(|kind| on.abort(&kind.to_string()))?;
         let word = |block: &[u8], k: usize| u64::from_le_bytes(block[8 * k..8 * k + 8].try_into().unwrap());
         Ok(blocks.iter().map(|block| [word(block, 0), word(block, 1)]).collect())
     }

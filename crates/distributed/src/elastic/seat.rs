@@ -49,7 +49,11 @@ impl SeatHearing {
         match said {
             LauncherSays::Hello { word } => heard.hello = Some(word),
             LauncherSays::Call => heard.called = true,
-            LauncherSays::Meet { epoch, rank, size, word } => heard.meet = Some(MeetingCall { epoch, rank, size, word }),
+            LauncherSays::Meet { epoch, rank, size, word } => {
+                // What called before meets now; a call behind this one is of somebody else.
+                heard.called = false;
+                heard.meet = Some(MeetingCall { epoch, rank, size, word });
+            }
             LauncherSays::Stale { epoch, rank } => heard.stale = Some((epoch, rank)),
             LauncherSays::End { signal } => heard.ended = Some(signal),
             LauncherSays::None { why } => heard.none = Some(why),
@@ -196,10 +200,7 @@ impl ElasticSeat {
         loop {
             let call = heard.meet.clone().filter(|call| after.is_none_or(|after| call.epoch > after));
             match (call, heard.ended, &heard.none) {
-                (Some(call), ..) => {
-                    heard.called = false;
-                    return Ok(Ok(call));
-                }
+                (Some(call), ..) => return Ok(Ok(call)),
                 (None, Some(signal), _) => return Ok(Err(SeatMet::Ended(signal))),
                 (None, None, Some(why)) => return Err(missing(why.clone())),
                 (None, None, None) if heard.closed => return Err(missing("the launcher is gone".into())),
