@@ -5,8 +5,9 @@ use adamant_backend_cpu as _;
 use adamant_core::{
     Arg, Cell, Device, ErrorKind, Op, Result as Computed, Tensor,
     communicator::{self, CollectiveCall, Communicator, GroupState},
-    compile, step,
+    compile,
     op::{CollectiveKind, Group, RankUse, ReduceOp},
+    step,
 };
 use std::sync::{
     Arc,
@@ -65,7 +66,9 @@ impl Communicator for Failing {
 const COLLECTIVES: u64 = 3;
 /// Two cells of floats that are updated in place, each by what one collective gives, and one of whole numbers that a third one gives.
 fn one(cells: &[Cell; 3], group: &Group, x: &Tensor) -> Computed<Vec<Tensor>> {
-    let all = |reduce, x: &Tensor| Tensor::apply(Op::Collective { kind: CollectiveKind::AllReduce { reduce, parts: 0, used: RankUse::Alike }, group: group.clone() }, Arg::None, &[x]);
+    let all = |reduce, x: &Tensor| {
+        Tensor::apply(Op::Collective { kind: CollectiveKind::AllReduce { reduce, parts: 0, used: RankUse::Alike }, group: group.clone() }, Arg::None, &[x])
+    };
     let first = all(ReduceOp::Sum, &(x * cells[0].detached()));
     let second = all(ReduceOp::Sum, &(x + cells[1].detached()));
     let third = all(ReduceOp::Max, &(cells[2].detached() + 1));
@@ -83,7 +86,13 @@ fn a_step_that_has_changed_something_though_it_failed() {
         for captured in [false, true] {
             for failing in 0..COLLECTIVES {
                 let numbers = |from: usize| Tensor::from_vec((0..5000).map(|k| ((k * 31 + from) % 97) as f32 - 40.0).collect::<Vec<_>>(), [5000]);
-                let cells = || [Cell::new(&numbers(3), false).unwrap(), Cell::new(&numbers(50), false).unwrap(), Cell::new(&Tensor::from_vec(vec![7i32; 40], [40]), false).unwrap()];
+                let cells = || {
+                    [
+                        Cell::new(&numbers(3), false).unwrap(),
+                        Cell::new(&numbers(50), false).unwrap(),
+                        Cell::new(&Tensor::from_vec(vec![7i32; 40], [40]), false).unwrap(),
+                    ]
+                };
                 let (disturbed, plain, x) = (cells(), cells(), numbers(11));
                 let run = |cells: &[Cell; 3], fails: Option<(u64, u64)>, steps: u64| -> Vec<Computed<()>> {
                     let on = Arc::new(Failing { at: AtomicU64::new(u64::MAX), ..Failing::default() });

@@ -9,9 +9,9 @@ use adamant_distributed::{
     told_by_first,
 };
 use adamant_engine_mpi as _;
-use adamant_train::{Document, Failure, RankMeeting, rank_timeout};
 #[cfg(unix)]
 use adamant_train::MetAgain;
+use adamant_train::{Document, Failure, RankMeeting, rank_timeout};
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 /// Who this process is among ranks, and its group, if it has one yet.

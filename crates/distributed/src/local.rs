@@ -215,7 +215,9 @@ impl LocalRank {
         if let Some(ended) = &counts.ended {
             return Err(ended.clone());
         }
-        let Some(known) = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number) else { return Ok(counts) };
+        let Some(known) = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number) else {
+            return Ok(counts);
+        };
         // The group has ended here, for this reason: whoever gives up the call has nothing else to tell the others.
         counts.ended = Some(known.clone());
         drop(counts);

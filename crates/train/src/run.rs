@@ -278,7 +278,9 @@ impl<'a> Run<'a> {
         }
         let mut document = self.document.clone();
         let group = match &self.group {
-            _ if shards == 1 && self.elastic.is_some() => return wrong("one shard is one rank's, and nobody could go on without it: `--elastic` goes with two at least".into()),
+            _ if shards == 1 && self.elastic.is_some() => {
+                return wrong("one shard is one rank's, and nobody could go on without it: `--elastic` goes with two at least".into());
+            }
             None if shards == 1 => return Ok((document, None)),
             Some(_) if shards == 1 => return Ok((document, None)),
             Some(group) => communicator::group(group),

@@ -85,7 +85,8 @@ impl RankMeeting for ThreadSeat {
             if seats.ended {
                 return Ok(MetAgain::Ended(15));
             }
-            let mut wanting: Vec<(usize, usize)> = seats.seats.iter().filter_map(|(id, seat)| if let Seat::Wants(was) = seat { Some((was.unwrap_or(usize::MAX), *id)) } else { None }).collect();
+            let mut wanting: Vec<(usize, usize)> =
+                seats.seats.iter().filter_map(|(id, seat)| if let Seat::Wants(was) = seat { Some((was.unwrap_or(usize::MAX), *id)) } else { None }).collect();
             if wanting.len() == seats.seats.len() && (seats.epoch > 0 || wanting.len() == meeting.first) {
                 wanting.sort_unstable();
                 seats.epoch += 1;
@@ -301,7 +302,11 @@ fn a_rank_lost_in_any_call_changes_the_run() {
             let folder = place.path().join(format!("{k}-{at}"));
             let ran = train(&text, 3, &set, &folder, &fates);
             let others: Vec<_> = ran.ended.iter().filter(|(id, _)| **id != victim && **id < 3).collect();
-            assert!(others.iter().all(|(_, done)| done.is_ok()), "{k}: {fates:?}: {:?}", others.iter().map(|(id, done)| (id, done.as_ref().err())).collect::<Vec<_>>());
+            assert!(
+                others.iter().all(|(_, done)| done.is_ok()),
+                "{k}: {fates:?}: {:?}",
+                others.iter().map(|(id, done)| (id, done.as_ref().err())).collect::<Vec<_>>()
+            );
             assert!(ran.ended[&victim].is_err() && ran.epochs >= 2, "{fates:?}");
             let got = files(&folder);
             let other: Vec<&String> = got.iter().zip(&want).filter(|(a, b)| a != b).map(|(a, _)| &a.0).collect();
@@ -346,10 +351,13 @@ fn an_end_that_is_asked_for_when_a_rank_is_lost() {
     for at in 18..30 {
         let folder = place.path().join(format!("{at}"));
         let ran = train(&text, 3, &set, &folder, &[(0, 20, Fate::Dies), (1, at, Fate::Signal)]);
-        let steps: Vec<u64> = [1, 2].iter().map(|id| match &ran.ended[id] {
-            Err(Failure::Interrupted { signal: 15, step, .. }) => *step,
-            other => panic!("{at}: {:?}", other.as_ref().err()),
-        }).collect();
+        let steps: Vec<u64> = [1, 2]
+            .iter()
+            .map(|id| match &ran.ended[id] {
+                Err(Failure::Interrupted { signal: 15, step, .. }) => *step,
+                other => panic!("{at}: {:?}", other.as_ref().err()),
+            })
+            .collect();
         assert_eq!(steps[0], steps[1], "{at}");
         assert!(folder.join("checkpoints").join(format!("step-{:08}", steps[0])).is_dir(), "{at}: {steps:?}");
     }

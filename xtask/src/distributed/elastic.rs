@@ -83,7 +83,10 @@ impl ElasticLaunch {
             let mut words = stat.rsplit_once(") ")?.1.split(' ');
             let (state, parent) = (words.next()?, words.next()?);
             let is_rank = state != "Z" && parent.parse() == Ok(own) && is_training(id);
-            is_rank.then(|| LivingProcess { id, leads: fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == metrics)) })
+            is_rank.then(|| LivingProcess {
+                id,
+                leads: fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == metrics)),
+            })
         };
         let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         all.filter_map(of_launcher).collect()
@@ -183,7 +186,10 @@ pub fn claims(options: &ElasticOptions) -> Vec<TortureClaim> {
         Err(e) => return vec![claim("the undisturbed run", |_| Err(e))],
     };
     let mut times = KillTimes::default();
-    let text = format!("{} kills of {} ranks, in runs that go on and end with the sha256 of weights, slots and metrics.jsonl of the undisturbed one", options.n, options.ranks);
+    let text = format!(
+        "{} kills of {} ranks, in runs that go on and end with the sha256 of weights, slots and metrics.jsonl of the undisturbed one",
+        options.n, options.ranks
+    );
     let bits = claim(&text, |claim| {
         let mut draw = CaseDraw::new(options.seed);
         while times.kills < options.n {
@@ -225,7 +231,9 @@ pub fn claims(options: &ElasticOptions) -> Vec<TortureClaim> {
     vec![bits, goes_on, rejoins, all_again, terms, ends_for_good(&program, options, &description, &values), refusals(&program, &description)]
 }
 fn elastic_options(ranks: usize) -> Vec<String> {
-    ["-n", &ranks.to_string(), "--elastic", &format!("2:{ranks}"), "--max-restarts", "1000000", "--leave-out", "1000000:1s", "--timeout", "30s"].map(String::from).to_vec()
+    ["-n", &ranks.to_string(), "--elastic", &format!("2:{ranks}"), "--max-restarts", "1000000", "--leave-out", "1000000:1s", "--timeout", "30s"]
+        .map(String::from)
+        .to_vec()
 }
 /// One run, whose ranks are killed until it is over.
 fn one_run(
@@ -323,7 +331,9 @@ fn one_term(
     sleep(Duration::from_millis(draw.below(500)));
     let ranks = job.ranks();
     // Half of the time somebody was killed just before.
-    if draw.below(2) == 0 && let Some(rank) = ranks.first() {
+    if draw.below(2) == 0
+        && let Some(rank) = ranks.first()
+    {
         signal(*rank, Signal::SIGKILL)?;
         sleep(Duration::from_millis(draw.below(60)));
     }
@@ -339,11 +349,15 @@ fn one_term(
     if took > ENDS {
         return Err(format!("it ended after {} ms: {}", took.as_millis(), job.text()));
     }
-    let steps: Vec<u64> = job.said().iter().filter_map(|(_, line)| line.split("after step ").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect();
+    let steps: Vec<u64> =
+        job.said().iter().filter_map(|(_, line)| line.split("after step ").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect();
     if steps.len() < 2 || steps.iter().any(|step| *step != steps[0]) {
         return Err(format!("they ended behind these steps: {steps:?}; {}", job.text()));
     }
-    let saved = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().any(|entry| entry.file_name().to_string_lossy() == format!("step-{:08}", steps[0]));
+    let saved = fs::read_dir(run.join("checkpoints"))
+        .map_err(|e| e.to_string())?
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy() == format!("step-{:08}", steps[0]));
     if !saved {
         return Err(format!("there is no checkpoint of step {}: {}", steps[0], job.text()));
     }

@@ -260,7 +260,13 @@ fn parts_that_are_other_than_those_of_one_process() {
         let mut loader = make(1..2, 4, workers);
         for (k, held) in [1..2, 0..3, 3..4, 0..4, 2..4].into_iter().enumerate() {
             loader.hold(held.clone()).unwrap();
-            let own: Vec<_> = loader.next_parts().unwrap_or_else(|| loader.next_parts().unwrap()).unwrap().into_iter().map(|part| part.map_or(vec![], |b| b.0.clone())).collect();
+            let own: Vec<_> = loader
+                .next_parts()
+                .unwrap_or_else(|| loader.next_parts().unwrap())
+                .unwrap()
+                .into_iter()
+                .map(|part| part.map_or(vec![], |b| b.0.clone()))
+                .collect();
             assert_eq!(own, all[k][held]);
         }
         assert_eq!(loader.parts(), (2..4, 4));

@@ -107,7 +107,9 @@ impl ElasticSeat {
         let wrong = |why: String| ErrorKind::Argument(format!("{SEAT_FD} is `{value}`: {why}"));
         let engine = place.engine_name();
         if engine != "local" {
-            return Err(ErrorKind::Argument(format!("engine `{engine}` is not elastic: its groups end with the first rank that is lost; use `local`, or leave `--elastic` out")));
+            return Err(ErrorKind::Argument(format!(
+                "engine `{engine}` is not elastic: its groups end with the first rank that is lost; use `local`, or leave `--elastic` out"
+            )));
         }
         let number: i32 = value.parse().map_err(|_| wrong("not the number of a descriptor".into()))?;
         ElasticSeat::new(stream_of(number).map_err(|e| wrong(e.to_string()))?, place.to_request()).map(Some)
@@ -191,9 +193,16 @@ impl ElasticSeat {
         local::open_unless(&request, Some(&called_off))
     }
     /// Waits for a meeting of a later epoch.
-    fn wait(&self, after: Option<u64>, (begun, lost): (Instant, Option<&ErrorKind>), gives_up: &dyn Fn() -> bool) -> Result<Result<MeetingCall, SeatMet>, ErrorKind> {
+    fn wait(
+        &self,
+        after: Option<u64>,
+        (begun, lost): (Instant, Option<&ErrorKind>),
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Result<MeetingCall, SeatMet>, ErrorKind> {
         let missing = |why: String| match lost {
-            Some(ErrorKind::PeerLost { rank, op, seq, why: first }) => ErrorKind::PeerLost { rank: *rank, op: op.clone(), seq: *seq, why: format!("{first}; {why}") },
+            Some(ErrorKind::PeerLost { rank, op, seq, why: first }) => {
+                ErrorKind::PeerLost { rank: *rank, op: op.clone(), seq: *seq, why: format!("{first}; {why}") }
+            }
             _ => ErrorKind::PeerLost { rank: 0, op: OP.into(), seq: 0, why },
         };
         let mut heard = self.hearing.heard.lock();

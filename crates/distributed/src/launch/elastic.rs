@@ -112,7 +112,13 @@ struct ElasticJob<'j> {
 }
 
 /// Runs a job to its end.
-pub(super) fn run(plan: &LaunchPlan, elastic: ElasticPlan, program: &Path, output: Box<dyn LaunchOutput>, stop: &LaunchStop) -> Result<LaunchEnded, LaunchError> {
+pub(super) fn run(
+    plan: &LaunchPlan,
+    elastic: ElasticPlan,
+    program: &Path,
+    output: Box<dyn LaunchOutput>,
+    stop: &LaunchStop,
+) -> Result<LaunchEnded, LaunchError> {
     let system = |what| move |error| LaunchError::System { what, error };
     if let Some(folder) = &plan.log_folder {
         fs::create_dir_all(folder).map_err(|error| LaunchError::Log { path: folder.clone(), error })?;
@@ -201,7 +207,8 @@ impl ElasticJob<'_> {
         let pipes = (child.stdout.take(), child.stderr.take());
         let process = Process { rank: Some(slot), child, ended: None };
         let group = process.group();
-        let mut rank = LivingRank { slot, process, stream, lines: SeatLines::default(), state: SeatState::Starting, given_up: None, called: false, wants: Instant::now() };
+        let mut rank =
+            LivingRank { slot, process, stream, lines: SeatLines::default(), state: SeatState::Starting, given_up: None, called: false, wants: Instant::now() };
         let is_watched = rank.stream.set_nonblocking(true).and_then(|()| self.exits.watch(group, number));
         rank.say(&LauncherSays::Hello { word: self.word.clone() });
         self.living.insert(number, rank);
@@ -282,7 +289,12 @@ impl ElasticJob<'_> {
                 rank.called = true;
                 rank.say(&LauncherSays::Call);
             }
-        } else if self.ending.is_none() && !may_come && !self.nobody_comes && !states.is_empty() && states.iter().all(|state| matches!(state, SeatState::Wanting { .. })) {
+        } else if self.ending.is_none()
+            && !may_come
+            && !self.nobody_comes
+            && !states.is_empty()
+            && states.iter().all(|state| matches!(state, SeatState::Wanting { .. }))
+        {
             self.nobody_comes = true;
             let why = format!("{} ranks are left, {} are needed, and no more are started", states.len(), enough);
             note(self.output, &why);

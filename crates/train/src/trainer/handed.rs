@@ -96,8 +96,7 @@ pub(super) fn give(group: &dyn Communicator, state: &HandedState) -> Result<(), 
 /// # Errors
 /// A lost peer; no memory.
 pub(super) fn take(group: &dyn Communicator, root: usize, device: Device) -> Result<HandedState, Failure> {
-    let header: HandedHeader =
-        serde_json::from_slice(&cast_text(group, root, None)?).map_err(|e| Failure::Run(format!("{FROM} makes no sense: {e}")))?;
+    let header: HandedHeader = serde_json::from_slice(&cast_text(group, root, None)?).map_err(|e| Failure::Run(format!("{FROM} makes no sense: {e}")))?;
     let mut tensors = BTreeMap::new();
     for (name, length, all) in header.groups {
         let mut bytes = vec![0; space(length)?];

@@ -118,7 +118,8 @@ where
         if let Some(ranks) = &ranks {
             session.share(ranks.sharing().clone());
         }
-        let place = StartPlace { shares, resumes, checkpoint, document, plan: Some(plan).filter(|_| !has_met), heeds: session.heeds_measures() || stopping.is_some() };
+        let place =
+            StartPlace { shares, resumes, checkpoint, document, plan: Some(plan).filter(|_| !has_met), heeds: session.heeds_measures() || stopping.is_some() };
         match begin(session, ranks.as_ref(), &place, watch) {
             Ok(begun) => break begun,
             Err(failure) => match ranks.as_ref().and_then(|ranks| ranks.goes_on_after(&failure)) {
