@@ -20,10 +20,8 @@ pub struct StartedRanks {
     seat: Option<Arc<RankSeat>>,
     size: usize,
 }
-#[cfg(unix)]
-struct RankSeat(ElasticSeat);
-#[cfg(not(unix))]
-struct RankSeat;
+/// Its seat under a launcher whose ranks come and go.
+struct RankSeat(#[cfg(unix)] ElasticSeat);
 
 fn told(kind: adamant::ErrorKind) -> Failure {
     Failure::from(adamant::Error::new("launch", kind))

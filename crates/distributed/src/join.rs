@@ -14,7 +14,7 @@
 mod assembly;
 pub mod frame;
 pub mod handshake;
-mod inherited;
+pub(crate) mod inherited;
 pub(crate) mod link;
 mod meeting;
 pub mod token;

@@ -3,12 +3,12 @@ use super::{
     ElasticRank, SEAT_FD,
     words::{LauncherSays, SeatLines, SeatSays},
 };
-use crate::{ErrorKind, local, place::RankPlace};
+use crate::{ErrorKind, join::inherited, local, place::RankPlace};
 use adamant_runtime::communicator::{Communicator, EngineRequest};
 use parking_lot::{Condvar, Mutex};
 use std::{
     io::{Read, Write},
-    os::{fd::BorrowedFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -28,7 +28,7 @@ struct MeetingCall {
     word: Option<Vec<u8>>,
 }
 #[derive(Default)]
-struct Heard {
+struct SeatHeard {
     /// what the launcher said at the start
     hello: Option<Option<Vec<u8>>>,
     meet: Option<MeetingCall>,
@@ -40,7 +40,7 @@ struct Heard {
 }
 #[derive(Default)]
 struct SeatHearing {
-    heard: Mutex<Heard>,
+    heard: Mutex<SeatHeard>,
     changed: Condvar,
 }
 impl SeatHearing {
@@ -112,7 +112,7 @@ impl ElasticSeat {
             )));
         }
         let number: i32 = value.parse().map_err(|_| wrong("not the number of a descriptor".into()))?;
-        ElasticSeat::new(stream_of(number).map_err(|e| wrong(e.to_string()))?, place.to_request()).map(Some)
+        ElasticSeat::new(inherited::stream(number).map_err(|e| wrong(e.to_string()))?, place.to_request()).map(Some)
     }
     /// On a socket to the launcher; of the request it takes where ranks meet, the token, and how long they wait. Waits for the launcher's
     /// first word.
@@ -233,15 +233,4 @@ impl Drop for ElasticSeat {
         // The thread that listens ends.
         let _ = self.stream.lock().shutdown(std::net::Shutdown::Read);
     }
-}
-/// The socket behind a descriptor that was inherited, under a descriptor of its own.
-#[allow(unsafe_code)]
-fn stream_of(descriptor: i32) -> std::io::Result<UnixStream> {
-    if descriptor < 0 {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: it is not -1, and only borrowed until it was duplicated, which fails where nothing is open.
-    let stream = UnixStream::from(unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?);
-    stream.local_addr()?;
-    Ok(stream)
 }

@@ -68,7 +68,7 @@ impl LivingRank {
 }
 /// Why the job is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
+enum JobEnding {
     /// the launcher was told to
     Told,
     /// a rank was, by this signal
@@ -105,7 +105,7 @@ struct ElasticJob<'j> {
     has_begun: bool,
     /// a rank has ended well: those who are left end as well, however few they are
     is_ending_well: bool,
-    ending: Option<(Ending, Instant)>,
+    ending: Option<(JobEnding, Instant)>,
     was_asked: bool,
     ends: Vec<(usize, RankExit)>,
     nobody_comes: bool,
@@ -169,13 +169,13 @@ impl ElasticJob<'_> {
             }
             if let Some(signal) = stop.asked().filter(|_| stop.times() > heard) {
                 if heard == 0 {
-                    self.end(Ending::Told);
+                    self.end(JobEnding::Told);
                     self.signal(Signal::from_named_raw(signal).unwrap_or(Signal::TERM));
                 }
                 heard = stop.times();
             }
             self.look_after_ending(stop);
-            if self.ending.is_none_or(|(ending, _)| matches!(ending, Ending::Told | Ending::Done)) {
+            if self.ending.is_none_or(|(ending, _)| matches!(ending, JobEnding::Told | JobEnding::Done)) {
                 self.let_meet();
             }
         }
@@ -323,15 +323,15 @@ impl ElasticJob<'_> {
             RankExit::Code(0) => {
                 self.is_ending_well = true;
                 if leads {
-                    self.end(Ending::Done);
+                    self.end(JobEnding::Done);
                 }
             }
             _ if self.ending.is_some() => {}
-            RankExit::Code(129 | 130 | 143) | RankExit::Signal(1 | 2 | 15) => self.end(Ending::Asked(i32::from(exit.code()) - 128)),
+            RankExit::Code(129 | 130 | 143) | RankExit::Signal(1 | 2 | 15) => self.end(JobEnding::Asked(i32::from(exit.code()) - 128)),
             exit if !exit.is_worth_a_restart() && self.slots[rank.slot].starts > 1 && !self.living.is_empty() => {
                 note(self.output, &format!("rank {} is left out: the newcomer in its place ended with {exit}", rank.slot));
             }
-            exit if exit == PEER_LOST || !exit.is_worth_a_restart() => self.end(Ending::Failed),
+            exit if exit == PEER_LOST || !exit.is_worth_a_restart() => self.end(JobEnding::Failed),
             exit => self.after_failure(rank.slot, exit),
         }
         Ok(())
@@ -352,7 +352,7 @@ impl ElasticJob<'_> {
         };
         note(self.output, &format!("rank {slot} failed: {exit}; {told}"));
     }
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: JobEnding) {
         if self.ending.is_some() {
             return;
         }
@@ -360,9 +360,9 @@ impl ElasticJob<'_> {
         self.slots.iter_mut().for_each(|slot| slot.due = None);
         for rank in self.living.values_mut() {
             match (ending, rank.state) {
-                (Ending::Asked(signal), _) => rank.say(&LauncherSays::End { signal }),
+                (JobEnding::Asked(signal), _) => rank.say(&LauncherSays::End { signal }),
                 // It has nothing that is not in the folder.
-                (Ending::Done, SeatState::Starting | SeatState::Wanting { .. }) => rank.process.signal(Signal::KILL),
+                (JobEnding::Done, SeatState::Starting | SeatState::Wanting { .. }) => rank.process.signal(Signal::KILL),
                 _ => {}
             }
         }
@@ -371,15 +371,15 @@ impl ElasticJob<'_> {
     fn look_after_ending(&mut self, stop: &LaunchStop) {
         let Some((ending, since)) = self.ending else { return };
         let (ask, kill) = match ending {
-            Ending::Done => return,
-            Ending::Told => (Duration::ZERO, self.plan.grace),
-            Ending::Asked(_) => (BY_THEMSELVES, BY_THEMSELVES + self.plan.grace),
-            Ending::Failed => (SPEAK, SPEAK + self.plan.grace),
+            JobEnding::Done => return,
+            JobEnding::Told => (Duration::ZERO, self.plan.grace),
+            JobEnding::Asked(_) => (BY_THEMSELVES, BY_THEMSELVES + self.plan.grace),
+            JobEnding::Failed => (SPEAK, SPEAK + self.plan.grace),
         };
         if !self.was_asked && since.elapsed() >= ask {
             self.was_asked = true;
             // They had the signal that the launcher was told.
-            if ending != Ending::Told {
+            if ending != JobEnding::Told {
                 self.signal(Signal::TERM);
             }
         }
@@ -399,17 +399,17 @@ impl ElasticJob<'_> {
         let failures = || self.ends.iter().filter(|(_, exit)| exit.is_failure());
         let last = || failures().rev().find(|(_, exit)| *exit != PEER_LOST).or_else(|| failures().next_back());
         let cause = match self.ending {
-            Some((Ending::Done | Ending::Told | Ending::Asked(_), _)) => None,
+            Some((JobEnding::Done | JobEnding::Told | JobEnding::Asked(_), _)) => None,
             // Earlier failures were gone on from.
-            Some((Ending::Failed, _)) | None => last(),
+            Some((JobEnding::Failed, _)) | None => last(),
         };
         let cause = cause.map(|(slot, exit)| FirstCause { rank: Some(*slot), exit: *exit, words: words.remove(slot).unwrap_or_default() });
         if let Some(cause) = &cause {
             note(self.output, &cause.to_string());
         }
         let code = match (stop.asked(), self.ending, &cause) {
-            (Some(signal), ..) | (None, Some((Ending::Asked(signal), _)), _) => RankExit::Signal(signal).code(),
-            (None, Some((Ending::Done, _)), _) => 0,
+            (Some(signal), ..) | (None, Some((JobEnding::Asked(signal), _)), _) => RankExit::Signal(signal).code(),
+            (None, Some((JobEnding::Done, _)), _) => 0,
             (None, _, Some(cause)) => cause.exit.code(),
             (None, _, None) => 0,
         };

@@ -105,30 +105,8 @@ where
         ..
     } = start;
     let (shares, mut loader, mut ranks, checkpoint) = (start.folder, loader, ranks, start.checkpoint);
-    let mut waits = ranks.as_ref().is_some_and(RunRanks::is_newcomer);
-    let (mut resumes, mut lost, mut has_met) = (resume, None, false);
-    let Begun { mut kept, found, mut safe, handed } = loop {
-        // Nobody has learned anything yet: whoever is left begins anew.
-        if let Some(before) = ranks.as_ref().filter(|_| waits) {
-            let met = before.meet(lost.as_ref(), interrupt)?;
-            let met = met.map_err(|signal| Failure::Interrupted { signal, step: session.position().step, checkpoint: None })?;
-            loader.hold(met.sharing().held())?;
-            ranks = Some(met);
-        }
-        if let Some(ranks) = &ranks {
-            session.share(ranks.sharing().clone());
-        }
-        let place =
-            StartPlace { shares, resumes, checkpoint, document, plan: Some(plan).filter(|_| !has_met), heeds: session.heeds_measures() || stopping.is_some() };
-        match begin(session, ranks.as_ref(), &place, watch) {
-            Ok(begun) => break begun,
-            Err(failure) => match ranks.as_ref().and_then(|ranks| ranks.goes_on_after(&failure)) {
-                // One of those who are gone may have written a checkpoint.
-                Some(kind) => (waits, resumes, lost, has_met) = (true, true, Some(kind), true),
-                None => return Err(failure),
-            },
-        }
-    };
+    let place = StartPlace { shares, checkpoint, document, plan, heeds: session.heeds_measures() || stopping.is_some() };
+    let RunBegin { mut kept, found, mut safe, handed } = begin_together(session, (&mut ranks, &mut loader), resume, &place, interrupt, watch)?;
     let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
     resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
@@ -207,35 +185,78 @@ where
 /// Where a run begins.
 struct StartPlace<'p> {
     shares: Option<&'p Path>,
-    resumes: bool,
     checkpoint: CheckpointPlan,
     document: &'p Document,
-    /// what those who watch are told, unless they were
-    plan: Option<&'p Plan>,
+    plan: &'p Plan,
     /// do steps depend on what validation gives?
     heeds: bool,
 }
 /// What a run begins with.
-struct Begun {
+struct RunBegin {
     kept: RunKept,
     found: Option<Snapshot>,
     safe: Option<Safe>,
     /// of a newcomer, what the others gave it
     handed: Option<HandedState>,
 }
+/// Begins, alone or as one of several ranks; whoever is left of them begins anew where one is lost meanwhile.
+fn begin_together<M: Walk, D: Dataset + ?Sized + 'static>(
+    session: &mut Session<M, D::Batch>,
+    (ranks, loader): (&mut Option<RunRanks>, &mut DataLoader<D>),
+    resume: bool,
+    place: &StartPlace<'_>,
+    interrupt: &Interrupt,
+    watch: &mut dyn Watch,
+) -> Result<RunBegin, Failure>
+where
+    D::Batch: Batch,
+{
+    let mut waits = ranks.as_ref().is_some_and(RunRanks::is_newcomer);
+    let (mut resumes, mut lost, mut has_met) = (resume, None, false);
+    loop {
+        // Nobody has learned anything yet.
+        if let Some(before) = ranks.as_ref().filter(|_| waits) {
+            let met = before.meet(lost.as_ref(), interrupt)?;
+            let met = met.map_err(|signal| Failure::Interrupted { signal, step: session.position().step, checkpoint: None })?;
+            loader.hold(met.sharing().held())?;
+            *ranks = Some(met);
+        }
+        if let Some(ranks) = &*ranks {
+            session.share(ranks.sharing().clone());
+        }
+        match begin(session, ranks.as_ref(), place, (resumes, has_met), watch) {
+            Ok(begun) => return Ok(begun),
+            Err(failure) => match ranks.as_ref().and_then(|ranks| ranks.goes_on_after(&failure)) {
+                // One of those who are gone may have written a checkpoint.
+                Some(kind) => (waits, resumes, lost, has_met) = (true, true, Some(kind), true),
+                None => return Err(failure),
+            },
+        }
+    }
+}
 /// Brings the session to where the run begins or goes on: as it was made, as the newest checkpoint has it, or as those have it who train already.
-fn begin<M: Walk, B: Batch>(session: &mut Session<M, B>, ranks: Option<&RunRanks>, place: &StartPlace<'_>, watch: &mut dyn Watch) -> Result<Begun, Failure> {
+fn begin<M: Walk, B: Batch>(
+    session: &mut Session<M, B>,
+    ranks: Option<&RunRanks>,
+    place: &StartPlace<'_>,
+    (resumes, is_told): (bool, bool),
+    watch: &mut dyn Watch,
+) -> Result<RunBegin, Failure> {
     // Who does not lead reads what the leader has written, and writes nothing.
     let path = place.shares.filter(|_| ranks.is_none_or(RunRanks::leads));
     if let Some(handed) = ranks.filter(|ranks| ranks.is_elastic()).map(|ranks| ranks.taken(place.document)).transpose()?.flatten() {
         let kept = RunKept::read(session.restore(&handed.snapshot)?)?;
-        place.plan.into_iter().for_each(|plan| watch.begin(plan));
+        if !is_told {
+            watch.begin(place.plan);
+        }
         watch.resume(handed.snapshot.step);
-        return Ok(Begun { kept, found: Some(handed.snapshot.clone()), safe: None, handed: Some(handed) });
+        return Ok(RunBegin { kept, found: Some(handed.snapshot.clone()), safe: None, handed: Some(handed) });
     }
     let open = if ranks.is_some_and(RunRanks::is_elastic) { Safe::take_over } else { Safe::open };
     let safe = path.map(|f| open(f, place.checkpoint)).transpose()?;
-    place.plan.into_iter().for_each(|plan| watch.begin(plan));
+    if !is_told {
+        watch.begin(place.plan);
+    }
     if let Some(ranks) = ranks {
         ranks.must_be_alike(place.document, &session.model)?;
     }
@@ -243,7 +264,7 @@ fn begin<M: Walk, B: Batch>(session: &mut Session<M, B>, ranks: Option<&RunRanks
     if let Some(safe) = &safe {
         match safe.latest(watch)? {
             None => {}
-            Some(newest) if place.resumes => {
+            Some(newest) if resumes => {
                 resume::must_agree(path, place.document, place.heeds)?;
                 kept = RunKept::read(session.restore(&newest.snapshot)?)?;
                 watch.resume(newest.snapshot.step);
@@ -261,5 +282,5 @@ fn begin<M: Walk, B: Batch>(session: &mut Session<M, B>, ranks: Option<&RunRanks
         kept = RunKept::read(session.restore(&led.snapshot)?)?;
         found = Some(led.snapshot);
     }
-    Ok(Begun { kept, found, safe, handed: None })
+    Ok(RunBegin { kept, found, safe, handed: None })
 }
