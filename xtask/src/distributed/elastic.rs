@@ -398,6 +398,10 @@ fn ends_for_good(program: &RankedTraining, options: &ElasticOptions, description
         }
         claim.count(if ranks.is_empty() || ranks.iter().any(lives) { Err("ranks live on without their launcher".into()) } else { Ok(()) });
         job.wait()?;
+        // The guard ends behind the ranks.
+        while begun.elapsed() < ENDS && leftovers().is_err() {
+            sleep(LOOK);
+        }
         leftovers()
     })
 }
