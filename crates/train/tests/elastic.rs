@@ -321,7 +321,8 @@ fn a_rank_lost_in_any_call_changes_the_run() {
 #[test]
 fn ranks_lost_again_and_again() {
     let place = tempfile::tempdir().unwrap();
-    let text = schedules::drawn_run(5).replace("log_every = 3", "log_every = 1");
+    // Without batch norms: a part of one row has no variance.
+    let text = schedules::drawn_run(3).replace("log_every = 3", "log_every = 1");
     let set = ["distributed.shards=4"];
     let plain = place.path().join("plain");
     train(&text, 4, &set, &plain, &[]).ended.values().for_each(|done| _ = done.as_ref().unwrap());
@@ -366,8 +367,8 @@ fn an_end_that_is_asked_for_when_a_rank_is_lost() {
 #[test]
 fn what_is_not_elastic() {
     let place = tempfile::tempdir().unwrap();
-    for (set, told) in [("distributed.shards=1", "one shard is one rank's"), ("distributed.shards=2", "2 shards on 3 ranks")] {
-        let ran = train(&schedules::drawn_run(0), 3, &[set], place.path(), &[]);
+    for (ranks, set, told) in [(1, "distributed.shards=1", "one shard is one rank's"), (3, "distributed.shards=2", "2 shards on 3 ranks")] {
+        let ran = train(&schedules::drawn_run(0), ranks, &[set], place.path(), &[]);
         assert!(ran.ended.values().all(|done| done.as_ref().is_err_and(|e| e.exit_code() == 2 && e.to_string().contains(told))), "{set}");
     }
 }
