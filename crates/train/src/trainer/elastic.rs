@@ -101,14 +101,16 @@ enum Sharing {
     /// all are alike; is it known which parameters are used, on all?
     Alike { agreed: bool },
     /// this rank gives its state to those who are behind
-    From { rank: usize, step: u64 },
+    From { rank: usize, step: u64, agreed: bool },
 }
 fn sharing(all: &[RankProgress]) -> Sharing {
     let Some(most) = all.iter().filter_map(|rank| rank.step).max() else { return Sharing::Fresh };
     let ahead = |rank: &RankProgress| rank.step == Some(most);
+    // One of those who are ahead may have been lost to the others while they agreed.
+    let agreed = all.iter().filter(|rank| ahead(rank)).all(|rank| rank.agreed);
     match (all.iter().all(ahead), all.iter().position(ahead)) {
-        (false, Some(rank)) => Sharing::From { rank, step: most },
-        _ => Sharing::Alike { agreed: all.iter().all(|rank| rank.agreed) },
+        (false, Some(rank)) => Sharing::From { rank, step: most, agreed },
+        _ => Sharing::Alike { agreed },
     }
 }
 pub(super) fn description(document: &Document) -> [u8; 32] {
@@ -229,15 +231,23 @@ where
             return Err(told(lost));
         }
         match sharing(&all) {
-            Sharing::From { rank, .. } if rank == ranks.rank() => {
+            Sharing::From { rank, agreed, .. } if rank == ranks.rank() => {
+                if !agreed {
+                    self.session.set_used(None);
+                }
                 let journal = self.folder.as_ref().map(|folder| folder.journal()).unwrap_or_default();
                 self.kept.loader = Some(self.loader.state());
                 let state = HandedState { snapshot: self.snapshot()?, used: self.session.used().map(<[bool]>::to_vec), journal, score: self.score };
                 handed::give(group, &state)
             }
-            Sharing::From { rank, step } => {
+            Sharing::From { rank, step, agreed } => {
                 let state = handed::take(group, rank, self.session.device())?;
-                if own.step != Some(step) { self.take_over(state) } else { Ok(()) }
+                match own.step == Some(step) {
+                    false => self.take_over(state)?,
+                    true if !agreed => self.session.set_used(None),
+                    true => {}
+                }
+                Ok(())
             }
             Sharing::Alike { agreed: false } => {
                 self.session.set_used(None);
@@ -289,10 +299,10 @@ mod tests {
             (&[at(Some(4), true), at(Some(4), true)], Sharing::Alike { agreed: true }),
             (&[at(Some(0), true), at(Some(0), false)], Sharing::Alike { agreed: false }),
             // The leader is behind.
-            (&[at(Some(4), true), at(Some(5), true), at(Some(5), true)], Sharing::From { rank: 1, step: 5 }),
-            (&[at(Some(5), true), at(Some(4), true)], Sharing::From { rank: 0, step: 5 }),
-            (&[at(Some(4), true), at(None, false)], Sharing::From { rank: 0, step: 4 }),
-            (&[at(Some(0), false), at(None, false)], Sharing::From { rank: 0, step: 0 }),
+            (&[at(Some(4), true), at(Some(5), true), at(Some(5), true)], Sharing::From { rank: 1, step: 5, agreed: true }),
+            (&[at(Some(5), true), at(Some(4), true)], Sharing::From { rank: 0, step: 5, agreed: true }),
+            (&[at(Some(4), true), at(None, false)], Sharing::From { rank: 0, step: 4, agreed: true }),
+            (&[at(Some(0), false), at(None, false)], Sharing::From { rank: 0, step: 0, agreed: false }),
             (&[at(Some(0), true)], Sharing::Alike { agreed: true }),
         ];
         for (all, want) in cases {
