@@ -1,7 +1,7 @@
 //! `adamant launch`: ranks of a program on this host, or through `mpirun` on several.
 use crate::{out, signals};
 use adamant_distributed::{
-    launch::{self, HostSlots, LaunchError, LaunchPlan, LaunchStop, PrefixedOutput, RankBinding},
+    launch::{self, ElasticPlan, HostSlots, LaunchError, LaunchPlan, LaunchStop, PrefixedOutput, RankBinding},
     place::parse_timeout,
 };
 use adamant_train::{
@@ -21,6 +21,7 @@ use std::{
 const EXAMPLES: &str = "Examples:
   adamant launch -n 4 -- adamant train run.toml
   adamant launch -n 2 --max-restarts 0 --log-dir logs -- python train.py
+  adamant launch -n 4 --elastic 2:4 -- adamant train run.toml
   adamant launch -n 8 --hosts alpha,beta --engine mpi -- adamant train run.toml
 
 `adamant` as the program is the one that launches. Every rank has RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
@@ -44,9 +45,15 @@ pub struct LaunchVerb {
     /// auto, none, core: is each rank bound to its share of the cores? auto: where its threads have one each
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     bind_to: RankBinding,
-    /// how often all ranks are started again after a failure
+    /// goes on without ranks that are lost, as long as MIN are left, and starts newcomers in their place, up to MAX; for the engine local
+    #[arg(long, value_name = "MIN:MAX", value_parser = elastic)]
+    elastic: Option<ElasticPlan>,
+    /// how often all ranks are started again after a failure; with --elastic, how many newcomers are started
     #[arg(long, value_name = "N", default_value_t = 3)]
     max_restarts: u32,
+    /// with --elastic: a rank that fails so often within so long is not started again
+    #[arg(long, value_name = "N:TIME", value_parser = often, default_value = "3:60s", requires = "elastic")]
+    leave_out: (usize, Duration),
     /// a folder for what each rank writes: rank-0.log, rank-1.log, ...
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
@@ -62,6 +69,13 @@ pub struct LaunchVerb {
 }
 fn host(text: &str) -> Result<HostSlots, String> {
     HostSlots::parse(text).ok_or_else(|| "a host's name, or HOST:RANKS".into())
+}
+fn elastic(text: &str) -> Result<ElasticPlan, String> {
+    ElasticPlan::parse(text).ok_or_else(|| "the least and the most ranks, as `2:4`".into())
+}
+fn often(text: &str) -> Result<(usize, Duration), String> {
+    let parsed = text.split_once(':').and_then(|(times, within)| Some((times.parse().ok().filter(|times| *times > 0)?, parse_timeout(within)?)));
+    parsed.ok_or_else(|| "how often, and within which time, as `3:60s`".into())
 }
 fn time(text: &str) -> Result<Duration, String> {
     parse_timeout(text).ok_or_else(|| "a time above 0, as `60`, `60s` or `5m`".into())
@@ -111,6 +125,7 @@ fn plan(options: &LaunchVerb) -> Result<LaunchPlan, Failure> {
     plan.timeout = options.timeout;
     plan.log_folder.clone_from(&options.log_dir);
     plan.grace = options.grace;
+    plan.elastic = options.elastic.map(|elastic| ElasticPlan { left_out: options.leave_out, ..elastic });
     Ok(plan)
 }
 fn failure(error: LaunchError) -> Failure {

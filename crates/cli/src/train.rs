@@ -62,8 +62,8 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         document.set(assignment)?;
     }
     let alone = [("--tui", options.tui), ("--paused", options.paused), ("--dry-run", options.dry_run)];
-    let group = ranks::group(&document, &alone)?;
-    let leads = group.as_ref().is_none_or(|group| group.rank() == 0);
+    let ranks = ranks::StartedRanks::of(&document, &alone)?;
+    let leads = ranks.leads();
     let data = data_beside(&options.config, options.data.as_deref());
     let device = options.device.open_for(&document)?;
     if options.dry_run {
@@ -75,13 +75,14 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let place = ranks::place(group.as_deref(), || runs::place(&options.config, options.run.as_deref(), options.resume.as_deref()))?;
+    let (place, group) = ranks.place(|| runs::place(&options.config, options.run.as_deref(), options.resume.as_deref()))?;
     let interrupt = Interrupt::new();
     signals::listen(interrupt.clone())?;
     let environment = environment(device, &options.config, &data);
     let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).control(!options.no_control).begin_paused(options.paused);
     let run = run.interrupt(interrupt).environment(environment);
     let run = if let Some(group) = group { run.ranks(group) } else { run };
+    let run = if let Some((meeting, count)) = ranks.meeting() { run.elastic(meeting, count) } else { run };
     let report = if options.tui {
         tui::run(&place.folder, |watch| device.scoped(|| run.train(watch)))
     } else {
@@ -89,7 +90,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         device.scoped(|| run.train(&mut *watch))
     };
     let report = report.inspect_err(|_| place.leave())?;
-    if !leads {
+    if !report.leads {
         return Ok(());
     }
     if !options.quiet {

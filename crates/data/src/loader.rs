@@ -332,6 +332,21 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         self.seek(state.epoch, state.batch, state.bad);
         Ok(())
     }
+    /// Reads other parts of each batch from here on: the position is that of all, and stays.
+    ///
+    /// # Errors
+    /// Batches that are not cut into parts; parts that there are not.
+    #[track_caller]
+    pub fn hold(&mut self, held: Range<usize>) -> Result<()> {
+        let at = self.state();
+        match &mut self.cut.share {
+            BatchShare::Parts(own, parts) if !held.is_empty() && held.end <= *parts => *own = held,
+            BatchShare::Parts(_, parts) => return Err(wrong("data_loader", format!("there are no parts {held:?} of {parts}"))),
+            BatchShare::Rank(..) => return Err(wrong("data_loader", "batches are not cut into parts, and none can be held".into())),
+        }
+        self.seek(at.epoch, at.batch, at.bad);
+        Ok(())
+    }
     /// Goes to the beginning of an epoch, from 0.
     pub fn start_epoch(&mut self, epoch: u64) {
         self.seek(epoch, 0, 0);

@@ -109,9 +109,13 @@ impl RankControl {
     /// # Errors
     /// A request that makes no sense; a rank that did not come in time or died; a refusal.
     pub fn join(request: &EngineRequest) -> Result<RankControl, ErrorKind> {
+        RankControl::join_unless(request, None)
+    }
+    /// The same, unless it is called off meanwhile.
+    pub(crate) fn join_unless(request: &EngineRequest, called_off: Option<join::CalledOff<'_>>) -> Result<RankControl, ErrorKind> {
         let (rank, size) = (request.rank, request.size);
         let broken = |e: std::io::Error| ErrorKind::Argument(format!("other ranks cannot be listened to: {e}"));
-        let assembled = if size > 1 { Some(join::assemble(request)?) } else { None };
+        let assembled = if size > 1 { Some(join::assemble(request, called_off)?) } else { None };
         let waker = mio::Token(usize::MAX);
         let poll = assembled.as_ref().map(|assembled| mio::Waker::new(assembled.poll.registry(), waker)).transpose().map_err(broken)?;
         let shared = ControlShared {

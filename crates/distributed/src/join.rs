@@ -14,9 +14,9 @@
 mod assembly;
 pub mod frame;
 pub mod handshake;
-mod inherited;
+pub(crate) mod inherited;
 pub(crate) mod link;
 mod meeting;
 pub mod token;
 
-pub(crate) use assembly::{Assembled, assemble};
+pub(crate) use assembly::{Assembled, CalledOff, assemble};

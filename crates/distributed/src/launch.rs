@@ -25,8 +25,14 @@
 //! - *Restarts that cannot help.* A program that is not there, a command line that makes no sense (exit code 2), an end that somebody
 //!   asked for are not tried again.
 //!
+//! A job that is *elastic* has one start, in which ranks come and go: `launch/elastic.rs`.
+//!
 //! Nothing here knows what the program does, and no engine but by name; `mpi` is started through that system's own `mpirun`.
 mod binding;
+#[cfg(unix)]
+mod elastic;
+#[cfg(unix)]
+mod epochs;
 #[cfg(unix)]
 mod exits;
 #[cfg(unix)]
@@ -46,7 +52,7 @@ mod program;
 mod start;
 
 pub use binding::RankBinding;
-pub use plan::{HostSlots, LaunchError, LaunchPlan};
+pub use plan::{ElasticPlan, HostSlots, LaunchError, LaunchPlan};
 pub use prefixed::PrefixedOutput;
 pub use program::find_program;
 

@@ -3,8 +3,11 @@
 //! ```text
 //! adamant launch -> RANK, WORLD_SIZE, ... -> place -> EngineRequest -> an engine -> Communicator
 //!                                                                    local: join (who may) -> control (who lives) -> local (the blocks)
+//! adamant launch --elastic <- elastic -> the same again, of those who are left and those who come
 //! ```
 pub mod control;
+#[cfg(unix)]
+pub mod elastic;
 pub mod join;
 pub mod launch;
 pub mod local;

@@ -25,6 +25,7 @@ mod word;
 use crate::{
     ErrorKind,
     control::{RankControl, cause::FailureCause},
+    join::CalledOff,
 };
 use adamant_ir::{DType, op::ReduceOp};
 use adamant_runtime::{
@@ -61,6 +62,10 @@ pub fn present() -> Result<(), ErrorKind> {
 /// # Errors
 /// Ranks on several hosts; a request that makes no sense; ranks that did not come in time; no memory.
 pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind> {
+    open_unless(request, None)
+}
+/// The same, unless it is called off while the ranks meet.
+pub(crate) fn open_unless(request: &EngineRequest, called_off: Option<CalledOff<'_>>) -> Result<Arc<dyn Communicator>, ErrorKind> {
     let (rank, size) = (request.rank, request.size);
     if rank >= size {
         return Err(ErrorKind::Argument(format!("there is no rank {rank} among {size}")));
@@ -80,7 +85,7 @@ pub fn open(request: &EngineRequest) -> Result<Arc<dyn Communicator>, ErrorKind>
         )));
     }
     present()?;
-    let control = Arc::new(RankControl::join(request)?);
+    let control = Arc::new(RankControl::join_unless(request, called_off)?);
     let reach = Reach::Processes(control.clone());
     let segment = set_up(&control, &reach, layout);
     if let Err(kind) = &segment {
@@ -207,10 +212,20 @@ impl LocalRank {
     }
     /// This rank's turn, if the group has not ended here.
     fn turn(&self, call: &CollectiveCall) -> Result<parking_lot::MutexGuard<'_, CallCounts>, ErrorKind> {
-        let counts = self.counts.lock();
-        let known = || self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number);
-        let ended = counts.ended.clone().or_else(known);
-        ended.map_or(Ok(counts), Err)
+        let mut counts = self.counts.lock();
+        if let Some(ended) = &counts.ended {
+            return Err(ended.clone());
+        }
+        let Some(known) = self.reach.liveness().verdict_before(self.world(self.rank), &self.groups, &self.members, call, call.number) else {
+            return Ok(counts);
+        };
+        // The group has ended here, for this reason: whoever gives up the call has nothing else to tell the others.
+        counts.ended = Some(known.clone());
+        drop(counts);
+        if matches!(known, ErrorKind::PeerLost { .. }) {
+            self.reach.end_group(self.group(), FailureCause::of(&known));
+        }
+        Err(known)
     }
     /// Does something that the whole group does; a failure ends the group on all ranks.
     fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {

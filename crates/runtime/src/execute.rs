@@ -217,6 +217,7 @@ impl Replay<'_> {
         let words = &*words(self.plan);
         let mut exchanges = Exchanges::default();
         self.submit(0..self.plan.late, &own, &RunFaults { words, ..RunFaults::default() }, &mut exchanges)?;
+        exchanges.wait_for_all(self)?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
         let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));

@@ -135,9 +135,11 @@ impl Plan {
         let steps = collectives::begin_early(g, &d, build(g, &d, &written, ends, device)?);
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
+        // One that fails must find every cell as it was.
+        let exchanges = steps.iter().any(|s| matches!(g.nodes[s.node as usize].op, Op::Collective { .. }));
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
         let mut memory = MemoryPlan::new(g, &d, &steps);
-        memory.assign(&d, &steps, holds, OverwriteOrder { faultable, late, asks_until });
+        memory.assign(&d, &steps, holds, OverwriteOrder { faultable, exchanges, late, asks_until });
         let publish = g
             .of_slot
             .iter()
@@ -174,6 +176,7 @@ fn publishes(h: Owner, d: &Decisions, v: u32) -> bool {
 #[derive(Clone, Copy)]
 struct OverwriteOrder {
     faultable: bool,
+    exchanges: bool,
     late: usize,
     asks_until: usize,
 }
@@ -258,7 +261,7 @@ impl<'a> MemoryPlan<'a> {
         o: usize,
         holds: &[InputHold],
         taken: &[bool],
-        OverwriteOrder { faultable, late, asks_until }: OverwriteOrder,
+        OverwriteOrder { faultable, exchanges, late, asks_until }: OverwriteOrder,
     ) -> Option<PlanStorage> {
         let g = self.g;
         // A product adds to what is there.
@@ -307,7 +310,7 @@ impl<'a> MemoryPlan<'a> {
                 PlanStorage::Input(i) if !taken[i as usize] && (at >= asks_until || whole_copy) => match holds.get(i as usize) {
                     Some(InputHold::Held) if is(Plant::HeldInputDonated) => return Some(PlanStorage::Input(i)),
                     Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(PlanStorage::Input(i)),
-                    Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(PlanStorage::Input(i)),
+                    Some(InputHold::OldCell) if at >= late || (!faultable && !exchanges && whole_copy) => return Some(PlanStorage::Input(i)),
                     _ => continue,
                 },
                 _ => continue,

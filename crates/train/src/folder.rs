@@ -21,9 +21,11 @@
 //! would count on lines that are not there. A folder that is gone (deleted, renamed, replaced) ends the run in any case, at the
 //! next line: nothing that is written by its path would be found where the rest of the run is, and nothing is made anew there.
 mod alerted;
+mod journal;
 mod left;
 mod lines;
 
+pub use journal::Journal;
 pub(crate) use lines::Lines;
 
 use crate::{
@@ -92,19 +94,27 @@ pub fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// An open run folder.
-pub struct RunFolder {
-    path: PathBuf,
+/// The files that grow.
+struct FolderFiles {
     identity: Identity,
     metrics: Lines,
     timing: Lines,
     events: EventWriter,
+}
+/// An open run folder; or one that another rank writes, of which this one keeps the lines that may be missing there ([`Journal`]).
+pub struct RunFolder {
+    path: PathBuf,
+    /// none: another rank writes them
+    files: Option<FolderFiles>,
+    journal: Option<Journal>,
     begun: Instant,
     on_error: OnError,
     /// files that were warned of and are not whole again
     troubled: BTreeSet<String>,
     warnings: Vec<String>,
     alerts: Option<AlertDesk>,
+    /// rules of alerts that the rank watches which writes the folder
+    has_alerts: bool,
 }
 /// The lines that a checkpoint counts on.
 pub struct Settled {
@@ -155,7 +165,8 @@ impl RunFolder {
         .map_err(|e| broken(path, &e))?;
         let warnings = left.warnings(&metrics_path, metrics_bytes);
         let (path, identity, begun) = (path.to_path_buf(), Identity::of(path)?, Instant::now());
-        let mut folder = RunFolder { path, identity, metrics, timing, events, begun, on_error, troubled: BTreeSet::new(), warnings, alerts: None };
+        let files = Some(FolderFiles { identity, metrics, timing, events });
+        let mut folder = RunFolder { path, files, journal: None, begun, on_error, troubled: BTreeSet::new(), warnings, alerts: None, has_alerts: false };
         if let Some(mark) = mark {
             folder.time(json!({ "kind": "resume", "step": mark.step }))?;
         }
@@ -172,13 +183,14 @@ impl RunFolder {
     }
     /// Is the folder still where it was, and its log in it?
     fn check(&self) -> Result<(), StorageError> {
-        self.identity.check(Operation::Write).map_err(|mut e| {
+        let Some(files) = &self.files else { return Ok(()) };
+        files.identity.check(Operation::Write).map_err(|mut e| {
             if let StorageErrorKind::Vanished(v) = &mut e.kind {
                 v.checkpoint = v.now.as_deref().and_then(|now| checkpoint::newest_name(&now.join("checkpoints")));
             }
             e
         })?;
-        self.metrics.check()
+        files.metrics.check()
     }
     /// What became of one of the folder's files, by the policy.
     fn sort(&mut self, name: &str, done: Result<(), Failure>) -> Result<(), Failure> {
@@ -205,8 +217,11 @@ impl RunFolder {
     pub fn metric(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
         self.alerts.iter_mut().for_each(|alerts| alerts.note(line));
-        self.metrics.add(format!("{line}\n").as_bytes())?;
-        let done = self.metrics.flush();
+        let text = format!("{line}\n");
+        self.journal.iter_mut().for_each(|journal| journal.lines.push_str(&text));
+        let Some(files) = &mut self.files else { return Ok(()) };
+        files.metrics.add(text.as_bytes())?;
+        let done = files.metrics.flush();
         self.sort(METRICS, done.map_err(Failure::from))
     }
     /// A line of `incidents.jsonl`.
@@ -215,6 +230,9 @@ impl RunFolder {
     /// `Storage`: the policy is to stop.
     pub fn incident(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
+        if self.files.is_none() {
+            return Ok(());
+        }
         self.alert_incident(line);
         let path = self.path.join(INCIDENTS);
         let mut all = match std::fs::read(&path) {
@@ -233,7 +251,8 @@ impl RunFolder {
         if let Value::Object(fields) = &mut line {
             fields.entry("seconds").or_insert_with(|| number(self.begun.elapsed().as_secs_f64()));
         }
-        let done = self.timing.add(format!("{line}\n").as_bytes()).and_then(|()| self.timing.flush());
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let done = files.timing.add(format!("{line}\n").as_bytes()).and_then(|()| files.timing.flush());
         self.sort(TIMING, done.map_err(Failure::from))
     }
     /// Numbers for TensorBoard, and for rules of alerts.
@@ -242,10 +261,14 @@ impl RunFolder {
     /// `Storage`: the policy is to stop.
     pub fn scalars(&mut self, step: u64, values: &BTreeMap<String, f64>) -> Result<(), Failure> {
         self.alerts.iter_mut().for_each(|alerts| alerts.scalars(step, values));
-        match values.iter().try_for_each(|(tag, value)| self.events.scalar(tag, step, *value)) {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        match values.iter().try_for_each(|(tag, value)| files.events.scalar(tag, step, *value)) {
             // Events are gathered: that one was added says nothing of the disk.
             Ok(()) => Ok(()),
-            Err(e) => self.sort(EVENTS, Err(broken(self.events.path(), &e))),
+            Err(e) => {
+                let failed = broken(files.events.path(), &e);
+                self.sort(EVENTS, Err(failed))
+            }
         }
     }
     /// Hands all lines to the operating system, so that a checkpoint may count on them once they are synced.
@@ -254,14 +277,16 @@ impl RunFolder {
     /// Some of `metrics.jsonl` still wait for space on the disk. What else waits is subject to the policy.
     pub fn settle(&mut self) -> Result<Result<Settled, StorageError>, Failure> {
         self.check()?;
-        let events = self.events.flush();
-        self.sort(EVENTS, events.map_err(|e| broken(self.events.path(), &e)))?;
-        let metrics = self.metrics.flush();
-        self.sort(METRICS, metrics.clone().map_err(Failure::from))?;
-        let settled = metrics.and_then(|()| {
-            let sync = self.metrics.sync()?;
-            Ok(Settled { metrics_bytes: self.metrics.bytes(), sync: Box::new(sync) })
+        let Some(files) = &mut self.files else {
+            return Ok(Ok(Settled { metrics_bytes: self.journal.as_ref().map_or(0, Journal::bytes), sync: Box::new(|| Ok(())) }));
+        };
+        let (events, metrics) = (files.events.flush().map_err(|e| broken(files.events.path(), &e)), files.metrics.flush());
+        let settled = metrics.clone().and_then(|()| {
+            let sync = files.metrics.sync()?;
+            Ok(Settled { metrics_bytes: files.metrics.bytes(), sync: Box::new(sync) })
         });
+        self.sort(EVENTS, events)?;
+        self.sort(METRICS, metrics.map_err(Failure::from))?;
         Ok(settled)
     }
     /// Makes all lines durable; what still waits for space is told.
@@ -271,11 +296,12 @@ impl RunFolder {
     pub fn close(&mut self) -> Result<(), Failure> {
         self.alert_end();
         let settled = self.settle()?;
-        let timing = self.timing.flush();
+        let timing = self.files.as_mut().map_or(Ok(()), |files| files.timing.flush());
         self.sort(TIMING, timing.map_err(Failure::from))?;
         let synced = settled.and_then(|s| (s.sync)());
         self.sort(METRICS, synced.map_err(Failure::from))?;
-        let files = [(self.metrics.path(), self.metrics.waiting()), (self.timing.path(), self.timing.waiting()), (self.events.path(), self.events.waiting())];
+        let Some(FolderFiles { metrics, timing, events, .. }) = &self.files else { return Ok(()) };
+        let files = [(metrics.path(), metrics.waiting()), (timing.path(), timing.waiting()), (events.path(), events.waiting())];
         for (path, waiting) in files.into_iter().filter(|(_, waiting)| *waiting > 0) {
             self.warnings.push(format!("{}: its last {waiting} bytes could not be written", path.display()));
         }
@@ -287,6 +313,9 @@ impl RunFolder {
     /// `Storage`: the policy is to stop.
     pub fn document(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.check()?;
+        if self.files.is_none() {
+            return Ok(());
+        }
         let mut text = serde_json::to_vec_pretty(value).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
         text.push(b'\n');
         let done = write(&self.path.join(name), &text);

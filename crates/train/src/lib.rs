@@ -59,5 +59,5 @@ pub use run::{Report, Run, rank_timeout, train};
 pub use session::{CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, ZeroStage};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
-pub use trainer::{EarlyStopping, Monitor, Trainer};
+pub use trainer::{EarlyStopping, MetAgain, Monitor, RankMeeting, Trainer};
 pub use watch::{EpochReport, Interrupt, Plan, Rows, StepReport, Watch};

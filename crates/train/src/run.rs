@@ -17,7 +17,7 @@ use crate::{
     setup::{Length, Setup},
     storage, summary,
     trained::{self, Task},
-    trainer::{Extended, Learned, Pattern, RunRanks, Score, Start, learn, told_precision},
+    trainer::{Extended, Learned, Pattern, RankMeeting, RunRanks, Score, Start, learn, told_precision},
     watch::{Interrupt, Plan, Rows, Watch},
 };
 use adamant_amp::AmpStats;
@@ -62,6 +62,8 @@ pub struct Report {
     pub amp: Option<AmpStats>,
     /// the model of codes, where the description has `[quantize]` and there is a run folder
     pub quantized: Option<QuantizedEnd>,
+    /// did this rank write what there was to write? Of a run that nobody shares, always
+    pub leads: bool,
 }
 impl Report {
     /// The report as a JSON document.
@@ -112,6 +114,7 @@ pub struct Run<'a> {
     interrupt: Interrupt,
     environment: Value,
     group: Option<Arc<dyn Communicator>>,
+    elastic: Option<(Arc<dyn RankMeeting>, usize)>,
 }
 impl<'a> Run<'a> {
     /// Of a description, on the current device, with data beside this program and no run folder.
@@ -125,6 +128,7 @@ impl<'a> Run<'a> {
             interrupt: Interrupt::new(),
             environment: json!({}),
             group: None,
+            elastic: None,
         }
     }
     /// The folder that paths of data are relative to.
@@ -168,6 +172,13 @@ impl<'a> Run<'a> {
     pub fn ranks(self, group: Arc<dyn Communicator>) -> Run<'a> {
         Run { group: Some(group), ..self }
     }
+    /// Where the ranks meet again when one of them is lost, and how many there are to be: those who are left repeat the step, and newcomers take
+    /// over their state. They all end in the bits of a run that nobody has disturbed. A rank without a group is a newcomer: it makes
+    /// itself ready, and meets the others then. The number decides how many shards there are, where nothing else does.
+    #[must_use]
+    pub fn elastic(self, meeting: Arc<dyn RankMeeting>, ranks: usize) -> Run<'a> {
+        Run { elastic: Some((meeting, ranks)), ..self }
+    }
     /// Trains, tests, writes what there is to write.
     ///
     /// # Errors
@@ -178,7 +189,9 @@ impl<'a> Run<'a> {
         // What was learned of a table stays what it was, whatever has become of the file.
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
         let (document, sharing) = self.shared()?;
-        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()));
+        let meeting = self.elastic.as_ref().map(|(meeting, _)| meeting.clone());
+        let is_newcomer = meeting.is_some() && self.group.is_none();
+        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()).elastic(meeting).newcomer(is_newcomer));
         let setup = Setup::with(&document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let picture = picture(&setup);
@@ -235,10 +248,10 @@ impl<'a> Run<'a> {
             },
             watch,
         )?;
-        let Learned { losses, seconds, resumed, stopped, folder, controls: _open, .. } = learned;
+        let Learned { losses, seconds, resumed, stopped, folder, leads, controls: _open, .. } = learned;
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
-        let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None };
+        let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None, leads };
         let judge = |model: &Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
         self.finish(&session, &parts, folder, (report, &judge), watch)
     }
@@ -246,7 +259,8 @@ impl<'a> Run<'a> {
     fn shared(&self) -> Result<(Document, Option<StepSharing>), Failure> {
         let root = self.document.root()?;
         let said = recipe::distributed(&root)?;
-        let size = self.group.as_ref().map_or(1, |group| group.size());
+        let here = self.group.as_ref().map_or(1, |group| group.size());
+        let size = self.elastic.as_ref().map_or(here, |(_, ranks)| here.max(*ranks));
         let wrong = |what: String| Err(Failure::Usage(format!("[distributed]: {what}")));
         match said.mode {
             SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started")),
@@ -264,6 +278,9 @@ impl<'a> Run<'a> {
         }
         let mut document = self.document.clone();
         let group = match &self.group {
+            _ if shards == 1 && self.elastic.is_some() => {
+                return wrong("one shard is one rank's, and nobody could go on without it: `--elastic` goes with two at least".into());
+            }
             None if shards == 1 => return Ok((document, None)),
             Some(_) if shards == 1 => return Ok((document, None)),
             Some(group) => communicator::group(group),
@@ -278,10 +295,6 @@ impl<'a> Run<'a> {
         drop(root);
         document.set(&format!("distributed.shards={shards}"))?;
         Ok((document, Some(StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes, zero: said.zero, compress: said.compress })))
-    }
-    /// Does this rank write what there is to write?
-    fn leads(&self) -> bool {
-        self.group.as_ref().is_none_or(|group| group.rank() == 0)
     }
     /// Writes what stands at the end of a run.
     fn finish(
@@ -298,7 +311,7 @@ impl<'a> Run<'a> {
         let model = floats.as_ref().unwrap_or(&session.model);
         let needed = model.memory_usage() as u64;
         let save = |path: &Path| adamant_formats::safetensors::save(path, model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
-        if let Some(path) = done.weights.as_ref().filter(|_| self.leads()) {
+        if let Some(path) = done.weights.as_ref().filter(|_| done.leads) {
             save(path)?;
         }
         let Some(mut folder) = folder else { return Ok(done) };

@@ -14,6 +14,8 @@ mod batch;
 mod callback;
 mod controlled;
 mod debugged;
+mod elastic;
+mod handed;
 mod judge;
 mod learn;
 mod profiled;
@@ -21,12 +23,14 @@ mod ranks;
 mod restored;
 mod resume;
 mod safe;
+mod saving;
 mod start;
 mod stopping;
 mod watched;
 
 pub use batch::Batch;
 pub use callback::{Callback, Control};
+pub use elastic::{MetAgain, RankMeeting};
 pub use stopping::{EarlyStopping, Monitor, Score};
 
 pub(crate) use batch::group;
@@ -149,6 +153,7 @@ pub struct Trainer<M, B> {
     checkpoint: CheckpointPlan,
     alerts: Alerts,
     sharing: Option<StepSharing>,
+    meeting: Option<Arc<dyn RankMeeting>>,
     notes: BTreeMap<String, String>,
 }
 /// Gives the batches of the validation part, one by one, and begins anew after the last.
@@ -205,6 +210,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
             alerts: Alerts::default(),
             sharing: None,
+            meeting: None,
             notes: BTreeMap::new(),
         }
     }
@@ -340,6 +346,12 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         self.sharing.iter_mut().for_each(|sharing| sharing.compress = Some(plan));
         self
     }
+    /// Where the ranks meet again when one of them is lost: those who are left repeat the step, and a newcomer, whose trainer begins in a group
+    /// with them, takes over their state. They all end in the bits of a run that nobody has disturbed.
+    #[must_use]
+    pub fn elastic(self, meeting: Arc<dyn RankMeeting>) -> Self {
+        Trainer { meeting: Some(meeting), ..self }
+    }
     /// When checkpoints are made and which are kept; unless it is set, 25 times in a run, the last three and the best one. `every: 0`
     /// stands for the former.
     #[must_use]
@@ -421,12 +433,12 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 plan: &plan,
                 on_length: None,
                 init: None,
-                ranks: self.sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref())),
+                ranks: self.sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()).elastic(self.meeting)),
                 opened: Box::new(|_| Ok(())),
             },
             watch,
         )?;
-        let Learned { losses, seconds, resumed, stopped, valid, folder, controls: _open } = learned;
+        let Learned { losses, seconds, resumed, stopped, valid, folder, controls: _open, .. } = learned;
         let weights = folder.as_ref().map(|f| f.path().join("weights.safetensors"));
         let amp = session.amp_stats()?;
         let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights, amp };

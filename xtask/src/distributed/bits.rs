@@ -66,6 +66,8 @@ context = 32
 test = 0.1
 "#;
 
+/// The rows that the digits are learned from.
+const ALL_DIGITS: usize = 1440;
 /// A description and what it is called.
 struct BitsSubject {
     name: &'static str,
@@ -86,6 +88,19 @@ pub fn claims(options: &BitsOptions) -> Vec<TortureClaim> {
     for subject in &subjects {
         let text = format!("{}: weights, slots and metrics.jsonl have one sha256 on 1 and on {:?} ranks", subject.name, options.ranks);
         claims.push(claim(&text, |claim| on_all(&program, subject, options, &options.ranks, options.shards, claim)));
+    }
+    for (stage, subject) in options.zero.iter().flat_map(|stage| subjects.iter().map(move |subject| (stage, subject))) {
+        let text = format!("{}: the same with `zero = {stage}` on {:?} ranks", subject.name, options.zero_ranks);
+        claims.push(claim(&text, |claim| {
+            let (mut values, want) = alone(&program, subject, options, options.shards)?;
+            values.extend(set(&[format!("distributed.zero={stage}")]));
+            for n in &options.zero_ranks {
+                let folder = subject.folder(&program, options.shards, &format!("zero-{stage}-on-{n}"));
+                let ran = program.finish(*n, &subject.path, &folder, &values);
+                claim.count(ran.and_then(|()| compare(&folder, &want, *n)));
+            }
+            Ok(())
+        }));
     }
     for launcher in &options.mpi {
         let text = format!("digits CNN: the same under `{launcher}` on {:?} ranks", options.mpi_ranks);
@@ -132,8 +147,8 @@ pub(super) type FileHashes = Vec<(String, String)>;
 /// What a run on one rank was given, and the files that it ended with; it is run once.
 fn alone(program: &RankedTraining, subject: &BitsSubject, options: &BitsOptions, shards: usize) -> Result<(Vec<String>, FileHashes), String> {
     let mut values = vec![format!("iterations={}", options.steps), format!("distributed.shards={shards}"), format!("checkpoint.every={}", options.steps / 2)];
-    // A part of one row has no variance for a norm.
-    values.extend((shards > options.shards).then(|| format!("batch={}", 2 * shards)));
+    // A part of one row has no variance for a norm: all rows in one batch.
+    values.extend((shards > options.shards).then(|| format!("batch={ALL_DIGITS}")));
     let (values, folder) = (set(&values), subject.folder(program, shards, "alone"));
     if !folder.exists() {
         program.finish(1, &subject.path, &folder, &values)?;

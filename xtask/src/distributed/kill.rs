@@ -100,13 +100,13 @@ fn one(program: &RankedTraining, description: &Path, options: &KillOptions, draw
 fn said(ended: Vec<EndedRank>) -> String {
     ended.iter().map(|end| format!("{:?} {}", end.code, end.stderr.trim())).collect::<Vec<_>>().join("; ")
 }
-fn told(times: &mut [Duration]) -> serde_json::Value {
+pub(super) fn told(times: &mut [Duration]) -> serde_json::Value {
     times.sort_unstable();
     let ms = |at: Option<&Duration>| at.map(|t| (t.as_secs_f64() * 10_000.0).round() / 10.0);
     serde_json::json!({ "survivors": times.len(), "median_ms": ms(times.get(times.len() / 2)), "least_ms": ms(times.first()), "most_ms": ms(times.last()) })
 }
 /// Nothing of the program is left: no process, no segment.
-fn leftovers() -> Result<(), String> {
+pub(super) fn leftovers() -> Result<(), String> {
     let named = |folder: &str, has: &str| -> Vec<String> {
         let all = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
         all.filter(|name| name.contains(has)).collect()

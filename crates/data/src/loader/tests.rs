@@ -255,6 +255,23 @@ fn parts_that_are_other_than_those_of_one_process() {
             assert_eq!(loader.next_parts().unwrap().unwrap().into_iter().map(|part| part.map_or(vec![], |b| b.0.clone())).collect::<Vec<_>>(), own[6]);
         }
     }
+    // Parts that are handed on in the middle of an epoch: nothing is read twice, nothing left out.
+    for workers in [0, 2] {
+        let mut loader = make(1..2, 4, workers);
+        for (k, held) in [1..2, 0..3, 3..4, 0..4, 2..4].into_iter().enumerate() {
+            loader.hold(held.clone()).unwrap();
+            let own: Vec<_> = loader
+                .next_parts()
+                .unwrap_or_else(|| loader.next_parts().unwrap())
+                .unwrap()
+                .into_iter()
+                .map(|part| part.map_or(vec![], |b| b.0.clone()))
+                .collect();
+            assert_eq!(own, all[k][held]);
+        }
+        assert_eq!(loader.parts(), (2..4, 4));
+        assert!(loader.hold(2..5).is_err() && loader.hold(1..1).is_err() && loader.parts() == (2..4, 4));
+    }
     let refused = DataLoader::new(Faulty::new(9, vec![])).parts(3..5, 4).build().unwrap_err().to_string();
     assert!(refused.contains("there are no parts 3..5 of 4"), "{refused}");
 }

@@ -74,7 +74,12 @@ struct Assembly<'r> {
     early: Vec<(usize, ControlFrame)>,
     gone: bool,
     deadline: Instant,
+    called_off: Option<CalledOff<'r>>,
 }
+/// Is nobody to meet any more, because one who was to come is gone? Asked again and again while ranks meet.
+pub(crate) type CalledOff<'c> = &'c dyn Fn() -> Option<usize>;
+/// It is asked so often.
+const CALLED_OFF: Duration = Duration::from_millis(5);
 fn broken(e: std::io::Error) -> ErrorKind {
     ErrorKind::Argument(format!("sockets cannot be waited for: {e}"))
 }
@@ -93,12 +98,13 @@ fn has_ended(process: u64) -> bool {
     }
 }
 
-/// Meets the other ranks of a request of several.
+/// Meets the other ranks of a request of several, unless somebody calls it off meanwhile.
 ///
 /// # Errors
-/// A request that makes no sense; a rank that did not come in time or died; a refusal.
-pub(crate) fn assemble(request: &EngineRequest) -> Result<Assembled, ErrorKind> {
+/// A request that makes no sense; a rank that did not come in time or died; a refusal; it was called off.
+pub(crate) fn assemble(request: &EngineRequest, called_off: Option<CalledOff<'_>>) -> Result<Assembled, ErrorKind> {
     let mut assembly = Assembly::new(request)?;
+    assembly.called_off = called_off;
     let done = assembly.run();
     if let Err(kind) = &done {
         // Who already has a connection is told why it closes.
@@ -153,6 +159,7 @@ impl<'r> Assembly<'r> {
             early: Vec::new(),
             gone: false,
             deadline: now + request.timeout,
+            called_off: None,
         };
         assembly.told[rank] = told;
         if rank != 0 {
@@ -173,6 +180,9 @@ impl<'r> Assembly<'r> {
             let now = Instant::now();
             if now >= self.deadline() {
                 return Err(self.too_late());
+            }
+            if let Some(rank) = self.called_off.and_then(|called_off| called_off()) {
+                return Err(lost(rank, "its process ended while the ranks met"));
             }
             let wait = if self.has_more { Duration::ZERO } else { self.next_due().saturating_duration_since(now) };
             match self.poll.poll(&mut events, Some(wait)) {
@@ -210,7 +220,8 @@ impl<'r> Assembly<'r> {
         let dials = self.dials.iter().filter(|dial| dial.call.is_none()).map(|dial| dial.next);
         let pending = self.pending.values().map(|pending| pending.until);
         let suspects = self.suspects.iter().map(|_| Instant::now() + LOOKED_AFTER);
-        dials.chain(pending).chain(suspects).fold(self.deadline(), Instant::min)
+        let called_off = self.called_off.iter().map(|_| Instant::now() + CALLED_OFF);
+        dials.chain(pending).chain(suspects).chain(called_off).fold(self.deadline(), Instant::min)
     }
     /// A process that broke off in its handshake and has ended was a rank of this start: nobody else could say so, at any time.
     fn look_after_suspects(&mut self) -> Result<(), ErrorKind> {

@@ -4,6 +4,7 @@
 //! thread waits for each rank: their order is that in which they were woken.
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fd::BorrowedFd,
     process::{Pid, WaitId, WaitIdOptions, waitid},
 };
 use std::{
@@ -53,10 +54,15 @@ impl Exits {
     }
     /// The numbers of those that have ended since the last call; waits so long for one.
     pub(super) fn wait(&mut self, at_most: Duration) -> io::Result<Vec<u32>> {
+        self.wait_or(at_most, &[])
+    }
+    /// The same; it waits no longer than until one of these can be read.
+    pub(super) fn wait_or(&mut self, at_most: Duration, others: &[BorrowedFd<'_>]) -> io::Result<Vec<u32>> {
         let at_most = Timespec { tv_sec: at_most.as_secs() as _, tv_nsec: at_most.subsec_nanos() as _ };
         let mut fds = vec![PollFd::new(&self.read, PollFlags::IN)];
         #[cfg(target_os = "linux")]
         fds.extend(self.ordered.iter().map(|ordered| PollFd::from_borrowed_fd(ordered.fd(), PollFlags::IN)));
+        fds.extend(others.iter().map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN)));
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -82,7 +88,7 @@ mod linux {
     use super::*;
     use rustix::{
         event::epoll,
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         process::{PidfdFlags, pidfd_open},
     };
     use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //!    '-----the launcher is told to end: the signal is passed on-------------------^  (told twice: killed at once)
 //! ```
 use super::{
-    FirstCause, LaunchEnded, LaunchError, LaunchOutput, LaunchPlan, LaunchStop, RankExit, RankStream,
+    FirstCause, LaunchEnded, LaunchError, LaunchOutput, LaunchPlan, LaunchStop, RankExit, RankStream, elastic,
     exits::Exits,
     guard::OrphanGuard,
     mpirun::{self, MpirunKind},
@@ -27,11 +27,11 @@ use std::{
 };
 
 /// After a failure the other ranks have so long to see it and say so, before they are asked to end.
-const SPEAK: Duration = Duration::from_secs(1);
+pub(super) const SPEAK: Duration = Duration::from_secs(1);
 /// The launcher looks so often whether it was told to end.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// The exit code of a rank that lost another one: not what went wrong, but what follows from it.
-const PEER_LOST: RankExit = RankExit::Code(7);
+pub(super) const PEER_LOST: RankExit = RankExit::Code(7);
 /// The longest pause before a restart.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// `mpirun` gives its ranks the grace, and then has so long to end itself.
@@ -51,6 +51,9 @@ struct StartEnded {
 pub(super) fn run(plan: &LaunchPlan, output: Box<dyn LaunchOutput>, stop: &LaunchStop) -> Result<LaunchEnded, LaunchError> {
     plan.check()?;
     let program = find(plan)?;
+    if let (Some(elastic), Program::Ranks(at)) = (plan.elastic, &program) {
+        return elastic::run(plan, elastic, at, output, stop);
+    }
     if let Some(folder) = &plan.log_folder {
         fs::create_dir_all(folder).map_err(|error| LaunchError::Log { path: folder.clone(), error })?;
     }
@@ -89,7 +92,7 @@ pub(super) fn run(plan: &LaunchPlan, output: Box<dyn LaunchOutput>, stop: &Launc
     }
     Err(LaunchError::Plan("a job of endless restarts".into()))
 }
-fn note(output: &SharedOutput, text: &str) {
+pub(super) fn note(output: &SharedOutput, text: &str) {
     // Whoever writes may wait for a terminal that takes nothing.
     if let Some(mut output) = output.try_lock_for(Duration::from_secs(1)) {
         output.note(text);
@@ -118,23 +121,23 @@ fn find(plan: &LaunchPlan) -> Result<Program, LaunchError> {
 }
 
 /// A process of the job: a rank, or `mpirun`.
-struct Process {
-    rank: Option<usize>,
-    child: Child,
-    ended: Option<RankExit>,
+pub(super) struct Process {
+    pub(super) rank: Option<usize>,
+    pub(super) child: Child,
+    pub(super) ended: Option<RankExit>,
 }
 impl Process {
-    fn group(&self) -> Pid {
+    pub(super) fn group(&self) -> Pid {
         Pid::from_child(&self.child)
     }
     /// While it is not reaped, its number is nobody else's.
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         if self.ended.is_none() {
             let _ = kill_process_group(self.group(), signal);
         }
     }
     /// It has ended: so does what it has left in its group.
-    fn reap(&mut self, guard: &OrphanGuard) -> io::Result<RankExit> {
+    pub(super) fn reap(&mut self, guard: &OrphanGuard) -> io::Result<RankExit> {
         let _ = kill_process_group(self.group(), Signal::KILL);
         guard.forget(self.group());
         let status = self.child.wait()?;
@@ -188,7 +191,7 @@ fn run_once(
             _ => LaunchError::Start { rank: number, error },
         };
         let (writer, child) = match program {
-            Program::Ranks(at) => (LineSource::Rank(number), start::rank(plan, at, &common, number, guard)),
+            Program::Ranks(at) => (LineSource::Rank(number), start::rank(plan, at, &common, number, None, guard)),
             Program::Mpirun { at, kind, arguments, local_ranks } => (LineSource::Mpirun(*kind), start::mpirun(plan, at, arguments, epoch, *local_ranks, guard)),
         };
         let rank = if let LineSource::Rank(rank) = writer { Some(rank) } else { None };
@@ -222,7 +225,7 @@ fn run_once(
         first_cause(&ends).map(|end| FirstCause { rank: end.rank, exit: end.exit, words: read.last.remove(&end.rank).map(Vec::from).unwrap_or_default() });
     Ok(StartEnded { cause, output: read.failed })
 }
-fn is_of_the_file(error: &io::Error) -> bool {
+pub(super) fn is_of_the_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let code = error.raw_os_error();
     [Errno::NOEXEC, Errno::ACCESS, Errno::NOENT, Errno::TXTBSY, Errno::ISDIR, Errno::LOOP].iter().any(|of| Some(of.raw_os_error()) == code)
@@ -231,7 +234,7 @@ fn log_name(rank: Option<usize>, epoch: u64) -> String {
     let name = rank.map_or("mpirun".into(), |rank| format!("rank-{rank}"));
     if epoch == 0 { format!("{name}.log") } else { format!("{name}.restart-{epoch}.log") }
 }
-fn log_file(path: PathBuf) -> Result<Arc<File>, LaunchError> {
+pub(super) fn log_file(path: PathBuf) -> Result<Arc<File>, LaunchError> {
     File::create(&path).map(Arc::new).map_err(|error| LaunchError::Log { path, error })
 }
 

@@ -29,6 +29,26 @@ pub struct LaunchPlan {
     pub log_folder: Option<PathBuf>,
     /// between the signal that asks a rank to end and the one that ends it
     pub grace: Duration,
+    /// do ranks go on without those that are lost?
+    pub elastic: Option<ElasticPlan>,
+}
+/// How many ranks a job may have that goes on without those that are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElasticPlan {
+    /// with fewer it does not go on
+    pub least: usize,
+    /// it never has more
+    pub most: usize,
+    /// a rank that fails so often within this time is not started again
+    pub left_out: (usize, Duration),
+}
+impl ElasticPlan {
+    /// Reads `MIN:MAX`; none: it is none.
+    pub fn parse(text: &str) -> Option<ElasticPlan> {
+        let (least, most) = text.split_once(':')?;
+        let (least, most) = (least.parse().ok()?, most.parse().ok()?);
+        (least > 0 && least <= most).then_some(ElasticPlan { least, most, left_out: (3, Duration::from_secs(60)) })
+    }
 }
 /// A host, and how many ranks it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +161,7 @@ impl LaunchPlan {
             binding: RankBinding::Auto,
             log_folder: None,
             grace: Duration::from_secs(5),
+            elastic: None,
         }
     }
     /// Are ranks started by `mpirun`? Where hosts are named and no engine is, they are.
@@ -169,6 +190,21 @@ impl LaunchPlan {
         if !self.hosts.is_empty() && !self.is_mpi() {
             let engine = self.engine.as_deref().unwrap_or_default();
             return wrong(format!("engine {engine} is one host; install openmpi-bin on all hosts and use --engine mpi"));
+        }
+        if let Some(ElasticPlan { least, most, left_out }) = self.elastic {
+            let engine = self.engine.as_deref().unwrap_or("auto");
+            if self.is_mpi() || !["auto", "local"].contains(&engine) {
+                let engine = if self.is_mpi() { "mpi" } else { engine };
+                return wrong(format!(
+                    "engine {engine} is not elastic: the end of a rank ends its groups for good; leave --elastic out and go on from the newest checkpoint                      (--max-restarts, --resume auto), or use the engine local"
+                ));
+            }
+            if self.ranks < least || self.ranks > most {
+                return wrong(format!("{} ranks are started, which is not within --elastic {least}:{most}", self.ranks));
+            }
+            if left_out.0 == 0 || left_out.1.is_zero() {
+                return wrong("a rank is left out after one failure at least, within a time above 0".into());
+            }
         }
         self.host_ranks().map(drop)
     }

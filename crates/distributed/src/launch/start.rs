@@ -5,12 +5,14 @@
 //! | RANK, WORLD_SIZE | which rank, of how many |
 //! | LOCAL_RANK, LOCAL_WORLD_SIZE | the same on this host |
 //! | MASTER_ADDR, MASTER_PORT | where rank 0 listens |
-//! | ADAMANT_LISTENER_FD | rank 0 alone: the socket that does |
+//! | ADAMANT_LISTENER_FD | rank 0 alone: the socket that does; of an elastic job all ranks, as each may come to lead |
+//! | ADAMANT_ELASTIC_FD | of an elastic job: a socket to the launcher |
 //! | ADAMANT_TOKEN_FD | a file without a name that holds the job's token |
 //! | ADAMANT_EPOCH | which start of the job, from 0 |
 //! | ADAMANT_ENGINE, ADAMANT_TIMEOUT | where the launcher was told |
 //! | ADAMANT_NUM_THREADS, OMP_NUM_THREADS | cores / ranks, at least 1, where the user has not set them |
 use super::{LaunchError, LaunchPlan, guard::OrphanGuard};
+use crate::elastic::SEAT_FD;
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::{
@@ -100,20 +102,24 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a rank.
-pub(super) fn rank(plan: &LaunchPlan, program: &Path, start: &JobStart, rank: usize, guard: &OrphanGuard) -> io::Result<Child> {
+/// Starts a rank; in an elastic job with a socket to the launcher.
+pub(super) fn rank(plan: &LaunchPlan, program: &Path, start: &JobStart, rank: usize, seat: Option<BorrowedFd<'_>>, guard: &OrphanGuard) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg0(&plan.program).args(&plan.arguments);
     dress(&mut command, plan, plan.ranks);
     // Those of a job that this launcher is itself a part of.
-    for inherited in ["ADAMANT_LISTENER_FD", "ADAMANT_TOKEN_FILE", "ADAMANT_MEETING"] {
+    for inherited in ["ADAMANT_LISTENER_FD", "ADAMANT_TOKEN_FILE", "ADAMANT_MEETING", SEAT_FD] {
         command.env_remove(inherited);
     }
     command.envs(variables(plan, rank, start.epoch, start.listener.local_addr()?.port()));
     let token = anonymous(&start.token)?;
     command.env("ADAMANT_TOKEN_FD", token.as_raw_fd().to_string());
     let mut kept = vec![token.as_raw_fd()];
-    if rank == 0 {
+    if let Some(seat) = seat {
+        command.env(SEAT_FD, seat.as_raw_fd().to_string());
+        kept.push(seat.as_raw_fd());
+    }
+    if rank == 0 || seat.is_some() {
         command.env("ADAMANT_LISTENER_FD", start.listener.as_raw_fd().to_string());
         kept.push(start.listener.as_raw_fd());
     }

@@ -121,7 +121,10 @@ impl Replay<'_> {
         let seeds: Vec<Seeds> = writes.iter().zip(&groups).map(left_out).collect();
         let (written, back) = self.takes_back(&own, &writes, &seeds, &guards)?;
         let mut exchanges = Exchanges::default();
-        self.submit(0..self.plan.steps.len(), &own, &RunFaults { words: &[], skip: &skip, guards: Some(&guards) }, &mut exchanges)?;
+        let run = RunFaults { words: &[], skip: &skip, guards: Some(&guards) };
+        self.submit(0..self.plan.late, &own, &run, &mut exchanges)?;
+        exchanges.wait_for_all(self)?;
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &run, &mut exchanges)?;
         exchanges.finish(self)?;
         back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
         let mut suppresses = Seeds::default();

@@ -166,13 +166,20 @@ impl<'b> Exchanges<'b> {
     pub fn wait_for(&mut self, replay: &Replay<'_>, operands: &[Operand<'_>]) -> Result<(), Failed> {
         self.last_behind(operands).map_or(Ok(()), |last| self.wait(replay, last + 1))
     }
-    /// Waits for all.
+    /// Waits for all that were begun: one that fails leaves the memory of every cell as it is only if no cell was written before.
+    ///
+    /// # Errors
+    /// As `wait_for`.
+    pub fn wait_for_all(&mut self, replay: &Replay<'_>) -> Result<(), Failed> {
+        let all = self.begun.len();
+        self.wait(replay, all)
+    }
+    /// Waits for all, at the end.
     ///
     /// # Errors
     /// As `wait_for`.
     pub fn finish(mut self, replay: &Replay<'_>) -> Result<(), Failed> {
-        let all = self.begun.len();
-        self.wait(replay, all)
+        self.wait_for_all(replay)
     }
     fn wait(&mut self, replay: &Replay<'_>, first: usize) -> Result<(), Failed> {
         for _ in 0..first {

@@ -39,6 +39,10 @@ impl CapturedStep {
         };
         CapturedStep { of: std::array::from_fn(|_| compile::captures()), steps: 0, off, told: false }
     }
+    /// Forgets what was captured: it was made for ranks that are others now.
+    pub fn forget(&mut self) {
+        (self.of, self.steps) = (std::array::from_fn(|_| compile::captures()), 0);
+    }
     pub fn off(&self) -> Option<&OpByOp> {
         self.off.as_ref()
     }

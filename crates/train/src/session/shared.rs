@@ -146,6 +146,11 @@ impl SharedSteps {
         self.used = Some((0..own.len()).map(|k| all.iter().any(|rank| rank.get(k) == Some(&1))).collect());
         Ok(())
     }
+    /// The same steps, with other ranks: what was agreed upon stays.
+    pub fn regroup(&mut self, sharing: StepSharing) {
+        self.sharing = sharing;
+        self.assign(Vec::new(), 0);
+    }
     /// Is it known which parameters are used?
     pub fn has_agreed(&self) -> bool {
         self.used.is_some()
@@ -332,6 +337,19 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// A lost peer, no memory.
     pub fn put_together(&mut self) -> Result<(), Failure> {
         Ok(self.shared.as_ref().map_or(Ok(()), |shared| shared.sharded.put_together())?)
+    }
+    /// Goes on with its steps with other ranks. What was captured with those before is forgotten.
+    pub fn regroup(&mut self, sharing: StepSharing) {
+        self.shared.iter_mut().for_each(|shared| shared.regroup(sharing.clone()));
+        self.captured.forget();
+    }
+    /// Which parameters have gradients on any rank, where that is known.
+    pub fn used(&self) -> Option<&[bool]> {
+        self.shared.as_ref().and_then(|shared| shared.used.as_deref())
+    }
+    /// Takes over what other ranks have agreed upon, or have not yet.
+    pub fn set_used(&mut self, used: Option<Vec<bool>>) {
+        self.shared.iter_mut().for_each(|shared| shared.used.clone_from(&used));
     }
     /// Which of the parts held here each batch of the next step is of, and how many batches were taken for the step. Of a session that is not
     /// shared there is one part.

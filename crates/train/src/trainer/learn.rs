@@ -3,7 +3,8 @@ use super::{
     Batch, Callback, Control, EarlyStopping, RunRanks, Safe, SaveVote, Score,
     batch::{StepBatches, parts},
     controlled::{ASKED_TO_STOP, Controls},
-    restored::{HeldStates, KeptRestores, WentBack, save_held},
+    ranks::AskedOfAll,
+    restored::{HeldStates, KeptRestores, WentBack},
     stopping::Seen,
     watched::layers_line,
 };
@@ -14,7 +15,7 @@ use crate::{
     folder::{RunFolder, number},
     incident::Incident,
     session::{Look, LookedAt, OpByOp, Position, Session, Stepped},
-    storage,
+    setup::CheckpointPlan,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
 use adamant_amp::{AmpStats, Autocast};
@@ -49,7 +50,7 @@ pub(crate) struct RunKept {
     pub metrics_bytes: u64,
     pub(super) loader: Option<LoaderState>,
     /// bits of the mean loss of each epoch
-    losses: Vec<u64>,
+    pub(super) losses: Vec<u64>,
     /// seconds of training so far, over all starts
     pub seconds: f64,
     /// the steps that the schedule reaches over
@@ -59,12 +60,12 @@ pub(crate) struct RunKept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    stopping: Option<Seen>,
+    pub(super) stopping: Option<Seen>,
     /// why the run ended before its last step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    callbacks: BTreeMap<String, Value>,
+    pub(super) callbacks: BTreeMap<String, Value>,
     /// where bad steps are answered by an earlier state
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restored: Option<KeptRestores>,
@@ -113,7 +114,7 @@ impl RunKept {
     }
 }
 /// The tensors of a checkpoint with the weights of the best validation.
-const BEST: &str = "best";
+pub(super) const BEST: &str = "best";
 /// What the clock saw since the last line of the log.
 struct Since {
     time: Instant,
@@ -141,7 +142,7 @@ where
     pub stopping: Option<&'a mut EarlyStopping>,
     pub callbacks: &'a mut [Box<dyn Callback<M>>],
     pub folder: Option<&'a mut RunFolder>,
-    pub safe: Option<&'a mut Safe>,
+    pub safe: Option<Safe>,
     pub kept: RunKept,
     /// the last validation: its step, and how good the model was (higher is better)
     pub score: Option<(u64, f64)>,
@@ -158,6 +159,10 @@ where
     pub interrupt: &'a Interrupt,
     /// those who share the run
     pub ranks: Option<RunRanks>,
+    /// the hash of its description
+    pub described: [u8; 32],
+    /// when checkpoints are made, by whoever leads
+    pub checkpoint: CheckpointPlan,
     /// how long it was not training, but waiting for who looks at it
     pub paused: Rc<Cell<Duration>>,
 }
@@ -215,8 +220,15 @@ where
                     since.rows += batch.rows()?;
                 }
                 self.places.push(place);
-                if self.step(&group, is_over, &mut since, &elapsed)? == WentBack::To {
-                    continue;
+                let before = self.session.position().step;
+                match self.step(&group, is_over, &mut since, &elapsed) {
+                    Err(failure) if self.repeats(before, &failure) => {
+                        self.repeat(place, &failure)?;
+                        since = Since::now();
+                        continue;
+                    }
+                    Ok(WentBack::To) => continue,
+                    went => _ = went?,
                 }
             } else if self.loader.state().batch == 0 {
                 // Nothing is left of the last batches: the epoch ended with the step before.
@@ -234,24 +246,35 @@ where
             self.kept.loader = Some(self.loader.state());
             let step = self.session.position().step;
             let ends = step == self.pattern.steps || self.kept.stopped.is_some();
-            let saving = match self.safe.as_ref().filter(|safe| safe.at != Some(step)) {
-                Some(safe) if safe.plan.is_due(step) || ends => SaveVote::Due,
-                Some(_) => SaveVote::AtAnEnd,
-                None => SaveVote::No,
-            };
-            let (asked, saving) = self.ranks.as_ref().map_or(Ok((interrupt.asked(), saving)), |ranks| ranks.asked(interrupt.asked(), saving))?;
+            let vote = self.saves_at(step, ends);
+            let AskedOfAll { signal: asked, called, saving } = self.asked_of_all(interrupt.asked(), vote)?;
             if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
                 self.session.collect()?;
-                self.save()?;
             }
-            if let (Some(signal), false) = (asked, ends) {
-                return Err(self.interrupted(signal));
+            // Who leads may be another one than before.
+            match self.saves_at(step, ends) {
+                SaveVote::Due => self.save()?,
+                SaveVote::AtAnEnd if asked.is_some() => self.save()?,
+                _ => {}
+            }
+            match asked {
+                Some(signal) if !ends => return Err(self.interrupted(signal)),
+                None if called && !ends => self.meet_again(None)?,
+                _ => {}
             }
         }
         self.call(|callback, control| callback.on_train_end(control))
     }
+    /// Is there to be a checkpoint behind a step, with which the run ends or does not?
+    fn saves_at(&self, step: u64, ends: bool) -> SaveVote {
+        match self.safe.as_ref().filter(|safe| safe.at != Some(step)) {
+            Some(safe) if safe.plan.is_due(step) || ends => SaveVote::Due,
+            Some(_) => SaveVote::AtAnEnd,
+            None => SaveVote::No,
+        }
+    }
     /// Calls each callback, and takes notice of what it asked for.
-    fn call(&mut self, mut f: impl FnMut(&mut dyn Callback<M>, &mut Control<'_, M>) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn call(&mut self, mut f: impl FnMut(&mut dyn Callback<M>, &mut Control<'_, M>) -> Result<(), Failure>) -> Result<(), Failure> {
         let (mut stop, mut logged) = (None, Vec::new());
         for callback in self.callbacks.iter_mut() {
             let _range = record_function("callback");
@@ -510,35 +533,6 @@ where
         folder.metric(&line)?;
         folder.time(json!({ "kind": "epoch", "step": at.step, "epoch": at.epoch + 1, "rss_bytes": memory::process_memory().ok().map(|m| m.resident) }))?;
         folder.scalars(at.step, &scalars)
-    }
-    /// A checkpoint of now.
-    pub(super) fn save(&mut self) -> Result<(), Failure> {
-        if self.safe.is_none() {
-            return Ok(());
-        }
-        // Of wherever that leads to.
-        let _went = self.look()?;
-        self.call(|callback, control| callback.on_checkpoint(control))?;
-        self.kept.callbacks = self.callbacks.iter().map(|c| (c.name().to_string(), c.state())).filter(|(_, state)| !state.is_null()).collect();
-        self.kept.stopping = self.stopping.as_ref().map(|s| s.seen);
-        let Some(safe) = &mut self.safe else { return Ok(()) };
-        let step = self.session.position().step;
-        let mut before: Box<dyn FnOnce() -> storage::Result<()> + Send> = Box::new(|| Ok(()));
-        if let Some(folder) = &mut self.folder {
-            match folder.settle()? {
-                Ok(settled) => (self.kept.metrics_bytes, before) = (settled.metrics_bytes, settled.sync),
-                // A checkpoint would count on lines that are not there.
-                Err(e) => return safe.without(step, e, self.watch),
-            }
-            self.kept.alerts = folder.kept_alerts();
-        }
-        let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
-        let mut snapshot = self.session.snapshot(kept)?;
-        let best = self.stopping.as_ref().and_then(|s| s.best.clone());
-        snapshot.tensors.extend(best.map(|weights| (BEST.to_string(), weights)));
-        save_held(&self.held, &mut snapshot);
-        let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
-        safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
     }
     /// Leaves in the folder why the run has failed, for those who come later.
     pub(super) fn failed(&mut self, failure: &Failure) {

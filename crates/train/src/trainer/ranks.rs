@@ -3,6 +3,7 @@
 //! One rank leads: it writes the folder, answers requests, tells how it goes. The others compute the same and are silent. Nothing is
 //! decided by one rank alone that changes a step: the checkpoint that the run goes on from is the leader's choice, which all are told; a
 //! signal that one rank gets ends all of them behind the same step.
+use super::elastic::RankMeeting;
 use crate::{
     Document, Failure,
     checkpoint::{Restored, Snapshot, folder_name, read},
@@ -10,11 +11,15 @@ use crate::{
     storage::Disk,
 };
 use adamant_core::{
-    Arg, Device, Op, Tensor, communicator,
-    op::{CollectiveKind, RankUse, ReduceOp},
+    Arg, Device, ErrorKind, Op, Tensor,
+    communicator::{self, Communicator},
+    op::{CollectiveKind, Group, RankUse, ReduceOp},
 };
 use adamant_nn::Walk;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The ranks of a run that several share.
 #[derive(Clone)]
@@ -23,6 +28,24 @@ pub(crate) struct RunRanks {
     device: Device,
     /// the run's, which the leader writes
     folder: Option<PathBuf>,
+    /// where those who are left meet again, if they do
+    pub(super) meeting: Option<Arc<dyn RankMeeting>>,
+    is_newcomer: bool,
+    /// the group that all handles of these ranks mean
+    now: Arc<Mutex<Group>>,
+}
+/// What any rank was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AskedOfAll {
+    /// the signal that ends the run: the largest
+    pub signal: Option<i32>,
+    /// are all to meet, because a newcomer waits?
+    pub called: bool,
+    /// what the leader says of a checkpoint
+    pub saving: SaveVote,
+}
+pub(super) fn told(kind: ErrorKind) -> Failure {
+    Failure::from(adamant_core::Error::new("ranks", kind))
 }
 /// What the leader says of a checkpoint behind a step. Who does not lead has nothing to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +62,43 @@ const NONE: u64 = u64::MAX;
 
 impl RunRanks {
     pub fn new(sharing: StepSharing, device: Device, folder: Option<&Path>) -> RunRanks {
-        RunRanks { sharing, device, folder: folder.map(Path::to_path_buf) }
+        let now = Arc::new(Mutex::new(sharing.group.clone()));
+        RunRanks { sharing, device, folder: folder.map(Path::to_path_buf), meeting: None, is_newcomer: false, now }
+    }
+    /// The same, of ranks that meet again when one of them is lost.
+    pub fn elastic(self, meeting: Option<Arc<dyn RankMeeting>>) -> RunRanks {
+        RunRanks { meeting, ..self }
+    }
+    /// The same, of a rank that has no group yet: it meets those who train already.
+    pub fn newcomer(self, is: bool) -> RunRanks {
+        RunRanks { is_newcomer: is, ..self }
+    }
+    pub fn is_newcomer(&self) -> bool {
+        self.is_newcomer
+    }
+    pub fn is_elastic(&self) -> bool {
+        self.meeting.is_some()
+    }
+    /// The same run, shared with others.
+    pub(super) fn regrouped(&self, group: &Arc<dyn Communicator>) -> RunRanks {
+        let group = communicator::group(group);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = group.clone();
+        RunRanks { sharing: StepSharing { group, ..self.sharing.clone() }, ..self.clone() }
+    }
+    /// The run's folder.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+    /// Who carries out what the ranks exchange.
+    pub(super) fn group(&self) -> Result<&dyn Communicator, Failure> {
+        communicator::of(&self.sharing.group).map_err(told)
     }
     /// Where the leader writes checkpoints.
     pub fn checkpoints(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join("checkpoints"))
+    }
+    pub(super) fn device(&self) -> Device {
+        self.device
     }
     pub fn sharing(&self) -> &StepSharing {
         &self.sharing
@@ -54,9 +109,8 @@ impl RunRanks {
     pub fn leads(&self) -> bool {
         self.rank() == 0
     }
-    fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-        let told = |kind| Failure::from(adamant_core::Error::new("ranks", kind));
-        gather(communicator::of(&self.sharing.group).map_err(told)?, own).map_err(told)
+    pub(super) fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        gather(self.group()?, own).map_err(told)
     }
     /// Have all ranks the same description, the same weights, as many parts? Else their steps would be no step of one run.
     ///
@@ -99,21 +153,23 @@ impl RunRanks {
             (false, None) => Err(Failure::Usage(format!("rank 0 goes on from step {led}, and rank {} has no run folder to read it from", self.rank()))),
         }
     }
-    /// The signal that ends the run, if any rank got one: the largest; and what the leader says of a checkpoint.
+    /// What any rank was asked for, by a signal or to meet a newcomer; and what the leader says of a checkpoint.
     ///
     /// # Errors
     /// A lost peer.
-    pub fn asked(&self, own: Option<i32>, saving: SaveVote) -> Result<(Option<i32>, SaveVote), Failure> {
-        let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0)), saving as i64], [2], self.device);
+    pub fn asked(&self, own: Option<i32>, saving: SaveVote) -> Result<AskedOfAll, Failure> {
+        let called = self.meeting.as_ref().is_some_and(|meeting| meeting.is_called());
+        let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0)), i64::from(called), saving as i64], [3], self.device);
         let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
         let most = Tensor::apply(Op::Collective { kind, group: self.sharing.group.clone() }, Arg::None, &[&own]).to_vec::<i64>()?;
-        let signal = most.first().and_then(|signal| i32::try_from(*signal).ok()).filter(|signal| *signal != 0);
-        let saving = [SaveVote::No, SaveVote::AtAnEnd, SaveVote::Due].into_iter().find(|vote| most.get(1) == Some(&(*vote as i64)));
-        Ok((signal, saving.unwrap_or(SaveVote::No)))
+        let of = |k: usize| most.get(k).copied().unwrap_or(0);
+        let saving = [SaveVote::AtAnEnd, SaveVote::Due].into_iter().find(|vote| of(2) == *vote as i64).unwrap_or(SaveVote::No);
+        Ok(AskedOfAll { signal: i32::try_from(of(0)).ok().filter(|signal| *signal != 0), called: of(1) == 1, saving })
     }
     /// Tells the others why this rank has failed.
     pub fn failed(&self, failure: &Failure) {
-        if let Ok(group) = communicator::of(&self.sharing.group) {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Ok(group) = communicator::of(&now) {
             group.abort(&failure.to_string());
         }
     }

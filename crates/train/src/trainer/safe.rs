@@ -1,18 +1,22 @@
 //! Checkpoints of a run, made in the background.
 use crate::{
     Failure,
-    checkpoint::{CheckpointError, Checkpoints, OnError, Outcome, Restored, Retention, Snapshot, Writer},
+    checkpoint::{CheckpointError, Checkpoints, OnError, Outcome, Restored, Retention, Snapshot, Writer, newest_name},
     folder::RunFolder,
     setup::CheckpointPlan,
-    storage::{self, Disk, StorageError},
+    storage::{self, Disk, StorageError, StorageErrorKind},
     watch::Watch,
 };
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+/// A process that was killed lets go of its lock within this time, and it is looked so often whether it has.
+const LETS_GO: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The run's checkpoints and their thread.
 pub(crate) struct Safe {
@@ -29,6 +33,21 @@ impl Safe {
         let checkpoints = Checkpoints::open(Arc::new(Disk), &run.join("checkpoints"), Retention { last: plan.last, best: plan.best })?;
         let on_error = if plan.warn { OnError::Warn } else { OnError::Stop };
         Ok(Safe { writer: Writer::new(checkpoints)?, plan, on_error, at: None, newest: None })
+    }
+    /// Opens what another process had open, which is gone or about to be.
+    pub fn take_over(run: &Path, plan: CheckpointPlan) -> Result<Safe, Failure> {
+        let begun = Instant::now();
+        loop {
+            match Safe::open(run, plan) {
+                Err(Failure::Storage(e)) if matches!(e.kind, StorageErrorKind::Locked(_)) && begun.elapsed() < LETS_GO => std::thread::sleep(LOOK),
+                mut opened => {
+                    if let Ok(safe) = &mut opened {
+                        safe.newest = newest_name(&run.join("checkpoints"));
+                    }
+                    return opened;
+                }
+            }
+        }
     }
     /// The newest that is whole; damaged ones are named.
     pub fn latest(&self, watch: &mut dyn Watch) -> Result<Option<Restored>, Failure> {

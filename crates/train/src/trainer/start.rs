@@ -2,6 +2,8 @@
 use super::{
     Batch, Callback, EarlyStopping, Score, alerted,
     controlled::Controls,
+    elastic,
+    handed::HandedState,
     learn::{Judge, Learning, Pattern, RunKept},
     ranks::RunRanks,
     restored::HeldStates,
@@ -11,10 +13,10 @@ use super::{
 use crate::{
     Document, Failure,
     alerts::Alerts,
-    checkpoint::OnError,
+    checkpoint::{OnError, Snapshot},
     control::ControlPlan,
     folder::{Mark, RunFolder},
-    session::Session,
+    session::{Session, StepSharing, ZeroStage},
     setup::CheckpointPlan,
     watch::{Interrupt, Plan, Watch},
 };
@@ -33,6 +35,8 @@ pub(crate) struct Learned {
     pub folder: Option<RunFolder>,
     /// its socket, which is open until the caller lets go of it
     pub controls: Controls,
+    /// does this rank write what there is to write?
+    pub leads: bool,
 }
 /// All that a run is made of.
 pub(crate) struct Start<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
@@ -100,38 +104,10 @@ where
         ranks,
         ..
     } = start;
-    // Who does not lead reads what the leader has written, and writes nothing.
-    let shares = start.folder;
+    let (shares, mut loader, mut ranks, checkpoint) = (start.folder, loader, ranks, start.checkpoint);
+    let place = StartPlace { shares, checkpoint, document, plan, heeds: session.heeds_measures() || stopping.is_some() };
+    let RunBegin { mut kept, found, mut safe, handed } = begin_together(session, (&mut ranks, &mut loader), resume, &place, interrupt, watch)?;
     let path = shares.filter(|_| ranks.as_ref().is_none_or(RunRanks::leads));
-    let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
-    watch.begin(plan);
-    if let Some(ranks) = &ranks {
-        ranks.must_be_alike(document, &session.model)?;
-        session.share(ranks.sharing().clone())?;
-    }
-    let (mut kept, mut found) = (RunKept::default(), None);
-    if let Some(safe) = &safe {
-        match safe.latest(watch)? {
-            None => {}
-            Some(newest) if resume => {
-                let heeds = session.heeds_measures() || stopping.is_some();
-                resume::must_agree(path, document, heeds)?;
-                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
-                watch.resume(newest.snapshot.step);
-                found = Some(newest.snapshot);
-            }
-            Some(newest) => {
-                return Err(Failure::Usage(format!(
-                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
-                    path.unwrap_or(&newest.folder).display()
-                )));
-            }
-        }
-    }
-    if let Some(led) = ranks.as_ref().map(|ranks| ranks.agree_on(shares, found.as_ref())).transpose()?.flatten() {
-        kept = RunKept::read(session.restore(&led.snapshot)?)?;
-        found = Some(led.snapshot);
-    }
     let resumed = found.as_ref().map(|snapshot| snapshot.step);
     resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
     match (&mut on_length, resumed) {
@@ -145,12 +121,19 @@ where
     if kept.stopped.is_none() {
         resume::idle(session, pattern.steps).into_iter().for_each(|warning| watch.warn(&warning));
     }
-    let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
+    let on_error = if checkpoint.warn && shares.is_some() { OnError::Warn } else { OnError::Stop };
     let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
     let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
     alerted::begin(start.alerts, folder.as_mut(), (kept.alerts.take(), resumed), watch)?;
     if let Some(folder) = &folder {
         opened(folder)?;
+    }
+    if let (Some(shares), true) = (shares, ranks.as_ref().is_some_and(RunRanks::is_elastic)) {
+        let folder = folder.get_or_insert_with(|| RunFolder::of_another(shares, kept.metrics_bytes, on_error, !start.alerts.is_empty()));
+        folder.keep_journal(mark.map_or(0, |mark| mark.metrics_bytes))?;
+        if let Some(handed) = &handed {
+            folder.take_journal(handed.journal.clone())?;
+        }
     }
     let controls = Controls::open(path, (resume, kept.controls), start.control, pattern.steps, watch)?;
     let mut learning = Learning {
@@ -161,7 +144,7 @@ where
         stopping: stopping.as_deref_mut(),
         callbacks,
         folder: folder.as_mut(),
-        safe: safe.as_mut(),
+        safe: safe.take(),
         kept,
         score: None,
         valid: None,
@@ -170,11 +153,17 @@ where
         held: HeldStates::default(),
         controls,
         interrupt,
+        described: elastic::description(document),
+        checkpoint,
         ranks,
         paused: Rc::default(),
     };
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
+    }
+    if let Some(handed) = handed {
+        learning.session.set_used(handed.used);
+        learning.score = handed.score;
     }
     if let Err(failure) = learning.run() {
         learning.failed(&failure);
@@ -182,6 +171,7 @@ where
     }
     learning.session.put_together()?;
     let (kept, valid, mut controls) = (learning.kept, learning.valid, learning.controls);
+    let (mut safe, leads) = (learning.safe, learning.ranks.as_ref().is_none_or(RunRanks::leads));
     controls.over();
     if let Some(safe) = &mut safe {
         safe.flush(watch)?;
@@ -190,5 +180,115 @@ where
         Some(best) => session.model.load_state_dict(&best)?,
         None => session.settle_on_judged()?,
     }
-    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls })
+    let folder = folder.filter(RunFolder::is_written_here);
+    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls, leads })
+}
+/// Where a run begins.
+struct StartPlace<'p> {
+    shares: Option<&'p Path>,
+    checkpoint: CheckpointPlan,
+    document: &'p Document,
+    plan: &'p Plan,
+    /// do steps depend on what validation gives?
+    heeds: bool,
+}
+/// What a run begins with.
+struct RunBegin {
+    kept: RunKept,
+    found: Option<Snapshot>,
+    safe: Option<Safe>,
+    /// of a newcomer, what the others gave it
+    handed: Option<HandedState>,
+}
+/// Begins, alone or as one of several ranks; whoever is left of them begins anew where one is lost meanwhile.
+fn begin_together<M: Walk, D: Dataset + ?Sized + 'static>(
+    session: &mut Session<M, D::Batch>,
+    (ranks, loader): (&mut Option<RunRanks>, &mut DataLoader<D>),
+    resume: bool,
+    place: &StartPlace<'_>,
+    interrupt: &Interrupt,
+    watch: &mut dyn Watch,
+) -> Result<RunBegin, Failure>
+where
+    D::Batch: Batch,
+{
+    if let Some(ranks) = ranks.as_ref().filter(|ranks| ranks.is_elastic()) {
+        let StepSharing { zero, compress, .. } = ranks.sharing();
+        let kept = if *zero > ZeroStage::Off { Some("`zero`") } else { compress.map(|_| "`compress`") };
+        if let Some(kept) = kept {
+            let told = format!("[distributed]: with {kept} a lost rank takes along what only it has: ranks do not come and go then");
+            return Err(Failure::Usage(told + "; leave out `--elastic`, and go on from the newest checkpoint by `--max-restarts`"));
+        }
+    }
+    let mut waits = ranks.as_ref().is_some_and(RunRanks::is_newcomer);
+    let (mut resumes, mut lost, mut has_met) = (resume, None, false);
+    loop {
+        // Nobody has learned anything yet.
+        if let Some(before) = ranks.as_ref().filter(|_| waits) {
+            let met = before.meet(lost.as_ref(), interrupt)?;
+            let met = met.map_err(|signal| Failure::Interrupted { signal, step: session.position().step, checkpoint: None })?;
+            loader.hold(met.sharing().held())?;
+            *ranks = Some(met);
+        }
+        match begin(session, ranks.as_ref(), place, (resumes, has_met), watch) {
+            Ok(begun) => return Ok(begun),
+            Err(failure) => match ranks.as_ref().and_then(|ranks| ranks.goes_on_after(&failure)) {
+                // One of those who are gone may have written a checkpoint.
+                Some(kind) => (waits, resumes, lost, has_met) = (true, true, Some(kind), true),
+                None => return Err(failure),
+            },
+        }
+    }
+}
+/// Brings the session to where the run begins or goes on: as it was made, as the newest checkpoint has it, or as those have it who train already.
+fn begin<M: Walk, B: Batch>(
+    session: &mut Session<M, B>,
+    ranks: Option<&RunRanks>,
+    place: &StartPlace<'_>,
+    (resumes, is_told): (bool, bool),
+    watch: &mut dyn Watch,
+) -> Result<RunBegin, Failure> {
+    // Who does not lead reads what the leader has written, and writes nothing.
+    let path = place.shares.filter(|_| ranks.is_none_or(RunRanks::leads));
+    if let Some(handed) = ranks.filter(|ranks| ranks.is_elastic()).map(|ranks| ranks.taken(place.document)).transpose()?.flatten() {
+        ranks.map_or(Ok(()), |ranks| session.share(ranks.sharing().clone()))?;
+        let kept = RunKept::read(session.restore(&handed.snapshot)?)?;
+        if !is_told {
+            watch.begin(place.plan);
+        }
+        watch.resume(handed.snapshot.step);
+        return Ok(RunBegin { kept, found: Some(handed.snapshot.clone()), safe: None, handed: Some(handed) });
+    }
+    let open = if ranks.is_some_and(RunRanks::is_elastic) { Safe::take_over } else { Safe::open };
+    let safe = path.map(|f| open(f, place.checkpoint)).transpose()?;
+    if !is_told {
+        watch.begin(place.plan);
+    }
+    if let Some(ranks) = ranks {
+        ranks.must_be_alike(place.document, &session.model)?;
+        session.share(ranks.sharing().clone())?;
+    }
+    let (mut kept, mut found) = (RunKept::default(), None);
+    if let Some(safe) = &safe {
+        match safe.latest(watch)? {
+            None => {}
+            Some(newest) if resumes => {
+                resume::must_agree(path, place.document, place.heeds)?;
+                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
+                watch.resume(newest.snapshot.step);
+                found = Some(newest.snapshot);
+            }
+            Some(newest) => {
+                return Err(Failure::Usage(format!(
+                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
+                    path.unwrap_or(&newest.folder).display()
+                )));
+            }
+        }
+    }
+    if let Some(led) = ranks.map(|ranks| ranks.agree_on(place.shares, found.as_ref())).transpose()?.flatten() {
+        kept = RunKept::read(session.restore(&led.snapshot)?)?;
+        found = Some(led.snapshot);
+    }
+    Ok(RunBegin { kept, found, safe, handed: None })
 }
