@@ -42,7 +42,7 @@ pub fn all_gather(x: &Tensor, axis: usize, group: &Group, used: RankUse) -> Tens
 /// The sum over ranks, of which each gets its block of an axis.
 #[track_caller]
 pub fn reduce_scatter(x: &Tensor, axis: usize, group: &Group) -> Tensor {
-    along(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum }, x, axis, group)
+    along(CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 }, x, axis, group)
 }
 /// Blocks of axis 0, of which each rank gets that of its number from all.
 #[track_caller]

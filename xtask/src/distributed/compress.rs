@@ -25,7 +25,7 @@ pub struct CompressOptions {
     steps: usize,
     /// One JSON document instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 type Refusal = adamant_core::ErrorKind;
 /// Counts the bytes that leave this rank.

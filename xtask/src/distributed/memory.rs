@@ -27,7 +27,7 @@ pub struct MemoryOptions {
     bucket_mb: usize,
     /// One JSON document instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 /// What a rank had at most, behind so many steps: at any time, and in the last one.
 #[derive(Clone, Copy)]

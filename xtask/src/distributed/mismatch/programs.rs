@@ -170,7 +170,7 @@ const KINDS: [CollectiveKind; 8] = [
     CollectiveKind::AllGather { used: USED },
     CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: USED },
     CollectiveKind::Broadcast { root: 0, used: USED },
-    CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum },
+    CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: 0 },
     CollectiveKind::AllToAll,
     CollectiveKind::AllReduce { reduce: ReduceOp::Min, parts: 0, used: USED },
     CollectiveKind::Barrier,
