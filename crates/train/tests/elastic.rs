@@ -291,12 +291,13 @@ fn a_rank_lost_in_any_call_changes_the_run() {
         // Every call of the first steps, and some of each later one.
         let near: Vec<u64> = (0..calls.min(36)).chain((36..calls).step_by(7)).collect();
         for (n, at) in near.into_iter().enumerate() {
-            let victim = n % 3;
-            let fate = if n % 2 == 0 { Fate::Dies } else { Fate::DiesAfter };
+            let victim = n / 2 % 3;
+            // Not in step with the calls of a step.
+            let fate = if (n + n / 8) % 2 == 0 { Fate::Dies } else { Fate::DiesAfter };
             let mut fates = vec![(victim, at, fate)];
             // One of the others is told in the call before, which it has finished; the third sees the loss when it asks.
             let told = (victim + 1 + n / 3 % 2) % 3;
-            if n % 3 != 0 && fate == Fate::DiesAfter {
+            if fate == Fate::DiesAfter {
                 fates.push((told, at, Fate::SeesLost(victim)));
             }
             let folder = place.path().join(format!("{k}-{at}"));
