@@ -16,6 +16,7 @@ mod clip;
 mod ewc;
 mod lbfgs;
 mod lookahead;
+mod numbers;
 mod optimizer;
 mod pieces;
 mod rule;
@@ -28,11 +29,14 @@ mod weights;
 pub use accumulate::GradAccumulator;
 pub use average::{AveragedModel, WeightAverage, update_bn, update_bn_by};
 pub use central::{Centralized, centralize_gradients};
-pub use clip::{ClipNorm, Clipped, ClippingOptions, ClippingType, GradientClipper, GradientMeasure, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
+pub use clip::{
+    ClipNorm, Clipped, ClippingOptions, ClippingType, GradientClipper, GradientMeasure, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm,
+};
 pub use ewc::Ewc;
 pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use lookahead::Lookahead;
-pub use optimizer::{Group, Hyperparameters, Optimizer, UpdateRule, Updater};
+pub use numbers::Hyperparameters;
+pub use optimizer::{Group, Optimizer, UpdateRule, Updater};
 pub use pieces::ParameterPieces;
 pub use rule::Rates;
 pub use rules::{

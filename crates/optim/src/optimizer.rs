@@ -3,6 +3,7 @@
 //! All that a step changes is a cell: weights, slots, the [`clock`](crate::slots)s' counts. All that a schedule or a program
 //! changes is a number of a rule, which is an argument of a captured step.
 use crate::{
+    numbers::{Hyperparameters, LR, another, checked_behind_a_schedule, numbers, same_names},
     pieces::ParameterPieces,
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
@@ -158,16 +159,6 @@ pub(crate) fn named(p: &Param) -> String {
 }
 fn no_parameters<R: UpdateRule>(group: &Group<R>) -> Error {
     group.refusal("it has no parameters".into()).hint("a model that is frozen, or has no layers yet, gives an empty list of parameters")
-}
-
-/// The numbers of one group's rule by name.
-pub type Hyperparameters = BTreeMap<String, f64>;
-const LR: &str = "lr";
-
-/// The state of another optimizer.
-#[track_caller]
-fn another(name: &str, wants: String) -> Error {
-    Error::new("load_state_dict", ErrorKind::Argument(format!("the state is of another optimizer: {name} has {wants}")))
 }
 
 /// What a training loop needs of any optimizer.
@@ -497,33 +488,6 @@ fn changes_nothing(parameters: &mut dyn Iterator<Item = &Param>, grads: &Grads) 
     }
     Some(format!("none of the {} gradients is of one of its {count} parameters", grads.len()))
 }
-/// Are the numbers that are given those of this rule, by their names?
-#[track_caller]
-fn same_names(rule: &str, known: &Hyperparameters, given: &Hyperparameters) -> Result<()> {
-    if known.keys().eq(given.keys()) {
-        return Ok(());
-    }
-    let names = |of: &Hyperparameters| of.keys().cloned().collect::<Vec<_>>().join(", ");
-    Err(another(rule, format!("{}, not {}", names(known), names(given))))
-}
-/// All numbers of a rule.
-fn numbers(rule: &mut impl UpdateRule) -> Hyperparameters {
-    let mut all = BTreeMap::from([(LR.to_string(), rule.lr())]);
-    all.extend(rule.hyperparameters().into_iter().map(|(name, v)| (name, *v)));
-    all
-}
-/// What `rule` says of its numbers, where a rate of exactly 0 is no fault: rules that refuse it from a caller have it
-/// from a schedule that came to its end, and go on from there.
-fn checked_behind_a_schedule<R: UpdateRule>(rule: &mut R) -> std::result::Result<(), String> {
-    let lr = rule.lr();
-    if lr == 0.0 {
-        rule.set_lr(f64::MIN_POSITIVE);
-    }
-    let checked = rule.check();
-    rule.set_lr(lr);
-    checked
-}
-
 impl<R: UpdateRule> Optimizer for Updater<R> {
     fn name(&self) -> &'static str {
         self.groups.first().map_or("", |g| g.rule.read(UpdateRule::name))

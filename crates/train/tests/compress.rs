@@ -107,7 +107,8 @@ fn what_was_left_over_is_kept_in_a_checkpoint() {
         assert!(matches!(done, Err(Failure::Interrupted { step: 30, .. })));
     }
     let errors = at.join("checkpoints").join("step-00000030").join("compressed.safetensors");
-    let kept = adamant_formats::safetensors::load(&errors).unwrap_or_else(|e| panic!("{e}: {:?}", fs::read_dir(at.join("checkpoints")).unwrap().collect::<Vec<_>>()));
+    let kept =
+        adamant_formats::safetensors::load(&errors).unwrap_or_else(|e| panic!("{e}: {:?}", fs::read_dir(at.join("checkpoints")).unwrap().collect::<Vec<_>>()));
     assert!(kept.iter().any(|(name, t)| name.ends_with(".error") && t.abs().sum(..).item::<f32>().unwrap() > 0.0));
     // With it the run goes on as well as if it had not been stopped; the order of sums is another one.
     let gone_on = ended(2, &topk, &at);

@@ -2,7 +2,7 @@
 //! engine `mpi` on it, and Gloo through PyTorch. All are there at once, each rank bound to a core alike; they are asked in turns, so that
 //! what the machine does otherwise meets all of them; and each is judged before it is timed.
 use super::{
-    job::{RankJob, RankMeeting},
+    job::{JobMeeting, RankJob},
     rank::RankStarter,
 };
 use crate::torture::{TortureClaim, claim};
@@ -246,7 +246,7 @@ impl Contestant {
         let port = listener.local_addr().map_err(|e| e.to_string())?.port().to_string();
         let cores = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut job = RankJob::default();
-        let meeting = RankMeeting::new(place, "local", PATIENCE)?;
+        let meeting = JobMeeting::new(place, "local", PATIENCE)?;
         match name {
             "mpi" => {
                 let mut command = RankStarter::mpi(&options.mpi)?.command(ranks).ok_or("no launcher")?;

@@ -1,7 +1,7 @@
 //! Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss. Ranks are threads; a communicator around theirs
 //! counts.
 use crate::torture::{TortureClaim, claim};
-use adamant_backend_cpu::{Context, CpuBackend};
+use adamant::cpu::{Context, CpuBackend};
 use adamant_core::{
     Result as Computed, Tensor,
     communicator::{self, CollectiveCall, Communicator, GroupState, ReductionTree},
@@ -118,17 +118,11 @@ fn learn(options: &CompressOptions, plan: Option<CompressionPlan>, inner: &Arc<d
         let model = model()?;
         let rule = adamant::optim::Sgd::new(0.05).momentum(0.9);
         let optimizer = Box::new(adamant::optim::UpdateRule::over(rule, adamant::nn::Walk::parameters(&model)));
-        let habits = Habits {
-            optimizer,
-            course: Course::Constant,
-            clip: None,
-            stability: None,
-            accumulate: 1,
-            ema: None,
-            capture: true,
-            precision: Default::default(),
+        let habits =
+            Habits { optimizer, course: Course::Constant, clip: None, stability: None, accumulate: 1, ema: None, capture: true, precision: Default::default() };
+        let loss = |model: &Model, (x, y): &(Tensor, Tensor)| {
+            adamant::functional::cross_entropy(&adamant::nn::Module::forward(model, x)?, y, &Default::default()).ok()
         };
-        let loss = |model: &Model, (x, y): &(Tensor, Tensor)| adamant::functional::cross_entropy(&adamant::nn::Module::forward(model, x)?, y, &Default::default()).ok();
         let mut session = Session::new(model, Arc::new(loss), habits, device)?;
         let (rank, ranks) = (group.rank(), group.size());
         session.share(StepSharing { group: communicator::group(&group), parts: ranks, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: plan })?;

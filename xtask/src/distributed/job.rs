@@ -98,7 +98,7 @@ impl RankedTraining {
     }
     /// The same with another patience.
     pub fn start_with(&self, ranks: usize, description: &Path, run: &Path, arguments: &[String], timeout: Duration) -> Result<RankJob, String> {
-        let meeting = RankMeeting::new(self.place.path(), &self.engine, timeout)?;
+        let meeting = JobMeeting::new(self.place.path(), &self.engine, timeout)?;
         let mut job = RankJob::default();
         for rank in 0..ranks {
             let mut command = Command::new(&self.path);
@@ -216,18 +216,18 @@ impl Drop for RankJob {
     }
 }
 /// Where ranks that are started by hand meet, and what proves who they are.
-pub struct RankMeeting {
+pub struct JobMeeting {
     pub port: u16,
     pub token: PathBuf,
     engine: String,
     timeout: Duration,
 }
-impl RankMeeting {
-    pub fn new(place: &Path, engine: &str, timeout: Duration) -> Result<RankMeeting, String> {
+impl JobMeeting {
+    pub fn new(place: &Path, engine: &str, timeout: Duration) -> Result<JobMeeting, String> {
         let port = free_port()?;
         let token = place.join(format!("token-{port}"));
         write_token(&token)?;
-        Ok(RankMeeting { port, token, engine: engine.into(), timeout })
+        Ok(JobMeeting { port, token, engine: engine.into(), timeout })
     }
     /// The variables of a rank, as a launcher would set them.
     pub fn variables(&self, rank: usize, ranks: usize) -> Vec<(&'static str, String)> {

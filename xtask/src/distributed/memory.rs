@@ -1,7 +1,7 @@
 //! How much memory a rank has at most in a step, by what ranks share out. Ranks are threads, each with a device of its own whose pool counts
 //! what lies in it; the model has a hundred times as many parameters as a batch has numbers.
 use crate::torture::{TortureClaim, claim};
-use adamant_backend_cpu::{Context, CpuBackend};
+use adamant::cpu::{Context, CpuBackend};
 use adamant_core::{Result as Computed, Tensor, communicator, memory::profile_memory, op::rank_parts};
 use adamant_distributed::local::local_threads;
 use adamant_train::{Course, Failure, Habits, Look, Session, StepSharing, ZeroStage};
@@ -64,7 +64,13 @@ fn learn(options: &MemoryOptions, stage: ZeroStage, group: &Arc<dyn communicator
             let loss = |model: &Model, x: &Tensor| -> Computed<Tensor> { Ok(adamant::nn::Module::forward(model, x)?.square().mean(..)) };
             let mut session = Session::new(model, Arc::new(loss), habits, device)?;
             let (rank, ranks) = (group.rank(), group.size());
-            session.share(StepSharing { group: communicator::group(group), parts: ranks, bucket_bytes: options.bucket_mb << 20, zero: stage, compress: None })?;
+            session.share(StepSharing {
+                group: communicator::group(group),
+                parts: ranks,
+                bucket_bytes: options.bucket_mb << 20,
+                zero: stage,
+                compress: None,
+            })?;
             let held = rank_parts(ranks, rank, ranks).len();
             let mut last = 0;
             for step in 0..options.steps {

@@ -1,7 +1,7 @@
 //! Ranks that are this program itself, started anew with a hidden subcommand: by hand with a launcher's variables, or under the launcher of
 //! an MPI. What a rank has to say it leaves in a file of its own, as a launcher mixes what ranks print.
 use super::{
-    job::{RankJob, RankMeeting},
+    job::{JobMeeting, RankJob},
     join, mismatch,
 };
 use crate::exit::Exit;
@@ -107,7 +107,7 @@ impl RankStarter {
         let mut job = RankJob::default();
         match self {
             RankStarter::Local => {
-                let meeting = RankMeeting::new(place, "local", timeout)?;
+                let meeting = JobMeeting::new(place, "local", timeout)?;
                 for rank in 0..ranks {
                     let mut command = Command::new(&own);
                     command.args(&arguments).arg(place).envs(meeting.variables(rank, ranks)).env("ADAMANT_NUM_THREADS", "1");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! So a checkpoint is the same file whatever ranks share out, and a run goes on with any number of them.
-use super::{Session, shared::gather, sharded::ZeroStage};
+use super::{Session, sharded::ZeroStage, shared::gather};
 use crate::{Failure, trainer::Batch};
 use adamant_core::{
     DType, Device, Error, ErrorKind, Result as Computed, Shape, Tensor, TensorType,

@@ -173,18 +173,18 @@ impl CompressedGradients {
     fn factored(&self, members: &[(&KeptOfParameter, &Tensor)]) -> Computed<Vec<Tensor>> {
         let matrix = |of: &KeptOfParameter, g: &Tensor| g.reshape([of.rows, of.elements / of.rows.max(1)]);
         // Of those that are factored P, and the others as they are.
-        let sent: Vec<Tensor> = members
-            .iter()
-            .map(|(of, g)| of.factor.as_ref().map_or_else(|| (*g).clone(), |q| matrix(of, g).matmul(&q.detached()).reshape([-1])))
-            .collect();
+        let sent: Vec<Tensor> =
+            members.iter().map(|(of, g)| of.factor.as_ref().map_or_else(|| (*g).clone(), |q| matrix(of, g).matmul(&q.detached()).reshape([-1]))).collect();
         let first = self.summed(&sent)?;
         let left: Vec<Option<Tensor>> = members
             .iter()
             .zip(&first)
-            .map(|((of, _), p)| of.factor.as_ref().map(|q| {
-                let columns = q.meta().shape.get(1).copied().unwrap_or(1);
-                orthonormal(&p.reshape([of.rows, columns]), columns)
-            }))
+            .map(|((of, _), p)| {
+                of.factor.as_ref().map(|q| {
+                    let columns = q.meta().shape.get(1).copied().unwrap_or(1);
+                    orthonormal(&p.reshape([of.rows, columns]), columns)
+                })
+            })
             .collect();
         let own: Vec<Option<Tensor>> = members.iter().zip(&left).map(|((of, g), p)| p.as_ref().map(|p| matrix(of, g).mt().matmul(p))).collect();
         let second = self.summed(&own.iter().flatten().map(|q| q.reshape([-1])).collect::<Vec<_>>())?;

@@ -436,7 +436,7 @@ pub(super) fn must_be_shareable(stage: ZeroStage, handling: Option<&NanOptions>,
         _ if scales => "a scaled loss (f16) looks at gradients as a whole",
         Some(options) if options.handling_type.mends() || options.handling_type == HandlingType::Detect => {
             "this `handling_type` of `[stability]` looks at gradients as a whole"
-        },
+        }
         Some(options) if options.detect_explosion => "`detect_explosion` looks at gradients as a whole",
         Some(options) if options.gradient_checking && !options.loss_checking => "`gradient_checking` without `loss_checking` looks at gradients as a whole",
         _ => return Ok(()),

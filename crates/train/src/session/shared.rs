@@ -312,7 +312,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let shared = SharedSteps::new(sharing, states(&self.model), &self.parameters)?;
         let stage = shared.sharded.stage();
         if shared.compressed.is_some() && stage >= ZeroStage::Gradients {
-            return Err(Failure::Usage(format!("[distributed]: `compress` is of whole gradients, and `zero = {}` scatters them: take `zero = 1`", stage as u8)));
+            return Err(Failure::Usage(format!(
+                "[distributed]: `compress` is of whole gradients, and `zero = {}` scatters them: take `zero = 1`",
+                stage as u8
+            )));
         }
         let handling = self.watched.handler.as_ref().map(|handler| handler.options());
         if shared.group().size > 1 && self.watched.looks_at_ops() {

@@ -2,7 +2,7 @@
 use super::{JoinReport, JoinTask, JoinWays};
 use crate::{
     distributed::{
-        job::{RankJob, RankMeeting},
+        job::{JobMeeting, RankJob},
         rank::reports,
     },
     torture::{CaseDraw, TortureClaim},
@@ -57,7 +57,7 @@ pub fn changed_frame(draw: &mut CaseDraw) -> Vec<u8> {
 }
 /// Three ranks join while a crowd is there; gives what each has to say.
 fn joined(place: &Path, crowd: impl FnOnce(SocketAddr) -> Crowd) -> Result<(Vec<JoinReport>, usize, Duration), String> {
-    let meeting = RankMeeting::new(place, "local", Duration::from_secs(60))?;
+    let meeting = JobMeeting::new(place, "local", Duration::from_secs(60))?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let task = serde_json::to_string(&JoinTask { ways: JoinWays::Peaceful, who: 0 }).map_err(|e| e.to_string())?;
     let command = |rank| {
