@@ -123,7 +123,11 @@ struct Begun<'b> {
     /// the plan's step
     at: usize,
     to: Operand<'b>,
+    /// what it holds until it is done
+    bytes: usize,
 }
+/// So many bytes may be under way whatever the next collective's are.
+const UNDER_WAY: usize = 4 << 20;
 /// The collectives of a run that are under way. Dropped, it waits for them, so that each rank has done the same.
 #[derive(Default)]
 pub(super) struct Exchanges<'b> {
@@ -145,6 +149,11 @@ impl<'b> Exchanges<'b> {
     /// A lost device.
     pub fn begin(&mut self, replay: &Replay<'_>, at: usize, collective: (CollectiveKind, Group), from: &Operand<'_>, to: Operand<'b>) -> Result<(), Failed> {
         let (kind, group) = collective;
+        // Steps that run ahead of a slow link would leave the inputs of all that they begin in memory: there is one that travels, and the next.
+        let bytes = from.shape.elements() * from.dtype.size();
+        while self.begun.iter().map(|begun| begun.bytes).sum::<usize>() > bytes.max(UNDER_WAY) {
+            self.wait(replay, 1)?;
+        }
         let origin = replay.caller.origin(replay.record_of(&replay.plan.steps[at]) as u32);
         let begin = |engine: &mut Option<ExchangeThread>| {
             let input = RankInput::of(from)?;
@@ -156,7 +165,7 @@ impl<'b> Exchanges<'b> {
             sent.ok_or_else(|| ErrorKind::Internal("collectives that nobody carries out".into()))
         };
         begin(&mut self.engine).map_err(|kind| failed(replay, at, kind))?;
-        self.begun.push_back(Begun { at, to });
+        self.begun.push_back(Begun { at, to, bytes });
         Ok(())
     }
     /// Waits for those whose results these are, and for all that were begun before.
@@ -184,7 +193,7 @@ impl<'b> Exchanges<'b> {
     fn wait(&mut self, replay: &Replay<'_>, first: usize) -> Result<(), Failed> {
         for _ in 0..first {
             let answer = self.engine.as_ref().and_then(|engine| engine.answers.recv().ok());
-            let Some(Begun { at, to }) = self.begun.pop_front() else { break };
+            let Some(Begun { at, to, .. }) = self.begun.pop_front() else { break };
             let answer = answer.unwrap_or_else(|| Err(ErrorKind::Internal("a collective that nobody carried out".into())));
             answer.and_then(|bytes| put(replay, &to, bytes)).map_err(|kind| failed(replay, at, kind))?;
         }

@@ -439,21 +439,24 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let (mut sums, mut total, mut loss): (Vec<Option<Tensor>>, usize, Option<Tensor>) = (vec![None; self.parameters.len()], 0, None);
         for batch in batches {
             let n = batch.rows()?;
-            let pass = || -> Computed<(Tensor, Grads)> {
+            let pass = || -> Computed<(Tensor, Grads, bool)> {
                 let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
                 self.precision.measure(&mean)?;
-                let scaled = scaler.scale(&mean)?;
+                // Gradients times rows at once, and not each by itself behind; of a loss of 16 bits that would round the rows.
+                let times_rows = !scaler.is_enabled() && matches!(mean.dtype()?, DType::F32 | DType::F64);
+                let scaled = if times_rows { &mean * n as f64 } else { scaler.scale(&mean)? };
                 let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
-                Ok((mean, grads))
+                Ok((mean, grads, times_rows))
             };
-            let (mean, grads) = shared.sharded.pass(pass)?;
+            let (mean, grads, times_rows) = shared.sharded.pass(pass)?;
             for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 if !used {
                     let told = format!("`{name}` has a gradient now, and had none on any rank when the run began");
                     return Err(Error::new("step", ErrorKind::Argument(told)).hint("let the first batches of a run reach every parameter"));
                 }
-                let weighted = g.cast(wide).reshape([-1]) * n as f64;
+                let flat = g.cast(wide).reshape([-1]);
+                let weighted = if times_rows { flat } else { flat * n as f64 };
                 *sum = Some(sum.take().map_or_else(|| weighted.clone(), |sum| sum + &weighted));
             }
             let weighted = mean.detach().cast(wide) * n as f64;
