@@ -9,7 +9,7 @@ const ELSE: &str = "Module Walk Walker Visit Site Role Param ParameterDict Modul
     Boxed CacheStep CacheStorage Copies FoldedNorm Hooked InputCodes KeyValueCache LoadReport \
     PackedParam PackedSequence PaddingSide ParameterStats ShapeDifference SiteCall Submodule FractionalMaxPool LpPool MaxUnpool \
     AdjustLr LineSearch SwappedState ClipNorm \
-    Hyperparameters Optimizer UpdateRule Updater Group Rates Slots Scalars Clipped \
+    Hyperparameters Optimizer UpdateRule Updater Group Rates GradientMeasure ParameterPieces Slots Scalars Clipped \
     Classification Averaging Metric MetricState ConfusionShares KappaWeights OutputAveraging \
     Distribution Family PointFunction Statistic Constraint Parameters";
 
