@@ -75,8 +75,12 @@ impl Browser {
     }
     fn receive(&mut self) -> Value {
         loop {
-            if let Message::Text(text) = self.socket.read().unwrap() {
-                return serde_json::from_str(text.as_str()).unwrap();
+            match self.socket.read() {
+                Ok(Message::Text(text)) => return serde_json::from_str(text.as_str()).unwrap(),
+                Ok(_) => {}
+                // A signal of another test of this process.
+                Err(tungstenite::Error::Io(e)) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => panic!("the browser: {e}"),
             }
         }
     }
