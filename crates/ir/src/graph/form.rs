@@ -138,7 +138,7 @@ input %key: u32[4]
 %to.1: f32[4] on "device 7" = to(%line) {device: "device 7"}
 %all_reduce: f32[4] = all_reduce(%line) {group: 0, by: "max", parts: 0, apart: false}
 %all_reduce.1: f32[4] = all_reduce(%x) {group: 0, by: "sum", parts: 8, apart: true}
-%reduce_scatter: f32[1, 2, 3] = reduce_scatter(%filter) {group: 0, by: "min"}
+%reduce_scatter: f32[1, 2, 3] = reduce_scatter(%filter) {group: 0, by: "min", parts: 0}
 %all_gather: f32[12] = all_gather(%line) {group: 0, apart: true}
 %broadcast: f32[4] = broadcast(%line) {group: 0, root: 2, apart: false}
 %all_to_all: f32[3, 2, 3] = all_to_all(%filter) {group: 0}
