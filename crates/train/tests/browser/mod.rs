@@ -75,12 +75,13 @@ impl Browser {
     }
     fn receive(&mut self) -> Value {
         loop {
-            match self.socket.read() {
-                Ok(Message::Text(text)) => return serde_json::from_str(text.as_str()).unwrap(),
-                Ok(_) => {}
-                // A signal of another test of this process.
-                Err(tungstenite::Error::Io(e)) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => panic!("the browser: {e}"),
+            let read = self.socket.read();
+            // A signal of another test of this process.
+            if matches!(&read, Err(tungstenite::Error::Io(e)) if e.kind() == std::io::ErrorKind::Interrupted) {
+                continue;
+            }
+            if let Message::Text(text) = read.unwrap() {
+                return serde_json::from_str(text.as_str()).unwrap();
             }
         }
     }
