@@ -121,4 +121,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         Ok(())
     }
+    /// Lets go of what was put together, where no snapshot was taken: from now on parameters are read as they are.
+    pub fn let_go(&mut self) {
+        self.shared.iter().for_each(|shared| drop(shared.sharded.take_collected()));
+    }
 }

@@ -257,6 +257,7 @@ where
                 SaveVote::AtAnEnd if asked.is_some() => self.save()?,
                 _ => {}
             }
+            self.session.let_go();
             match asked {
                 Some(signal) if !ends => return Err(self.interrupted(signal)),
                 None if called && !ends => self.meet_again(None)?,
