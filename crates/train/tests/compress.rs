@@ -1,22 +1,12 @@
 //! Compressed gradients: all ranks hold the same weights, what is not sent is not lost, and a run goes on with what was left over.
 #![allow(clippy::unwrap_used)]
 
-mod schedules;
+mod ranked;
 
 use adamant_backend_cpu as _;
-use adamant_conformance::ranks::group_of;
-use adamant_core::Device;
-use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
-use std::{fs, path::Path, sync::Barrier};
+use adamant_train::{Failure, Report};
+use std::{fs, path::Path};
 
-struct StopAt(Option<u64>, Interrupt);
-impl Watch for StopAt {
-    fn step(&mut self, step: u64) {
-        if self.0 == Some(step) {
-            self.1.ask(15);
-        }
-    }
-}
 const TEXT: &str = r#"
 seed = 4
 iterations = 60
@@ -41,23 +31,7 @@ lr = 0.2
 momentum = 0.9
 "#;
 fn train(ranks: usize, set: &[&str], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
-    let begin = Barrier::new(ranks);
-    std::thread::scope(|scope| {
-        let (begin, last) = (&begin, ranks - 1);
-        let run = |(rank, group)| {
-            scope.spawn(move || {
-                let mut document = Document::parse("run.toml", TEXT).unwrap();
-                document.set("distributed.shards=3").unwrap();
-                set.iter().for_each(|s| document.set(s).unwrap());
-                let interrupt = Interrupt::new();
-                let mut watch = StopAt(stop.filter(|_| rank == last), interrupt.clone());
-                begin.wait();
-                Device::cpu().unwrap().scoped(|| Run::new(&document).folder(folder).resume(true).interrupt(interrupt).ranks(group).train(&mut watch))
-            })
-        };
-        let ranks: Vec<_> = group_of(ranks).into_iter().enumerate().map(run).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+    ranked::train(TEXT, ranks, &[&["distributed.shards=3"], set].concat(), folder, stop)
 }
 /// The losses of a run's steps.
 fn losses(folder: &Path) -> Vec<f64> {

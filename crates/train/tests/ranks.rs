@@ -2,45 +2,16 @@
 //! the others.
 #![allow(clippy::unwrap_used)]
 
+mod ranked;
 mod schedules;
 
 use adamant_backend_cpu as _;
 use adamant_conformance::ranks::group_of;
 use adamant_core::Device;
-use adamant_train::{Document, Failure, Interrupt, OPTIMIZERS, Report, Run, SCHEDULES, Watch};
-use std::{
-    fs,
-    path::Path,
-    sync::{Arc, Barrier},
-};
+use adamant_train::{Document, Failure, OPTIMIZERS, Run, SCHEDULES};
+use ranked::train;
+use std::{fs, path::Path, sync::Arc};
 
-struct StopAt(Option<u64>, Interrupt);
-impl Watch for StopAt {
-    fn step(&mut self, step: u64) {
-        if self.0 == Some(step) {
-            self.1.ask(15);
-        }
-    }
-}
-/// Runs a description on so many ranks, threads of this process; the last one asks for an end behind a step.
-fn train(text: &str, ranks: usize, set: &[String], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
-    let begin = Barrier::new(ranks);
-    std::thread::scope(|scope| {
-        let (begin, last) = (&begin, ranks - 1);
-        let run = |(rank, group)| {
-            scope.spawn(move || {
-                let mut document = Document::parse("run.toml", text).unwrap();
-                set.iter().for_each(|s| document.set(s).unwrap());
-                let interrupt = Interrupt::new();
-                let mut watch = StopAt(stop.filter(|_| rank == last), interrupt.clone());
-                begin.wait();
-                Device::cpu().unwrap().scoped(|| Run::new(&document).folder(folder).resume(true).interrupt(interrupt).ranks(group).train(&mut watch))
-            })
-        };
-        let ranks: Vec<_> = group_of(ranks).into_iter().enumerate().map(run).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     ["weights.safetensors", "metrics.jsonl"].map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).to_vec()
 }

@@ -2,40 +2,14 @@
 //! that shares out nothing, on any number of ranks, and go on from each other's checkpoints.
 #![allow(clippy::unwrap_used)]
 
+mod ranked;
 mod schedules;
 
 use adamant_backend_cpu as _;
-use adamant_conformance::ranks::group_of;
-use adamant_core::Device;
-use adamant_train::{Document, Failure, Interrupt, OPTIMIZERS, Report, Run, SCHEDULES, Watch};
-use std::{fs, path::Path, sync::Barrier};
+use adamant_train::{Failure, OPTIMIZERS, SCHEDULES};
+use ranked::train;
+use std::{fs, path::Path};
 
-struct StopAt(Option<u64>, Interrupt);
-impl Watch for StopAt {
-    fn step(&mut self, step: u64) {
-        if self.0 == Some(step) {
-            self.1.ask(15);
-        }
-    }
-}
-fn train(text: &str, ranks: usize, set: &[String], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
-    let begin = Barrier::new(ranks);
-    std::thread::scope(|scope| {
-        let (begin, last) = (&begin, ranks - 1);
-        let run = |(rank, group)| {
-            scope.spawn(move || {
-                let mut document = Document::parse("run.toml", text).unwrap();
-                set.iter().for_each(|s| document.set(s).unwrap());
-                let interrupt = Interrupt::new();
-                let mut watch = StopAt(stop.filter(|_| rank == last), interrupt.clone());
-                begin.wait();
-                Device::cpu().unwrap().scoped(|| Run::new(&document).folder(folder).resume(true).interrupt(interrupt).ranks(group).train(&mut watch))
-            })
-        };
-        let ranks: Vec<_> = group_of(ranks).into_iter().enumerate().map(run).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
 /// Weights, lines, and all tensors of the newest checkpoint.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = ["weights.safetensors", "metrics.jsonl"].map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).to_vec();
