@@ -14,6 +14,7 @@ mod losses;
 mod pieces;
 mod saved;
 mod scaled;
+mod scattered;
 mod sharded;
 mod shared;
 mod watched;
