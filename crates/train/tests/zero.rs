@@ -6,18 +6,24 @@ mod ranked;
 mod schedules;
 
 use adamant_backend_cpu as _;
-use adamant_train::{Failure, OPTIMIZERS, SCHEDULES};
+use adamant_train::{
+    Failure, OPTIMIZERS, SCHEDULES,
+    checkpoint::CheckpointReader,
+    storage::Disk,
+};
 use ranked::train;
 use std::{fs, path::Path};
 
-/// Weights, lines, and all tensors of the newest checkpoint.
+/// Weights, lines, and all tensors of the newest checkpoint, whoever wrote them.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = ["weights.safetensors", "metrics.jsonl"].map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).to_vec();
     let newest = fs::read_dir(folder.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).max().unwrap();
-    let mut tensors: Vec<_> = fs::read_dir(newest).unwrap().map(|entry| entry.unwrap().path()).collect();
-    tensors.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
-    tensors.sort();
-    all.extend(tensors.iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())));
+    let mut reader = CheckpointReader::open(&Disk, &newest).unwrap();
+    let entries: Vec<_> = reader.groups().iter().flat_map(|group| reader.entries(group)).collect();
+    for entry in entries {
+        let bytes = reader.bytes(&entry.group, &entry.name, 0..entry.shape.elements()).unwrap();
+        all.push((format!("{}/{} {} {}", entry.group, entry.name, entry.dtype, entry.shape), bytes));
+    }
     all
 }
 fn set(shards: usize, stage: usize, capture: bool, bucket: &str) -> Vec<String> {
@@ -80,6 +86,7 @@ fn bits_that_depend_on_what_is_shared_out() {
                 continue;
             }
             let ended = end(&name, ranks, &set);
+            assert_eq!(alone.len(), ended.len(), "stage {stage} on {ranks} ranks saves other tensors, of\n{text}");
             for (want, got) in alone.iter().zip(&ended) {
                 assert!(want == got, "{} of stage {stage} on {ranks} ranks, of\n{text}", want.0);
             }

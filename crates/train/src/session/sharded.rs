@@ -64,16 +64,7 @@ pub(super) struct ShardedParameters {
     gathered: Mutex<Option<GatheredUnit>>,
     /// the units that the present pass has gathered, and those that one pass gathers
     pass: Mutex<PassGathers>,
-    /// what all ranks together have, until the leader's snapshot is taken: parameters by the numbers of their cells, and slots
-    collected: Mutex<CollectedState>,
 }
-#[derive(Default)]
-struct CollectedState {
-    parameters: BTreeMap<u64, Tensor>,
-    slots: Option<SlotsAndErrors>,
-}
-/// Slots as a whole, and what compressed gradients have not sent.
-pub(super) type SlotsAndErrors = (Vec<(String, Tensor)>, Vec<(String, Tensor)>);
 #[derive(Default)]
 struct PassGathers {
     now: Vec<usize>,
@@ -103,8 +94,8 @@ impl ShardedParameters {
         }
         let by_cell = parameters.iter().filter_map(|(_, p)| Some((p.cell().id(), layout.place(p)?))).collect();
         let group = group.clone();
-        let (updated, gathered, pass, collected) = Default::default();
-        let shared = Arc::new(ShardedParameters { stage, group, layout, blocks, by_cell, updated, gathered, pass, collected });
+        let (updated, gathered, pass) = Default::default();
+        let shared = Arc::new(ShardedParameters { stage, group, layout, blocks, by_cell, updated, gathered, pass });
         if stage == ZeroStage::Parameters {
             parameters.iter().try_for_each(|(_, p)| p.cell().give_up(shared.clone()))?;
         }
@@ -179,13 +170,11 @@ impl ShardedParameters {
         }
         Ok(())
     }
-    /// Keeps what all ranks together have for a snapshot.
-    pub fn keep_collected(&self, parameters: BTreeMap<u64, Tensor>, state: SlotsAndErrors) {
-        *locked(&self.collected) = CollectedState { parameters, slots: Some(state) };
-    }
-    /// The slots that were kept, and the end of keeping.
-    pub fn take_collected(&self) -> Option<SlotsAndErrors> {
-        std::mem::take(&mut *locked(&self.collected)).slots
+    /// Takes over what this rank has of a parameter, of one axis.
+    pub fn set_own(&self, p: &Param, piece: &Tensor) -> Computed<()> {
+        let (u, k) = self.place_of(&p.cell())?;
+        let block = self.blocks[u].detached();
+        self.blocks[u].set(&self.layout.units[u].with_piece(k, self.rank(), (&block, piece))?)
     }
     /// Of whole gradients those of this rank's pieces.
     pub fn cut(&self, grads: &mut Grads) {
@@ -370,9 +359,6 @@ impl ParameterPieces for ShardedParameters {
 }
 impl CellSource for ShardedParameters {
     fn read(&self, cell: &Cell) -> Computed<Tensor> {
-        if let Some(whole) = locked(&self.collected).parameters.get(&cell.id()) {
-            return Ok(whole.clone());
-        }
         let (u, k) = self.place_of(cell)?;
         self.layout.units[u].whole(k, &self.gathered(u))?.reshape(cell.meta().shape).ok()
     }
