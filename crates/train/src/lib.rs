@@ -29,6 +29,7 @@ mod failure;
 pub mod folder;
 mod incident;
 mod model;
+pub mod merged;
 pub mod monitor;
 mod objective;
 pub mod pruned;

@@ -188,3 +188,5 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
     }
 }
+#[cfg(test)]
+mod tests;
