@@ -139,8 +139,8 @@ fn a_state_that_is_another_one_on_other_ranks() {
                     if zero == 3 && ranks == 8 {
                         let elements: usize = ["model", "optimizer"].iter().flat_map(|g| restored.tensors.get(*g)).flatten().map(|(_, t)| t.shape().unwrap().elements()).sum();
                         let most: usize = want.iter().filter(|(e, _)| e.group != "ema").map(|(e, _)| e.shape.elements()).sum();
-                        // A piece more or less, and buffers, which all have.
-                        assert!(elements < most / 4 + 2 * WIDTH, "rank {rank} has read {elements} of {most} elements");
+                        // Chunks more or less, and buffers, which all have.
+                        assert!(elements < most / 2, "rank {rank} has read {elements} of {most} elements");
                     }
                     session.restore(&restored).unwrap();
                     let state = session.snapshot(serde_json::Value::Null).unwrap().state;
