@@ -127,7 +127,9 @@ fn candidates(run: &Path, from: MergeFrom, warnings: &mut Vec<String>) -> Result
     let steps = || found.iter().rev().map(|l| l.step.to_string()).collect::<Vec<_>>().join(", ");
     let chosen = match from {
         MergeFrom::Newest => return Ok(found),
-        MergeFrom::Step(step) => found.iter().find(|l| l.step == step).ok_or_else(|| format!("there is no checkpoint of step {step}; there are those of {}", steps())),
+        MergeFrom::Step(step) => {
+            found.iter().find(|l| l.step == step).ok_or_else(|| format!("there is no checkpoint of step {step}; there are those of {}", steps()))
+        }
         MergeFrom::Best => {
             let scored = found.iter().filter_map(|l| Some((l.score?, l)));
             let best = scored.max_by(|(a, x), (b, y)| a.total_cmp(b).then(y.sequence.cmp(&x.sequence)));

@@ -6,11 +6,7 @@ mod ranked;
 mod schedules;
 
 use adamant_backend_cpu as _;
-use adamant_train::{
-    Failure, OPTIMIZERS, SCHEDULES,
-    checkpoint::CheckpointReader,
-    storage::Disk,
-};
+use adamant_train::{Failure, OPTIMIZERS, SCHEDULES, checkpoint::CheckpointReader, storage::Disk};
 use ranked::train;
 use std::{
     fs,

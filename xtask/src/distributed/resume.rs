@@ -27,19 +27,22 @@ pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
         Ok(made) => made,
         Err(e) => return vec![claim("the program", |_| Err(e))],
     };
-    let mut claims = vec![claim("SIGTERM to one rank ends all behind one step (exit 143, within 2 s); gone on with on others, the run ends in the undisturbed bits", |claim| {
-        let want = bits(&program.place("undisturbed"))?;
-        let (mut draw, mut longest) = (CaseDraw::new(options.seed), Duration::ZERO);
-        for k in 0..options.n {
-            let run = program.place(&format!("run-{k}"));
-            claim.count(one(&program, &description, &run, &mut draw, &mut longest).and_then(|through| match bits(&run)? {
-                got if got == want => Ok(()),
-                _ => Err(format!("run {k}: through {through:?} it ends in other bits")),
-            }));
-        }
-        claim.see(serde_json::json!({ "longest_end_ms": longest.as_millis() as u64 }));
-        Ok(())
-    })];
+    let mut claims = vec![claim(
+        "SIGTERM to one rank ends all behind one step (exit 143, within 2 s); gone on with on others, the run ends in the undisturbed bits",
+        |claim| {
+            let want = bits(&program.place("undisturbed"))?;
+            let (mut draw, mut longest) = (CaseDraw::new(options.seed), Duration::ZERO);
+            for k in 0..options.n {
+                let run = program.place(&format!("run-{k}"));
+                claim.count(one(&program, &description, &run, &mut draw, &mut longest).and_then(|through| match bits(&run)? {
+                    got if got == want => Ok(()),
+                    _ => Err(format!("run {k}: through {through:?} it ends in other bits")),
+                }));
+            }
+            claim.see(serde_json::json!({ "longest_end_ms": longest.as_millis() as u64 }));
+            Ok(())
+        },
+    )];
     claims.extend(pieces::claims(options));
     claims
 }

@@ -11,7 +11,19 @@ fn tensors(path: &Path) -> BTreeMap<String, Vec<u8>> {
 fn a_file_that_lacks_something_of_its_pieces() {
     let folder = folder();
     let at = folder.path();
-    let train = ["train", "run.toml", "--quiet", "--set", "checkpoint.every=1", "--set", "checkpoint.last=9", "--set", "checkpoint.best=1", "--set", "distributed.shards=3"];
+    let train = [
+        "train",
+        "run.toml",
+        "--quiet",
+        "--set",
+        "checkpoint.every=1",
+        "--set",
+        "checkpoint.last=9",
+        "--set",
+        "checkpoint.best=1",
+        "--set",
+        "distributed.shards=3",
+    ];
     let more = ["--set", "data.valid=0.5", "--set", "optimizer={kind=\"AdamW\",lr=0.1}"];
     let done = adamant(at, &[&train[..], &more, &["--run", "alone"]].concat());
     assert!(done.status.success(), "{}", err(&done));

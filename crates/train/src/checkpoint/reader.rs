@@ -252,9 +252,15 @@ fn known_tensor(folder: &Path, name: &str, stored: StoredTensor, places: &BTreeM
         let Some(shape) = &stored.shape else { return Ok(KnownTensor { dtype, shape: place.shape, stored }) };
         let elements = piece.elements.clone().unwrap_or_default();
         if place.shape.elements() != elements.len() {
-            return Err(wrong(format!("it has {} elements there, and elements {} to {} of {shape:?} are to be", place.shape.elements(), elements.start, elements.end)));
+            return Err(wrong(format!(
+                "it has {} elements there, and elements {} to {} of {shape:?} are to be",
+                place.shape.elements(),
+                elements.start,
+                elements.end
+            )));
         }
     }
-    let shape = Shape::new(stored.shape.as_deref().unwrap_or_default()).map_err(|kind| CheckpointError::damaged(&folder.join(MANIFEST), Some(name), 0, kind.to_string()))?;
+    let shape = Shape::new(stored.shape.as_deref().unwrap_or_default())
+        .map_err(|kind| CheckpointError::damaged(&folder.join(MANIFEST), Some(name), 0, kind.to_string()))?;
     Ok(KnownTensor { dtype: known.unwrap_or(DType::F32), shape, stored })
 }

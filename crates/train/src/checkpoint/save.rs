@@ -48,7 +48,8 @@ impl<'a> Planned<'a> {
     fn record(&self) -> FileRecord {
         let header = (None, 0..self.layout.header().len() as u64);
         let parts = self.layout.places().iter().map(|p| (Some(p.name.clone()), p.range.clone()));
-        let parts = [header].into_iter().chain(parts).map(|(tensor, range)| Part { tensor, start: range.start, end: range.end, blake3: NO_HASH.into(), piece: None });
+        let parts =
+            [header].into_iter().chain(parts).map(|(tensor, range)| Part { tensor, start: range.start, end: range.end, blake3: NO_HASH.into(), piece: None });
         FileRecord { bytes: self.layout.bytes(), blake3: NO_HASH.into(), parts: parts.collect() }
     }
 }

@@ -143,9 +143,17 @@ mod tests {
         assert_eq!(tensors["w"].pieces.iter().map(|p| p.file.as_str()).collect::<Vec<_>>(), [a, b, c]);
         assert!(tensors["n"].shape.is_none());
         for (pieces, ranks, says) in [
-            (vec![(a, "w", Some((of, 0, 3))), (b, "w", Some((of, 3, 9)))], 3, "manifest.json is damaged in tensor `w`, from byte 0: its elements 9 to 10 are in no file"),
+            (
+                vec![(a, "w", Some((of, 0, 3))), (b, "w", Some((of, 3, 9)))],
+                3,
+                "manifest.json is damaged in tensor `w`, from byte 0: its elements 9 to 10 are in no file",
+            ),
             (vec![(a, "w", Some((of, 0, 3))), (b, "w", Some((of, 4, 10)))], 3, "its elements 3 to 4 are in no file"),
-            (vec![(a, "w", Some((of, 0, 6))), (b, "w", Some((of, 3, 10)))], 3, "model.rank-1.safetensors is damaged in tensor `w`, from byte 0: its elements 3 to 6 are in model.rank-0.safetensors too"),
+            (
+                vec![(a, "w", Some((of, 0, 6))), (b, "w", Some((of, 3, 10)))],
+                3,
+                "model.rank-1.safetensors is damaged in tensor `w`, from byte 0: its elements 3 to 6 are in model.rank-0.safetensors too",
+            ),
             (vec![(a, "w", Some((of, 0, 3))), (b, "w", Some((&[10], 3, 10)))], 3, "pieces of it are of tensors of other shapes"),
             (vec![(a, "w", None), (b, "w", Some((of, 0, 10)))], 3, "pieces of it are of tensors of other shapes"),
             (vec![(a, "w", None), (b, "w", None)], 3, "it is in another file too"),

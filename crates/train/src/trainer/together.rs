@@ -218,7 +218,10 @@ pub(super) fn newest<M: Walk, B: Batch>(
         }
         let read = match path {
             Some(run) => needed(session, &run.join("checkpoints").join(folder_name(step))),
-            None => Err(CheckpointError::OfRank { rank: ranks.rank(), message: format!("rank 0 goes on from step {step}, and it has no run folder to read it from") }),
+            None => Err(CheckpointError::OfRank {
+                rank: ranks.rank(),
+                message: format!("rank 0 goes on from step {step}, and it has no run folder to read it from"),
+            }),
         };
         let (found, word) = match read {
             Ok(found) => (Some(found), Ok(RankWord::Well)),

@@ -54,11 +54,8 @@ fn batch(step: u64, part: usize) -> (Tensor, Tensor) {
 fn on_ranks<R: Send>(ranks: usize, run: impl Fn(usize, Arc<dyn Communicator>) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let run = &run;
-        let started: Vec<_> = group_of(ranks)
-            .into_iter()
-            .enumerate()
-            .map(|(rank, group)| scope.spawn(move || Device::reference().scoped(|| run(rank, group))))
-            .collect();
+        let started: Vec<_> =
+            group_of(ranks).into_iter().enumerate().map(|(rank, group)| scope.spawn(move || Device::reference().scoped(|| run(rank, group)))).collect();
         started.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
 }
@@ -137,7 +134,8 @@ fn a_state_that_is_another_one_on_other_ranks() {
                     let reader = CheckpointReader::open(&Disk, &folder).unwrap();
                     let restored = reader.restore(session.device(), &*session.needs()).unwrap().snapshot;
                     if zero == 3 && ranks == 8 {
-                        let elements: usize = ["model", "optimizer"].iter().flat_map(|g| restored.tensors.get(*g)).flatten().map(|(_, t)| t.shape().unwrap().elements()).sum();
+                        let elements: usize =
+                            ["model", "optimizer"].iter().flat_map(|g| restored.tensors.get(*g)).flatten().map(|(_, t)| t.shape().unwrap().elements()).sum();
                         let most: usize = want.iter().filter(|(e, _)| e.group != "ema").map(|(e, _)| e.shape.elements()).sum();
                         // Chunks more or less, and buffers, which all have.
                         assert!(elements < most / 2, "rank {rank} has read {elements} of {most} elements");
