@@ -122,7 +122,7 @@ fn a_rank_that_cannot_write_and_the_others_do_not_hear_of_it() {
     let train = |run: &str, limit: &str, policy: &str| {
         let set = format!("--set distributed.zero=3 --set checkpoint.every=1 --set checkpoint.on_error={policy}");
         let script = format!("if [ \"$RANK\" = 1 ]; then {limit}; fi; exec {program} train wide.toml --quiet --run {run} {set}");
-        command(at, &["launch", "-n", "2", "--", "sh", "-c", &script]).output().unwrap()
+        command(at, &["launch", "-n", "2", "--max-restarts", "0", "--", "sh", "-c", &script]).output().unwrap()
     };
     let left = |run: &str| -> Vec<String> {
         let all = fs::read_dir(at.join(run).join("checkpoints")).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
