@@ -6,7 +6,7 @@
 //! | `memory`, `compress` | what a rank has at most; what leaves it |
 //! | `parallel` | models that ranks share |
 //! | `kill`, `elastic` | a rank that is killed or stopped, and what the others say; ranks that are lost are gone on without, and newcomers come |
-//! | `resume` | ended on so many ranks, gone on with on others |
+//! | `resume` | ended on so many ranks, gone on with on others; killed inside saves; one file of all pieces |
 //! | `mismatch` | programs that differ between ranks, or fail on one |
 //! | `join` | strangers who want in |
 //! | `collectives` | how fast ranks add, beside the peers |
@@ -181,6 +181,15 @@ pub(super) struct ResumeOptions {
     /// How many runs are ended, each by a signal to a rank drawn at random
     #[arg(long, default_value_t = 12)]
     n: usize,
+    /// How many of the 64 ways from 4 ranks with `zero` 0 to 3 to 1, 2, 3, 8 ranks with `zero` 0 to 3
+    #[arg(long, default_value_t = 64)]
+    pairs: usize,
+    /// How often ranks are killed inside saves
+    #[arg(long, default_value_t = 200)]
+    kills: usize,
+    /// Which Python reads a merged file
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
     /// Which moments
     #[arg(long, default_value_t = 1)]
     seed: u64,

@@ -20,6 +20,7 @@ mod follow;
 mod graph;
 mod info;
 mod launch;
+mod merge;
 mod out;
 #[cfg(feature = "profiling")]
 mod profile;
@@ -76,6 +77,8 @@ enum Verb {
     Generate(verbs::Generate),
     /// Sets weights of a trained model to zero, or takes channels out of it.
     Prune(prune::Options),
+    /// Writes a checkpoint's weights into one file, under PyTorch's names.
+    Merge(merge::Options),
     /// Measures what integer codes cost and save on this machine.
     Quant(quant::Quant),
     /// Makes integer codes of the weights of a trained model.
@@ -156,6 +159,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Prune(o) => (o.derived.json, prune::run(&o)),
+        Verb::Merge(o) => (o.json, merge::run(&o)),
         Verb::Quant(o) => quant::run(&o),
         Verb::Quantize(o) => (o.derived.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),

@@ -28,6 +28,7 @@ pub mod events;
 mod failure;
 pub mod folder;
 mod incident;
+pub mod merged;
 mod model;
 pub mod monitor;
 mod objective;

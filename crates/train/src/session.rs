@@ -11,6 +11,7 @@ mod collected;
 mod compressed;
 mod learned;
 mod losses;
+mod own;
 mod pieces;
 mod saved;
 mod scaled;
@@ -408,7 +409,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             scheduler.set_again(&mut *self.optimizer);
         }
     }
-    /// All of the state, with what the run itself wants kept beside it.
+    /// All of the state, with what the run itself wants kept beside it; where ranks share it out, this rank's pieces of it.
     ///
     /// # Errors
     /// `Diverged`: a state that has diverged is not saved. Otherwise a device that fails.
@@ -432,11 +433,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
-        let model = self.model.state_dict();
-        // As a whole where that was collected, else of this rank's pieces.
-        let collected = self.shared.as_ref().and_then(|shared| shared.sharded.take_collected());
-        let (slots, errors) = collected.unwrap_or_else(|| (self.optimizer.state_dict(), Vec::new()));
-        let mut tensors = BTreeMap::from([("model".to_string(), model), ("optimizer".to_string(), slots)]);
+        let errors = self.shared.as_ref().and_then(|shared| shared.compressed.as_ref()).map_or_else(Vec::new, |compressed| compressed.take_collected());
+        let mut tensors = BTreeMap::from([("model".to_string(), self.own_model()?), ("optimizer".to_string(), self.optimizer.state_dict())]);
         tensors.extend((!errors.is_empty()).then(|| (COMPRESSED.to_string(), errors)));
         tensors.extend(self.precision.state()?);
         tensors.extend(self.watched.state().map(|state| (watched::STABILITY.to_string(), state)));
@@ -449,7 +447,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        self.model.load_state_dict(part("model")?).map_err(said)?;
+        self.load_model(part("model")?).map_err(said)?;
         let slots = match &self.shared {
             Some(shared) if shared.sharded.stage() >= ZeroStage::Slots => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
             _ => part("optimizer")?.to_vec(),

@@ -21,6 +21,8 @@ mod gpu;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod launch;
+#[cfg(target_os = "linux")]
+mod merge;
 #[cfg(unix)]
 mod misuse;
 mod precision;

@@ -250,9 +250,13 @@ where
             let AskedOfAll { signal: asked, called, saving } = self.asked_of_all(interrupt.asked(), vote)?;
             if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
                 self.session.collect()?;
+                if self.session.shares_out() {
+                    self.save_together()?;
+                }
             }
             // Who leads may be another one than before.
             match self.saves_at(step, ends) {
+                _ if self.session.shares_out() => {}
                 SaveVote::Due => self.save()?,
                 SaveVote::AtAnEnd if asked.is_some() => self.save()?,
                 _ => {}
@@ -393,7 +397,9 @@ where
     /// A step that ends the run: a checkpoint of the step before is left.
     fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
         let incident = self.investigated(bad)?;
-        if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
+        if self.session.shares_out() {
+            self.save_together()?;
+        } else if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
             self.save()?;
         }
         let mut checkpoint = None;
