@@ -82,6 +82,8 @@ pub(super) struct Stages<'a> {
     pub(super) counts: MutexGuard<'a, CallCounts>,
     pub(super) call: &'a CollectiveCall,
     is_compared: bool,
+    /// when all ranks had come, where somebody wants to know
+    pub(super) met: Option<Instant>,
 }
 /// How somebody waits, before it sleeps.
 #[derive(Clone, Copy)]
@@ -99,7 +101,7 @@ impl Patience {
 impl<'a> Stages<'a> {
     /// A collective begins: its card is there before its first stage. `extra` is what must be the same too.
     pub(super) fn begin(on: &'a LocalRank, counts: MutexGuard<'a, CallCounts>, call: &'a CollectiveCall, extra: u64) -> Stages<'a> {
-        let mut stages = Stages { on, counts, call, is_compared: false };
+        let mut stages = Stages { on, counts, call, is_compared: false, met: None };
         stages.counts.calls += 1;
         let card = on.layout.card(on.rank, stages.counts.calls);
         on.segment.number(card + 8).store(call.fingerprint() ^ extra, Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl<'a> Stages<'a> {
     }
     /// Something between two ranks.
     pub(super) fn between(on: &'a LocalRank, counts: MutexGuard<'a, CallCounts>, call: &'a CollectiveCall) -> Stages<'a> {
-        Stages { on, counts, call, is_compared: true }
+        Stages { on, counts, call, is_compared: true, met: None }
     }
     /// Where this rank's slot for the next stage is.
     pub(super) fn own_slot(&self) -> usize {
@@ -143,7 +145,36 @@ impl<'a> Stages<'a> {
             self.compare(|peer| peer != on.rank)?;
             self.is_compared = true;
         }
+        self.all_have_come();
         Ok(())
+    }
+    fn all_have_come(&mut self) {
+        if self.on.link.is_some() && self.met.is_none() {
+            self.met = Some(Instant::now());
+        }
+    }
+    /// Sleeps until a moment: the core is free. Nobody is waited for; but where the group ends meanwhile, that ends.
+    ///
+    /// # Errors
+    /// A lost rank; an end that somebody asked for.
+    pub(super) fn pass_time(&self, until: Instant) -> Result<(), ErrorKind> {
+        let on = self.on;
+        let (word, liveness) = (on.segment.word(on.layout.stage(on.rank)), on.reach.liveness());
+        let known = liveness.version();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let news = || liveness.verdict_before(on.world(on.rank), &on.groups, &on.members, self.call, self.call.number);
+            if liveness.version() != known
+                && let Some(ended) = news()
+            {
+                return Err(ended);
+            }
+            // Only this rank raises its word: it sleeps until the time is over, or somebody's end wakes it.
+            word.sleep(word.load(), left.min(SLICE));
+        }
     }
     /// As [`Stages::meet`], and each rank is told of as soon as its slot is written, in the order in which they come.
     ///
@@ -172,6 +203,7 @@ impl<'a> Stages<'a> {
             came(self, peer)?;
         }
         self.is_compared = true;
+        self.all_have_come();
         Ok(())
     }
     /// Waits until a word says what is hoped for. It is a rank's word, or one of a ring with it.
