@@ -53,7 +53,8 @@ pub fn told_to_first(group: &dyn Communicator, own: &[u8], mut heard: impl FnMut
     if group.rank() > 0 {
         let send = |bytes: &[u8]| group.send(&call(CollectiveKind::Send { to: 0 }, bytes.len())?, 0, bytes);
         send(&(own.len() as u64).to_le_bytes())?;
-        return own.chunks(PORTION).try_for_each(send);
+        own.chunks(PORTION).try_for_each(send)?;
+        return all_heard(group);
     }
     let mut tell = |rank, bytes: &[u8]| heard(rank, bytes).inspect_err(|kind| group.abort(&kind.to_string()));
     own.chunks(PORTION).try_for_each(|bytes| tell(0, bytes))?;
@@ -70,7 +71,13 @@ pub fn told_to_first(group: &dyn Communicator, own: &[u8], mut heard: impl FnMut
             left -= n as u64;
         }
     }
-    Ok(())
+    all_heard(group)
+}
+/// Nobody leaves before all is heard.
+fn all_heard(group: &dyn Communicator) -> Result<(), ErrorKind> {
+    let made = TensorType { shape: Shape::new(&[0])?, dtype: DType::U8 };
+    let mut nothing: Vec<&mut [u8]> = (0..group.size()).map(|_| &mut [][..]).collect();
+    group.all_gather(&CollectiveCall::next(group, CollectiveKind::Barrier, made, None), &[], &mut nothing)
 }
 /// So many bytes go to the first rank at once.
 const PORTION: usize = 4 << 20;

@@ -32,11 +32,14 @@ fn clocks_that_are_not_aligned() {
             let now = || Duration::from_nanos((begun.elapsed().as_nanos() as i64 + ahead(on.rank()) + 1_000_000) as u64);
             (on.rank(), clock_offset(&*on, now).unwrap())
         });
-        for (rank, offset) in offsets {
-            let wrong = (offset.nanos + ahead(rank)).unsigned_abs();
-            assert!(u128::from(wrong) <= offset.within.as_nanos() + 1000, "rank {rank}: {offset:?}, and it is {}", -ahead(rank));
-            assert!(rank > 0 || offset.nanos == 0);
+        for (rank, offset) in &offsets {
+            let want = ahead(2) - ahead(*rank);
+            let wrong = (offset.ahead.as_nanos() as i64 - want).unsigned_abs();
+            // The one that began first is known to its own bound.
+            let bound = (offset.within + offsets[2].1.within).as_nanos() + 1000;
+            assert!(u128::from(wrong) <= bound, "rank {rank}: {offset:?}, and it is {want}");
         }
+        assert!(offsets[2].1.ahead.is_zero() && offsets[0].1.within.is_zero());
     }
 }
 #[test]

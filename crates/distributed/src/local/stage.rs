@@ -31,6 +31,8 @@ use std::{
 
 /// So long a sleep lasts at most, so that nothing is missed for long.
 const SLICE: Duration = Duration::from_millis(10);
+/// Waits in which a core that was lent for long is not given away again.
+const CROWDED: u32 = 256;
 /// After so long a rank looks whether the others wait for it in something else.
 const LOOKS_ROUND: Duration = Duration::from_secs(1);
 /// After so long it is noted that a rank waits, or after half of the timeout.
@@ -45,6 +47,8 @@ pub(super) struct CallCounts {
     pub(super) stage: u32,
     /// what was said to the others
     words: u64,
+    /// waits in which the core is not given away: somebody else kept it for long
+    crowded: u32,
     /// what ended the group on this rank
     pub(super) ended: Option<ErrorKind>,
 }
@@ -90,11 +94,17 @@ pub(super) struct Stages<'a> {
 pub(super) struct Patience {
     spins: u32,
     yields: u32,
+    /// a core that is given away and does not come back for so long belongs to somebody who computes
+    lent: Duration,
 }
 impl Patience {
     /// Of so many ranks on so many cores: where each has one, nobody is kept from anything by one that spins for a moment.
     pub(super) fn of(ranks: usize, cores: usize) -> Patience {
-        if ranks <= cores { Patience { spins: 400, yields: 100 } } else { Patience { spins: 20, yields: 60 } }
+        match ranks <= cores {
+            true => Patience { spins: 400, yields: 100, lent: Duration::from_micros(200) },
+            // It is the other ranks that have it meanwhile.
+            false => Patience { spins: 20, yields: 60, lent: Duration::MAX },
+        }
     }
 }
 
@@ -153,10 +163,11 @@ impl<'a> Stages<'a> {
             self.met = Some(Instant::now());
         }
     }
-    /// Sleeps until a moment: the core is free. Nobody is waited for; but where the group ends meanwhile, that ends.
+    /// Sleeps until a moment: the core is free. All that was awaited is there; so a rank that is lost meanwhile, or has done its work and ends, ends
+    /// the sleep alone, and what is called next says it.
     ///
     /// # Errors
-    /// A lost rank; an end that somebody asked for.
+    /// An end that somebody asked for.
     pub(super) fn pass_time(&self, until: Instant) -> Result<(), ErrorKind> {
         let on = self.on;
         let (word, liveness) = (on.segment.word(on.layout.stage(on.rank)), on.reach.liveness());
@@ -167,10 +178,12 @@ impl<'a> Stages<'a> {
                 return Ok(());
             }
             let news = || liveness.verdict_before(on.world(on.rank), &on.groups, &on.members, self.call, self.call.number);
-            if liveness.version() != known
-                && let Some(ended) = news()
-            {
-                return Err(ended);
+            if liveness.version() != known {
+                match news() {
+                    Some(ErrorKind::PeerLost { .. }) => return Ok(()),
+                    Some(ended) => return Err(ended),
+                    None => {}
+                }
             }
             // Only this rank raises its word: it sleeps until the time is over, or somebody's end wakes it.
             word.sleep(word.load(), left.min(SLICE));
@@ -208,18 +221,26 @@ impl<'a> Stages<'a> {
     }
     /// Waits until a word says what is hoped for. It is a rank's word, or one of a ring with it.
     pub(super) fn wait(&mut self, word: &SharedWord, peer: usize, waits: Waits, is_there: impl Fn(u32) -> bool) -> Result<(), ErrorKind> {
-        let Patience { spins, yields } = self.on.patience;
+        let Patience { spins, yields, lent } = self.on.patience;
         for _ in 0..spins {
             if is_there(word.load()) {
                 return Ok(());
             }
             std::hint::spin_loop();
         }
+        // Whoever gives its core to a thread that computes gets it back after that one's whole slice, and after a sleep at once.
+        let yields = if self.counts.crowded > 0 { 0 } else { yields };
+        self.counts.crowded = self.counts.crowded.saturating_sub(1);
         for _ in 0..yields {
             if is_there(word.load()) {
                 return Ok(());
             }
+            let since = Instant::now();
             thread::yield_now();
+            if since.elapsed() > lent {
+                self.counts.crowded = CROWDED;
+                break;
+            }
         }
         self.wait_long(word, peer, waits, &is_there)
     }
