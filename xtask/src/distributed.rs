@@ -36,6 +36,7 @@ mod scale;
 mod timeline;
 
 pub use job::{RankedTraining, set};
+pub use scale::records_of_ranks;
 
 use crate::{exit::Exit, torture::TortureClaim};
 use std::path::PathBuf;

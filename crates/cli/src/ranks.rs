@@ -7,6 +7,7 @@ use adamant_distributed::elastic::{ElasticSeat, SeatMet};
 use adamant_distributed::{
     Communicator,
     control::RankControl,
+    local::LinkSpeed,
     place::{RankPlace, open_group},
     told_by_first,
 };
@@ -37,6 +38,7 @@ impl StartedRanks {
     /// `Usage`: variables that make no sense, an option that goes with one rank; an engine that is not there, ranks that do not come.
     pub fn of(document: &Document, alone: &[(&str, bool)], traced: &TracedRanks) -> Result<StartedRanks, Failure> {
         let place = RankPlace::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
+        LinkSpeed::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
         let size = place.size;
         let said = std::env::var_os("ADAMANT_TIMEOUT").is_some_and(|value| !value.is_empty());
         let place = RankPlace { timeout: if said { place.timeout } else { rank_timeout(document)? }, ..place };

@@ -42,7 +42,7 @@ pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 pub use sharded::ZeroStage;
 use shared::SharedSteps;
-pub use shared::StepSharing;
+pub use shared::{ALL_AT_ONCE, StepSharing};
 pub(crate) use shared::gather;
 use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use watched::LookedAt;

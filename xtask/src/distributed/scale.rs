@@ -94,15 +94,38 @@ fn rate(run: &Path, batch: usize) -> Result<f64, String> {
         _ => Err(format!("{}: {} lines of steps", path.display(), times.len())),
     }
 }
-pub fn claims(options: &ScaleOptions) -> Vec<TortureClaim> {
-    let text = workspace::root().join("../shared/data/tinyshakespeare/input.txt");
-    let text = if text.is_file() { text } else { workspace::root().join("docs/architecture.md") };
-    let made = RankedTraining::new(&options.common).and_then(|program| {
+impl<'o> ScaleRuns<'o> {
+    fn new(options: &'o ScaleOptions) -> Result<ScaleRuns<'o>, String> {
+        let text = workspace::root().join("../shared/data/tinyshakespeare/input.txt");
+        let text = if text.is_file() { text } else { workspace::root().join("docs/architecture.md") };
+        let program = RankedTraining::new(&options.common)?;
         let path = program.place("char-gpt.toml");
         fs::write(&path, GPT.replace("TEXT", &text.display().to_string())).map_err(|e| e.to_string())?;
         Ok(ScaleRuns { options, program, description: path })
-    });
-    let runs = match made {
+    }
+}
+/// Records a second of one rank and of two, medians of three runs in turns; `crowded`: on one core.
+///
+/// # Errors
+/// Runs that fail.
+pub fn records_of_ranks(common: &CommonOptions, crowded: bool) -> Result<(f64, f64), String> {
+    let common = CommonOptions { program: common.program.clone(), engine: common.engine.clone(), json: false };
+    let options = ScaleOptions { common, rows: 12, steps: 60, rounds: 3 };
+    let runs = ScaleRuns::new(&options)?;
+    let before = rustix::thread::sched_getaffinity(None).map_err(|e| e.to_string())?;
+    if crowded {
+        // Those who are started inherit it.
+        let mut one = rustix::thread::CpuSet::new();
+        (0..rustix::thread::CpuSet::MAX_CPU).find(|core| before.is_set(*core)).into_iter().for_each(|core| one.set(core));
+        rustix::thread::sched_setaffinity(None, &one).map_err(|e| e.to_string())?;
+    }
+    let turns = (0..options.rounds).map(|_| Ok((runs.run("one", 1)?, runs.run("two", 2)?))).collect::<Result<Vec<_>, String>>();
+    rustix::thread::sched_setaffinity(None, &before).map_err(|e| e.to_string())?;
+    let (one, two): (Vec<f64>, Vec<f64>) = turns?.into_iter().unzip();
+    Ok((median(one), median(two)))
+}
+pub fn claims(options: &ScaleOptions) -> Vec<TortureClaim> {
+    let runs = match ScaleRuns::new(options) {
         Ok(runs) => runs,
         Err(e) => return vec![claim("the program and its description", |_| Err(e))],
     };
