@@ -24,7 +24,7 @@ pub struct OverlapOptions {
     #[arg(long, default_value_t = 512)]
     width: usize,
     /// How many layers
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, default_value_t = 32)]
     layers: usize,
     /// Rows of a step on each rank
     #[arg(long, default_value_t = 1024)]

@@ -1,7 +1,8 @@
 //! How many more records two ranks of one thread learn from than one: char-GPT, as many rows on each rank, in turns; and what the model of
 //! communication says of more ranks.
 //!
-//! What two processes that share nothing learn from at once is measured beside: more a machine does not give.
+//! Each rank has a core of its own, the one alone too. What two processes that share nothing learn from at once is measured beside: more a machine
+//! does not give.
 use super::{
     CommonOptions,
     job::{RankedTraining, set},
@@ -18,6 +19,7 @@ use adamant_core::{
     op::{CollectiveKind, RankUse, ReduceOp},
 };
 use adamant_distributed::local::{LinkSpeed, local_threads_over};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{
     collections::BTreeMap,
     fs,
@@ -44,6 +46,7 @@ pub struct ScaleOptions {
 const GPT: &str = r#"
 seed = 1
 log_every = 10
+checkpoint = { every = 1000000 }
 clip = { kind = "norm", max_norm = 1.0 }
 [data]
 kind = "text"
@@ -72,16 +75,28 @@ struct ScaleRuns<'o> {
     description: PathBuf,
 }
 impl ScaleRuns<'_> {
-    /// Records a second, of so many ranks.
-    fn run(&self, name: &str, ranks: usize) -> Result<f64, String> {
+    /// Records a second, of so many ranks: on cores of their own, or all on one.
+    fn run(&self, name: &str, ranks: usize, core: Option<usize>) -> Result<f64, String> {
         let ScaleOptions { rows, steps, .. } = self.options;
         let run = self.program.place(name);
         let values = set(&[format!("batch={}", rows * ranks), format!("iterations={steps}"), format!("distributed.shards={ranks}")]);
-        launch(&self.program, ranks, &self.description, &run, &values, (None, None))?;
+        on_core(core, || launch(&self.program, ranks, &self.description, &run, &values, (None, None)))?;
         let rate = rate(&run, rows * ranks)?;
         fs::remove_dir_all(&run).map_err(|e| format!("{}: {e}", run.display()))?;
         Ok(rate)
     }
+}
+/// What is started meanwhile runs on one of the cores that this process has, by its number among them.
+fn on_core<T>(core: Option<usize>, start: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let Some(core) = core else { return start() };
+    let told = |e: rustix::io::Errno| e.to_string();
+    let (before, mut one) = (sched_getaffinity(None).map_err(told)?, CpuSet::new());
+    let found = (0..CpuSet::MAX_CPU).filter(|k| before.is_set(*k)).nth(core).ok_or_else(|| format!("there is no core {core} here"))?;
+    one.set(found);
+    sched_setaffinity(None, &one).map_err(told)?;
+    let done = start();
+    sched_setaffinity(None, &before).map_err(told)?;
+    done
 }
 /// Records a second between the first and the last line of a run's times.
 fn rate(run: &Path, batch: usize) -> Result<f64, String> {
@@ -112,15 +127,7 @@ pub fn records_of_ranks(common: &CommonOptions, crowded: bool) -> Result<(f64, f
     let common = CommonOptions { program: common.program.clone(), engine: common.engine.clone(), json: false };
     let options = ScaleOptions { common, rows: 12, steps: 60, rounds: 3 };
     let runs = ScaleRuns::new(&options)?;
-    let before = rustix::thread::sched_getaffinity(None).map_err(|e| e.to_string())?;
-    if crowded {
-        // Those who are started inherit it.
-        let mut one = rustix::thread::CpuSet::new();
-        (0..rustix::thread::CpuSet::MAX_CPU).find(|core| before.is_set(*core)).into_iter().for_each(|core| one.set(core));
-        rustix::thread::sched_setaffinity(None, &one).map_err(|e| e.to_string())?;
-    }
-    let turns = (0..options.rounds).map(|_| Ok((runs.run("one", 1)?, runs.run("two", 2)?))).collect::<Result<Vec<_>, String>>();
-    rustix::thread::sched_setaffinity(None, &before).map_err(|e| e.to_string())?;
+    let turns = (0..options.rounds).map(|_| Ok((runs.run("one", 1, Some(0))?, runs.run("two", 2, crowded.then_some(0))?))).collect::<Result<Vec<_>, String>>();
     let (one, two): (Vec<f64>, Vec<f64>) = turns?.into_iter().unzip();
     Ok((median(one), median(two)))
 }
@@ -133,8 +140,8 @@ pub fn claims(options: &ScaleOptions) -> Vec<TortureClaim> {
     let scales = claim(&format!("char-GPT, {} rows a rank: 2 ranks of one thread learn from at least 1.9 times the records of one", options.rows), |claim| {
         let (mut one, mut two, mut apart) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..options.rounds {
-            one.push(runs.run("one", 1)?);
-            two.push(runs.run("two", 2)?);
+            one.push(runs.run("one", 1, Some(0))?);
+            two.push(runs.run("two", 2, None)?);
             apart.push(side_by_side(&runs)?);
         }
         let ratios: Vec<f64> = one.iter().zip(&two).map(|(one, two)| two / one).collect();
@@ -150,9 +157,8 @@ pub fn claims(options: &ScaleOptions) -> Vec<TortureClaim> {
 }
 /// Records a second of two runs at once that share nothing, together.
 fn side_by_side(runs: &ScaleRuns<'_>) -> Result<f64, String> {
-    // Each launcher would bind its one rank to all cores: the system puts each on one of its own.
     std::thread::scope(|scope| {
-        let started = ["left", "right"].map(|name| scope.spawn(move || runs.run(name, 1)));
+        let started = [("left", 0), ("right", 1)].map(|(name, core)| scope.spawn(move || runs.run(name, 1, Some(core))));
         started.into_iter().map(|run| run.join().unwrap_or_else(|_| Err("a run has panicked".into()))).sum()
     })
 }
