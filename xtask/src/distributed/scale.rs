@@ -33,7 +33,7 @@ pub struct ScaleOptions {
     #[command(flatten)]
     pub(super) common: CommonOptions,
     /// Rows of a step on each rank
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 24)]
     rows: usize,
     /// Steps of a run
     #[arg(long, default_value_t = 60)]
@@ -125,7 +125,7 @@ impl<'o> ScaleRuns<'o> {
 /// Runs that fail.
 pub fn records_of_ranks(common: &CommonOptions, crowded: bool) -> Result<(f64, f64), String> {
     let common = CommonOptions { program: common.program.clone(), engine: common.engine.clone(), json: false };
-    let options = ScaleOptions { common, rows: 12, steps: 60, rounds: 3 };
+    let options = ScaleOptions { common, rows: 24, steps: 60, rounds: 3 };
     let runs = ScaleRuns::new(&options)?;
     let turns = (0..options.rounds).map(|_| Ok((runs.run("one", 1, Some(0))?, runs.run("two", 2, crowded.then_some(0))?))).collect::<Result<Vec<_>, String>>();
     let (one, two): (Vec<f64>, Vec<f64>) = turns?.into_iter().unzip();
