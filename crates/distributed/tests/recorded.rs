@@ -45,7 +45,7 @@ fn clocks_that_are_not_aligned() {
 }
 #[test]
 fn words_for_the_first_rank_that_are_lost_or_mixed() {
-    for lengths in [[0usize, 0, 0], [1, 5 << 20, 3], [4 << 20, 0, (8 << 20) + 1]] {
+    for lengths in [[0usize, 0, 0], [1, 5 << 20, 3], [4 << 20, 0, (8 << 20) + 1], [(4 << 20) + 5, 1, 0]] {
         let said = |rank: usize| drawn_bytes(rank as u64, lengths[rank]);
         let heard = on_ranks(local_threads(3).unwrap(), |on| {
             let mut heard = vec![Vec::new(); 3];
