@@ -10,6 +10,7 @@
 //! | `mismatch` | programs that differ between ranks, or fail on one |
 //! | `join` | strangers who want in |
 //! | `collectives` | how fast ranks add, beside the peers |
+//! | `overlap`, `scale` | how much of the communication is hidden behind the walk back; what a second rank brings |
 //! | `hosts` | two of them, and a cable between |
 //! | `absent` | what is not installed |
 //!
@@ -27,11 +28,15 @@ mod join;
 mod kill;
 mod memory;
 mod mismatch;
+mod overlap;
 mod parallel;
 mod rank;
 mod resume;
+mod scale;
+mod timeline;
 
 pub use job::{RankedTraining, set};
+pub use scale::records_of_ranks;
 
 use crate::{exit::Exit, torture::TortureClaim};
 use std::path::PathBuf;
@@ -64,6 +69,10 @@ enum DistributedPart {
     Join(join::JoinOptions),
     /// All-reduces beside those of an MPI and of Gloo, in turns
     Collectives(collectives::CollectivesOptions),
+    /// Gradients that travel over a slow link while the walk back goes on: how much of that stands still, from the trace
+    Overlap(overlap::OverlapOptions),
+    /// Records that two ranks of one thread learn from, beside one
+    Scale(scale::ScaleOptions),
     /// Ranks on two hosts, which are network namespaces; and a cable that is pulled
     Hosts(hosts::HostsOptions),
     /// No library of MPI, another one, half of one, no launcher, no such engine
@@ -208,6 +217,8 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),
         DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
+        DistributedPart::Overlap(options) => (overlap::claims(options), options.common.json),
+        DistributedPart::Scale(options) => (scale::claims(options), options.common.json),
         DistributedPart::Hosts(options) => (hosts::claims(options), options.json),
         DistributedPart::Absent(options) => (absent::claims(options), options.json),
         DistributedPart::Rank(options) => return rank::run(options),

@@ -32,6 +32,7 @@ mod ranks;
 mod runs;
 mod signals;
 mod terminal;
+mod traced;
 mod train;
 mod usage;
 mod verbs;
@@ -40,6 +41,7 @@ mod watch;
 use adamant_train::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use traced::TracedRanks;
 
 const CODES: &str = "Exit codes: 0 done; 1 the run failed; 2 usage; 3 diverged; 4 unreadable input; 5 out of memory; 6 storage full or \
 broken; 7 another rank lost; 9 device absent; 129, 130, 143, 152 interrupted by SIGHUP, SIGINT, SIGTERM, SIGXCPU, checkpoint written.";
@@ -131,10 +133,14 @@ fn main() -> ExitCode {
         }
     };
     let trains = matches!(command.verb, Verb::Train(_));
-    let (json, done) = execute(command.verb);
+    #[cfg(feature = "profiling")]
+    let traced = TracedRanks::new(command.profile.traces());
+    #[cfg(not(feature = "profiling"))]
+    let traced = TracedRanks::default();
+    let (json, done) = execute(command.verb, &traced);
     #[cfg(feature = "profiling")]
     let done = {
-        let told = command.profile.stop(recording);
+        let told = command.profile.stop(recording, &traced);
         done.and(told)
     };
     match done {
@@ -146,11 +152,11 @@ fn main() -> ExitCode {
     }
 }
 /// What a verb did, and whether its answer is JSON.
-fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
+fn execute(verb: Verb, traced: &TracedRanks) -> (bool, Result<(), Failure>) {
     match verb {
         #[cfg(feature = "profiling")]
         Verb::Bench(o) => bench::run(&o),
-        Verb::Train(o) => (o.json, train::run(&o)),
+        Verb::Train(o) => (o.json, train::run(&o, traced)),
         Verb::Launch(o) => (false, launch::run(&o)),
         Verb::Watch(o) => (o.json, watch::run(&o)),
         Verb::Debug(o) => (o.json, debug::run(&o)),

@@ -57,7 +57,9 @@ pub use model::model;
 pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, rank_timeout, train};
-pub use session::{CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, ZeroStage};
+pub use session::{
+    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, ZeroStage,
+};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
 pub use trainer::{EarlyStopping, MetAgain, Monitor, RankMeeting, Trainer};

@@ -33,6 +33,8 @@ mod signals;
 mod summary;
 #[cfg(unix)]
 mod table;
+#[cfg(all(target_os = "linux", feature = "profiling"))]
+mod traced;
 mod train;
 #[cfg(target_os = "linux")]
 mod watch;

@@ -47,7 +47,7 @@ pub struct StepSharing {
     pub group: Group,
     /// into how many parts the rows of a step are cut, at least one for each rank
     pub parts: usize,
-    /// bytes of gradients that travel at once
+    /// bytes of gradients that travel at once; [`ALL_AT_ONCE`]: no gradient travels before the last one is there
     pub bucket_bytes: usize,
     /// what ranks share out beside the rows
     pub zero: ZeroStage,
@@ -62,6 +62,8 @@ impl StepSharing {
 }
 /// The first bucket is small: it is full soon, and the link is idle.
 const FIRST_BUCKET: usize = 1 << 20;
+/// Bytes of a bucket that takes all gradients, and has no small one before it.
+pub const ALL_AT_ONCE: usize = usize::MAX;
 
 /// What a session knows of its sharing.
 pub(super) struct SharedSteps {
@@ -246,7 +248,8 @@ impl SharedSteps {
             sums.iter().map(of).collect()
         };
         // The last parameters first.
-        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(bucket_bytes), vec![None; parameters.len()]);
+        let first = if bucket_bytes == ALL_AT_ONCE { ALL_AT_ONCE } else { FIRST_BUCKET.min(bucket_bytes) };
+        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, first, vec![None; parameters.len()]);
         let order: Vec<(usize, usize)> = self.places().into_iter().enumerate().filter_map(|(k, place)| Some((k, place?))).rev().collect();
         for (at, &(k, _)) in order.iter().enumerate() {
             bucket.push(order[at]);
