@@ -74,7 +74,9 @@ impl QuantityUnit {
             units.iter().for_each(|(name, _)| write!(known, "{}{name}{behind}", if known.is_empty() { "" } else { ", " }).unwrap_or_default());
             return Err(format!("`{unit}` is no unit of it; there are {known}"));
         };
-        match number * factor {
+        // A power of ten below 1 is no exact number.
+        let value = if factor < 1.0 { number / (1.0 / factor).round() } else { number * factor };
+        match value {
             value if value < 0.0 => Err(format!("`{text}` is below 0")),
             value if value.is_finite() => Ok(value),
             _ => Err(format!("`{text}` is no finite number")),

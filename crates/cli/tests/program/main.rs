@@ -23,6 +23,7 @@ mod hostile;
 mod launch;
 #[cfg(unix)]
 mod misuse;
+mod plan;
 mod precision;
 mod prune;
 mod quantize;
