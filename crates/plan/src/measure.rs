@@ -62,21 +62,22 @@ pub fn measure(
     rows.dedup();
     let of_run = |rows: usize, shared: bool| alone(device, |device| stepped(document, folder, rows, steps, shared, device));
     let update = alone(device, |_| updated(document, folder, steps))?;
-    let (mut passes, mut peak, mut sharing) = (Vec::new(), 0.0, 0.0);
+    let (mut passes, mut peak, mut sharing) = (Vec::new(), 0.0, Vec::new());
     for &n in rows.iter().filter(|n| **n > 0) {
         let (seconds, most) = of_run(n, false)?;
         let (shared, _) = of_run(n, true)?;
-        sharing = f64::max(sharing, shared - seconds);
+        sharing.push(shared - seconds);
         passes.push((n as f64, (seconds - update).max(0.2 * seconds)));
         if n == load.rows {
             peak = most;
         }
     }
+    let sharing = median(sharing).max(0.0);
     let run = PassTimes { passes, update, sharing };
     let program = match options.program {
         true => {
             let passes = rows.iter().map(|n| Ok((*n as f64, alone(device, |_| passed(document, folder, *n, steps))?)));
-            PassTimes { passes: passes.collect::<Result<_, Failure>>()?, update, sharing: sharing.max(0.0) }
+            PassTimes { passes: passes.collect::<Result<_, Failure>>()?, update, sharing }
         }
         false => run.clone(),
     };
@@ -97,8 +98,11 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied().unwrap_or(0.0)
 }
-/// So many rows of a description's data.
-fn rows_of(setup: &Setup, rows: usize) -> Result<Rows, Failure> {
+/// So many rows of a description's data, to be timed with: inputs and targets.
+///
+/// # Errors
+/// Data that cannot be read, or have no rows.
+pub fn timed_rows(setup: &Setup, rows: usize) -> Result<Rows, Failure> {
     let first = setup.parts.loader(0, rows, None)?.epoch().next();
     let (x, y) = first.ok_or_else(|| Failure::Input("the data have no rows to be timed with".into()))??;
     let has = x.shape()?.first().copied().unwrap_or(1).max(1);
@@ -112,28 +116,33 @@ fn rows_of(setup: &Setup, rows: usize) -> Result<Rows, Failure> {
 fn loss_of(objective: Objective) -> impl Fn(&Sequential, &Rows) -> adamant_core::Result<Tensor> {
     move |model, (x, y)| objective.loss(&model.forward(x)?, y)
 }
-/// Steps of a run; where it is shared, by one rank alone.
-struct SteppedRun {
+/// Steps of a description's run with the executor of runs, always of the same rows, each by the clock.
+pub struct TimedRun {
     session: Session<Sequential, Rows>,
     batch: Rows,
     shared: bool,
 }
-impl SteppedRun {
-    fn new(document: &Document, folder: &Path, rows: usize, shared: bool, device: Device) -> Result<SteppedRun, Failure> {
+impl TimedRun {
+    /// Of so many rows for this rank, which has one of the parts where steps are shared.
+    ///
+    /// # Errors
+    /// A description that makes no sense, data that cannot be read; what ranks cannot share out.
+    pub fn new(document: &Document, folder: &Path, rows: usize, sharing: Option<StepSharing>, device: Device) -> Result<TimedRun, Failure> {
         manual_seed(1);
         let setup = Setup::of(document, folder)?;
-        let batch = rows_of(&setup, rows)?;
+        let batch = timed_rows(&setup, rows)?;
         let Setup { model, objective, optimizer, clip, stability, capture, precision, .. } = setup;
         let habits = Habits { optimizer, course: Course::Constant, clip, stability, accumulate: 1, ema: None, capture, precision };
         let mut session = Session::new(model, Arc::new(loss_of(objective)), habits, device)?;
-        if shared {
-            let group = local_threads(1).map_err(|kind| adamant_core::Error::new("plan", kind))?;
-            let group = group.first().map(communicator::group).ok_or_else(|| Failure::Run("a group of one has no rank".into()))?;
-            session.share(StepSharing { group, parts: 1, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None })?;
-        }
-        Ok(SteppedRun { session, batch, shared })
+        let shared = sharing.is_some();
+        sharing.map(|sharing| session.share(sharing)).transpose()?;
+        Ok(TimedRun { session, batch, shared })
     }
-    fn step(&mut self) -> Result<f64, Failure> {
+    /// A step, to the loss that it gave: seconds.
+    ///
+    /// # Errors
+    /// What the step fails with.
+    pub fn step(&mut self) -> Result<f64, Failure> {
         let begun = Instant::now();
         if self.shared {
             self.session.assign(vec![0], 1);
@@ -143,12 +152,19 @@ impl SteppedRun {
         Ok(begun.elapsed().as_secs_f64())
     }
 }
+/// A rank that shares its steps with nobody.
+fn lone() -> Result<StepSharing, Failure> {
+    let group = local_threads(1).map_err(|kind| adamant_core::Error::new("plan", kind))?;
+    let group = group.first().map(communicator::group).ok_or_else(|| Failure::Run("a group of one has no rank".into()))?;
+    Ok(StepSharing { group, parts: 1, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None })
+}
 /// Steps that are not counted: plans are made, memory is asked for.
 const WARM_UP: usize = 3;
 
 /// The median of steps, and the most bytes of one.
 fn stepped(document: &Document, folder: &Path, rows: usize, steps: usize, shared: bool, device: Device) -> Result<(f64, f64), Failure> {
-    let mut run = SteppedRun::new(document, folder, rows, shared, device)?;
+    let sharing = if shared { Some(lone()?) } else { None };
+    let mut run = TimedRun::new(document, folder, rows, sharing, device)?;
     (0..WARM_UP).try_for_each(|_| run.step().map(|_| ()))?;
     device.pool().reset_peak();
     let times = (0..steps).map(|_| run.step()).collect::<Result<_, _>>()?;
@@ -159,7 +175,7 @@ fn crowded(document: &Document, folder: &Path, rows: usize, (steps, devices): (u
     let together = Barrier::new(devices);
     let one = || -> Result<f64, Failure> {
         // Whoever fails comes to the meetings all the same, or the others would wait for ever.
-        let made = device().map(|device| (device, device.scoped(|| SteppedRun::new(document, folder, rows, true, device))));
+        let made = device().map(|device| (device, device.scoped(|| TimedRun::new(document, folder, rows, Some(lone()?), device))));
         let mut times = Vec::new();
         let mut failed = None;
         let mut made = match made {
@@ -189,7 +205,7 @@ fn crowded(document: &Document, folder: &Path, rows: usize, (steps, devices): (u
 /// The update of all parameters, with the gradients of one pass.
 fn updated(document: &Document, folder: &Path, steps: usize) -> Result<f64, Failure> {
     let mut setup = Setup::of(document, folder)?;
-    let batch = rows_of(&setup, 1)?;
+    let batch = timed_rows(&setup, 1)?;
     let grads = loss_of(setup.objective.clone())(&setup.model, &batch)?.backward()?;
     let mut times = Vec::new();
     for step in 0..WARM_UP + steps {
@@ -206,7 +222,7 @@ fn updated(document: &Document, folder: &Path, steps: usize) -> Result<f64, Fail
 /// Forward and back as a program writes it.
 fn passed(document: &Document, folder: &Path, rows: usize, steps: usize) -> Result<f64, Failure> {
     let setup = Setup::of(document, folder)?;
-    let (batch, loss) = (rows_of(&setup, rows)?, loss_of(setup.objective.clone()));
+    let (batch, loss) = (timed_rows(&setup, rows)?, loss_of(setup.objective.clone()));
     let mut times = Vec::new();
     for step in 0..WARM_UP + steps {
         let begun = Instant::now();
