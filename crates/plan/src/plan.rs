@@ -167,7 +167,7 @@ impl RunPlan {
             writeln!(text, "  {line}").unwrap_or_default();
         }
         let word = if self.scaling == PlanScaling::Weak { " for each rank" } else { "" };
-        writeln!(text, "{} M parameters, {} rows in a step{word}", digits(self.load.parameters() / 1e6), self.rows).unwrap_or_default();
+        writeln!(text, "{} parameters, {} rows in a step{word}", digits(self.load.parameters()), self.rows).unwrap_or_default();
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
         table.set_header(["ranks", "mesh", "step", "compute", "exposed", "bubble", "sent", "memory", "strong", "weak"]);
@@ -260,6 +260,11 @@ impl RunPlan {
         })
     }
 }
-fn digits(number: f64) -> String {
-    if number >= 10.0 { format!("{number:.0}") } else { format!("{number:.2}") }
+/// A count as a person reads it.
+fn digits(count: f64) -> String {
+    match count {
+        n if n >= 1e9 => format!("{:.3} billion", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} million", n / 1e6),
+        n => format!("{n:.0}"),
+    }
 }

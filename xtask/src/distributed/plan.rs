@@ -60,7 +60,7 @@ fn description(options: &PlanOptions) -> String {
     let (width, wide) = (options.width, 4 * options.width);
     let pair = |k: usize| {
         format!(
-            "    {{ name = \"in{k}\", kind = \"Linear\", in_features = {width}, out_features = {wide} }},\n    {{ name = \"relu{k}\", kind = \"Relu\" }},\n    {{ name = \"out{k}\", kind = \"Linear\", in_features = {wide}, out_features = {width} }},\n"
+            "    {{ name = \"in{k}\", kind = \"Linear\", in_features = {width}, out_features = {wide} }},\n    {{ name = \"relu{k}\", kind = \"ReLU\" }},\n    {{ name = \"out{k}\", kind = \"Linear\", in_features = {wide}, out_features = {width} }},\n"
         )
     };
     let pairs: String = (0..options.pairs).map(pair).collect();
