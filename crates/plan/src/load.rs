@@ -2,6 +2,7 @@
 //! cut. From the captured graph of one part's forward pass; the walk back takes twice as long (Narayanan et al. 2021, section 2).
 //!
 //! Must not know clusters.
+use adamant_nn::glob_matches;
 use adamant_parallel::tensor::ParallelStyle;
 use adamant_train::{
     Document, Failure, GradientCompression,
@@ -173,7 +174,7 @@ impl RunLoad {
     pub fn blocks(&self) -> usize {
         self.layers.iter().map(|l| l.block + 1).max().unwrap_or(0)
     }
-    /// Which layers so many ranks share out, by path, as `adamant::parallel::parallelize` takes it.
+    /// Which layers ranks share out, by patterns over paths, as `adamant::parallel::parallelize` takes them.
     pub fn styles(&self) -> Vec<(String, ParallelStyle)> {
         let style = |l: &LayerLoad| match l.piece {
             LayerPiece::Column(_) => Some(ParallelStyle::Column),
@@ -183,7 +184,18 @@ impl RunLoad {
             LayerPiece::Tied => Some(ParallelStyle::Column),
             LayerPiece::Whole | LayerPiece::Between | LayerPiece::OfHeads => None,
         };
-        self.layers.iter().filter_map(|l| Some((l.path.clone(), style(l)?))).collect()
+        let mut all: Vec<(String, ParallelStyle)> = Vec::new();
+        for (l, of) in self.layers.iter().filter_map(|l| Some((l, style(l)?))) {
+            // One pattern for all blocks, where it means no other layer.
+            let parts: Vec<&str> = l.path.split('.').map(|part| if part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part }).collect();
+            let pattern = parts.join(".");
+            let is_good = self.layers.iter().all(|other| !glob_matches(&pattern, &other.path) || style(other) == Some(of));
+            let said = if is_good { pattern } else { l.path.clone() };
+            if !all.iter().any(|(known, _)| *known == said) {
+                all.push((said, of));
+            }
+        }
+        all
     }
     /// The share of a layer that each of so many ranks has.
     pub fn share(&self, layer: &LayerLoad, tensor: usize) -> f64 {

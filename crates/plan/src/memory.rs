@@ -8,6 +8,8 @@
 //! | 2 | 4Ψ + 12Ψ/n + 2 buckets |
 //! | 3 | 16Ψ/n + 2 largest units + 2 buckets |
 //!
+//! Stages and pieces: 16Ψ of the rank's own, and the gradients that are added to others.
+//!
 //! Beside that: what the walk back reads, of each micro-batch that is in flight, and what a layer reads and makes while it works.
 use crate::{
     load::RunLoad,
@@ -58,9 +60,10 @@ pub fn memory(load: &RunLoad, strategy: &MeshStrategy, rows: usize) -> MemoryFor
         let ends = load.ends[0] + if stage + 1 == stages { 2.0 * load.ends[1] } else { 0.0 };
         let activations = micro_rows * (flights * saved + largest + ends);
         let half = if load.half { 0.5 } else { 0.0 };
-        // Gradients of a micro-batch that is added to those of all, and a bucket of all where replicas add theirs.
-        let again = if strategy.micro_batches > 1 { own.iter().map(|l| l.parameters * share(l)).fold(0.0, f64::max) } else { 0.0 };
-        let travelling = ELEMENT * (again + if strategy.mesh.data > 1 { parameters } else { 0.0 });
+        // Gradients of a micro-batch beside the sum of those before it; then, where replicas add theirs, all of them one behind another, and their sums.
+        let again = if strategy.micro_batches > 1 && stages > 1 { 1.0 } else { 0.0 };
+        let replicas = if strategy.mesh.data > 1 { 2.0 } else { 0.0 };
+        let travelling = ELEMENT * parameters * f64::max(again, replicas);
         MemoryForecast {
             parameters: ELEMENT * parameters * (1.0 + half),
             gradients: ELEMENT * parameters,

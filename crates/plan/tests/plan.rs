@@ -396,3 +396,15 @@ fn a_table_that_train_does_not_take_or_a_document_without_its_numbers() {
     near(four["strong_efficiency"].as_f64().unwrap(), 1.0, "strong");
     near(four["weak_efficiency"].as_f64().unwrap(), 1.0, "weak");
 }
+#[test]
+fn a_pattern_that_means_another_layer() {
+    let named = |path: &str, piece| LayerLoad { path: path.into(), piece, ..layer(0, 1e3, 1e3) };
+    let (column, row) = (LayerPiece::Column(4), LayerPiece::Row);
+    let of = |layers: Vec<LayerLoad>| load(layers, 8).styles().into_iter().map(|(path, style)| format!("{path} {style:?}")).collect::<Vec<_>>();
+    let blocks = vec![named("blocks.0.a", column), named("blocks.0.b", row), named("blocks.1.a", column), named("blocks.1.b", row), named("head", LayerPiece::Whole)];
+    assert_eq!(of(blocks), ["blocks.*.a Column", "blocks.*.b Row"]);
+    // A number is all that the layers are called by.
+    let numbers = vec![named("0", column), named("1", LayerPiece::Between), named("2", row), named("3", LayerPiece::Whole)];
+    assert_eq!(of(numbers), ["0 Column", "2 Row"]);
+    assert_eq!(of(vec![named("blocks.0.a", column), named("blocks.1.a", LayerPiece::Whole)]), ["blocks.0.a Column"]);
+}

@@ -14,7 +14,7 @@ use adamant::{
 };
 use adamant_core::communicator;
 use adamant_distributed::place::RankPlace;
-use adamant_plan::{MeshStrategy, RunLoad, TimedRun, timed_rows};
+use adamant_plan::{MeshStrategy, RunLoad, TimedRun, fastest, timed_rows};
 use adamant_train::{Document, Failure, Setup, StepSharing, ZeroStage, optimizer};
 use serde::{Deserialize, Serialize};
 use std::{path::Path, time::Instant};
@@ -38,7 +38,7 @@ pub struct PlannedTask {
 /// What a step took.
 #[derive(Serialize, Deserialize)]
 pub struct PlannedReport {
-    /// the median of its seconds
+    /// its seconds
     pub seconds: f64,
     /// seconds of processors of this rank for each step
     pub cpu: f64,
@@ -101,7 +101,7 @@ fn timed(steps: usize, device: Device, mut step: impl FnMut() -> Result<(), Fail
         times.push(begun.elapsed().as_secs_f64());
     }
     let cpu = (processor_seconds() - before) / times.len() as f64;
-    Ok(PlannedReport { seconds: super::median(times), cpu, peak: device.memory().peak_bytes })
+    Ok(PlannedReport { seconds: fastest(times), cpu, peak: device.memory().peak_bytes })
 }
 fn of_rows(task: &PlannedTask, document: &Document, group: &Group, device: Device) -> Result<PlannedReport, Failure> {
     let zero = ZeroStage::from_number(task.zero).unwrap_or_default();
@@ -126,6 +126,8 @@ fn of_program(task: &PlannedTask, document: &Document, group: &Group, device: De
         return timed(task.steps, device, || {
             let loss = objective.loss(&model.forward(&x)?, &y)? * share;
             let mut grads = loss.backward()?;
+            // Gradients are there before they are used: else all of the step would be planned as one.
+            adamant_core::flush()?;
             sum_gradients(&model, &mut grads, &mesh)?;
             rule.step(&grads)?;
             Ok(adamant_core::flush()?)
