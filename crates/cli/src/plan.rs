@@ -80,7 +80,7 @@ pub fn run(o: &Options) -> Result<(), Failure> {
     if o.json { out::line(planned.to_json(&how)) } else { out::write(&out::plain(&planned.text(&how))) }
 }
 /// This machine with the model, for as many rows as ranks get.
-fn measured(o: &Options, document: &Document, load: &RunLoad, ranks: &[usize]) -> Result<adamant_plan::Measured, Failure> {
+fn measured(o: &Options, document: &Document, load: &RunLoad, ranks: &[usize]) -> Result<adamant_plan::MeasuredMachine, Failure> {
     let device = o.device.open_for(document)?;
     let devices = if device.info().backend == "cpu" { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     let mut rows: Vec<usize> = ranks.iter().map(|n| load.rows.div_ceil(*n)).collect();

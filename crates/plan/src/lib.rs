@@ -34,7 +34,7 @@ pub use cluster::{ClusterLink, CollectivePaths, ComputeRates, PlannedCluster};
 pub use exchange::{ExchangeCost, ExchangeGroup, ExchangeKind, send_cost};
 pub use forecast::{StepForecast, fits, forecast};
 pub use load::{LayerLoad, LayerPiece, MeasuredTimes, PassTimes, RunLoad};
-pub use measure::{MeasureOptions, Measured, TimedRun, fastest, measure, timed_rows};
+pub use measure::{MeasureOptions, MeasuredMachine, TimedRun, fastest, measure, timed_rows};
 pub use memory::{MemoryForecast, memory};
 pub use plan::{PlanScaling, PlannedMesh, RunPlan, plan, rank_counts};
 pub use program::programs;

@@ -34,7 +34,7 @@ pub struct MeasureOptions {
 }
 /// What was measured.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredMachine {
     /// this machine
     pub cluster: PlannedCluster,
     /// the model's times
@@ -54,7 +54,7 @@ pub fn measure(
     load: &RunLoad,
     options: &MeasureOptions,
     device: &(dyn Fn() -> Result<Device, Failure> + Sync),
-) -> Result<Measured, Failure> {
+) -> Result<MeasuredMachine, Failure> {
     let steps = options.steps.max(1);
     let mut rows = options.rows.clone();
     rows.push(load.rows);
@@ -92,9 +92,8 @@ pub fn measure(
     let moved = 4.0 * (3.0 + 2.0 * load.slots as f64) * load.parameters();
     let bandwidth = if update > 0.0 && moved > 0.0 { moved / update } else { usual.bandwidth };
     let compute = ComputeRates { full, half: full };
-    let cluster =
-        PlannedCluster { hosts: Some(1), devices: options.devices.max(1), compute, bandwidth, memory, crowding: crowding.max(1.0), inside, ..usual };
-    Ok(Measured { cluster, times: MeasuredTimes { run, program }, peak })
+    let cluster = PlannedCluster { hosts: Some(1), devices: options.devices.max(1), compute, bandwidth, memory, crowding: crowding.max(1.0), inside, ..usual };
+    Ok(MeasuredMachine { cluster, times: MeasuredTimes { run, program }, peak })
 }
 /// Runs on a device of its own.
 fn alone<T>(device: &dyn Fn() -> Result<Device, Failure>, f: impl FnOnce(Device) -> Result<T, Failure>) -> Result<T, Failure> {
@@ -184,7 +183,13 @@ fn stepped(document: &Document, folder: &Path, rows: usize, steps: usize, shared
     Ok((fastest(times), device.memory().peak_bytes as f64))
 }
 /// The same steps of a rank on each device at once.
-fn crowded(document: &Document, folder: &Path, rows: usize, (steps, devices): (usize, usize), device: &(dyn Fn() -> Result<Device, Failure> + Sync)) -> Result<f64, Failure> {
+fn crowded(
+    document: &Document,
+    folder: &Path,
+    rows: usize,
+    (steps, devices): (usize, usize),
+    device: &(dyn Fn() -> Result<Device, Failure> + Sync),
+) -> Result<f64, Failure> {
     let together = Barrier::new(devices);
     let one = || -> Result<f64, Failure> {
         // Whoever fails comes to the meetings all the same, or the others would wait for ever.

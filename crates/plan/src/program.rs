@@ -41,13 +41,13 @@ pub(crate) fn cut_blocks(load: &RunLoad, stretches: usize) -> Vec<Range<usize>> 
     cut_by_cost(&costs, stretches).unwrap_or_else(|_| std::iter::once(0..costs.len()).collect())
 }
 /// Seconds of work on a device of its own.
-struct LayerClock<'a> {
+struct LayerSeconds<'a> {
     load: &'a RunLoad,
     cluster: &'a PlannedCluster,
     tensor: usize,
     times: Option<&'a PassTimes>,
 }
-impl LayerClock<'_> {
+impl LayerSeconds<'_> {
     fn modelled(&self, l: &LayerLoad, rows: f64) -> f64 {
         let share = self.load.share(l, self.tensor);
         let bytes = (l.bytes * rows + ELEMENT * l.parameters) * share;
@@ -56,7 +56,7 @@ impl LayerClock<'_> {
     }
     /// What was measured of so many rows, for what would be modelled.
     fn scale(&self, rows: f64) -> f64 {
-        let whole = LayerClock { tensor: 1, ..*self };
+        let whole = LayerSeconds { tensor: 1, ..*self };
         let modelled: f64 = self.load.layers.iter().map(|l| (1.0 + BACK) * whole.modelled(l, rows)).sum();
         match self.times.and_then(|times| times.pass(rows)) {
             Some(measured) if modelled > 0.0 => measured / modelled,
@@ -156,7 +156,7 @@ fn of_rows(load: &RunLoad, cluster: &PlannedCluster, strategy: &MeshStrategy, ro
     let n = strategy.mesh.data;
     let of_host = cluster.ranks_of_host(n);
     let group = ExchangeGroup::strided(n, 1, of_host);
-    let clock = LayerClock { load, cluster, tensor: 1, times: load.times.as_ref().map(|t| &t.run) };
+    let clock = LayerSeconds { load, cluster, tensor: 1, times: load.times.as_ref().map(|t| &t.run) };
     let shards = load.shards.unwrap_or(n).max(n);
     let part = (rows as f64 / shards as f64).ceil();
     let scale = clock.scale(part);
@@ -252,7 +252,7 @@ fn of_stages(load: &RunLoad, cluster: &PlannedCluster, strategy: &MeshStrategy, 
     let of_host = cluster.ranks_of_host(strategy.mesh.ranks());
     let micros = if stages > 1 { strategy.micro_batches } else { 1 };
     let micro_rows = (rows as f64 / data as f64 / micros as f64).ceil();
-    let clock = LayerClock { load, cluster, tensor, times: load.times.as_ref().map(|t| &t.program) };
+    let clock = LayerSeconds { load, cluster, tensor, times: load.times.as_ref().map(|t| &t.program) };
     let scale = clock.scale(micro_rows);
     let stretches = cut_blocks(load, stages * if stages > 1 { strategy.schedule.chunks() } else { 1 });
     let of_stretch: Vec<Vec<&LayerLoad>> = stretches.iter().map(|range| load.layers.iter().filter(|l| range.contains(&l.block)).collect()).collect();

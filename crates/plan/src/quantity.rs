@@ -15,17 +15,8 @@ pub enum QuantityUnit {
     FlopsPerSecond,
 }
 /// Factors of bytes; the first that ends a text is its unit.
-const BYTES: [(&str, f64); 9] = [
-    ("KiB", 1024.0),
-    ("MiB", 1048576.0),
-    ("GiB", 1073741824.0),
-    ("TiB", 1099511627776.0),
-    ("kB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("TB", 1e12),
-    ("B", 1.0),
-];
+const BYTES: [(&str, f64); 9] =
+    [("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("TiB", 1099511627776.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)];
 const SECONDS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 const FLOPS: [(&str, f64); 5] = [("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15), ("FLOP", 1.0)];
 
@@ -87,7 +78,8 @@ impl QuantityUnit {
         let (units, behind) = self.units();
         // Powers of ten, of which the largest that fits.
         let ordered = units.iter().filter(|(name, _)| !name.contains('i')).filter(|(_, factor)| value >= *factor);
-        let (name, factor) = ordered.max_by(|a, b| a.1.total_cmp(&b.1)).or_else(|| units.iter().min_by(|a, b| a.1.total_cmp(&b.1))).copied().unwrap_or(("", 1.0));
+        let (name, factor) =
+            ordered.max_by(|a, b| a.1.total_cmp(&b.1)).or_else(|| units.iter().min_by(|a, b| a.1.total_cmp(&b.1))).copied().unwrap_or(("", 1.0));
         let scaled = value / factor;
         let digits = if scaled >= 100.0 || scaled == 0.0 { 0 } else { 2 - (scaled.abs().log10().floor().clamp(-3.0, 2.0) as usize).min(2) };
         format!("{scaled:.digits$} {name}{behind}")

@@ -54,7 +54,7 @@ pub struct StageTimes {
 pub const BUFFERED: f64 = 262_144.0;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Doing {
+enum StageDoing {
     Nothing,
     Compute,
     Wait(usize),
@@ -68,7 +68,7 @@ enum Doing {
 struct RunningStage<'p> {
     program: &'p StageProgram,
     at: usize,
-    doing: Doing,
+    doing: StageDoing,
     /// of what is done now: seconds beside work, and seconds of the device
     free: f64,
     carried: f64,
@@ -94,7 +94,7 @@ pub fn simulate(programs: &[StageProgram], ranks_of_host: usize, cluster: &Plann
         .map(|program| RunningStage {
             program,
             at: 0,
-            doing: Doing::Nothing,
+            doing: StageDoing::Nothing,
             free: 0.0,
             carried: 0.0,
             queue: VecDeque::new(),
@@ -108,15 +108,16 @@ pub fn simulate(programs: &[StageProgram], ranks_of_host: usize, cluster: &Plann
     let mut now = 0.0;
     loop {
         while (0..stages).map(|s| advance(&mut all, s, now)).collect::<Result<Vec<_>, _>>()?.contains(&true) {}
-        if all.iter().all(|s| s.doing == Doing::Done && s.head.is_none()) {
+        if all.iter().all(|s| s.doing == StageDoing::Done && s.head.is_none()) {
             return Ok(all.into_iter().map(|s| s.times).collect());
         }
-        let streams: usize = all.iter().map(|s| usize::from(s.works()) + usize::from(s.head.is_some_and(|(free, carried)| free <= LEAST && carried > LEAST))).sum();
+        let streams: usize =
+            all.iter().map(|s| usize::from(s.works()) + usize::from(s.head.is_some_and(|(free, carried)| free <= LEAST && carried > LEAST))).sum();
         let speed = cluster.speed(of_stage * streams as f64);
         let left = |free: f64, carried: f64| if free > LEAST { free } else { carried / speed };
         let mut step = f64::INFINITY;
         for s in &all {
-            if matches!(s.doing, Doing::Compute | Doing::Send(_)) {
+            if matches!(s.doing, StageDoing::Compute | StageDoing::Send(_)) {
                 step = step.min(left(s.free, s.carried));
             }
             if let Some((free, carried)) = s.head {
@@ -124,7 +125,7 @@ pub fn simulate(programs: &[StageProgram], ranks_of_host: usize, cluster: &Plann
             }
         }
         if !step.is_finite() {
-            let waits = all.iter().enumerate().filter(|(_, s)| s.doing != Doing::Done).map(|(k, s)| format!("stage {k} at act {}", s.at));
+            let waits = all.iter().enumerate().filter(|(_, s)| s.doing != StageDoing::Done).map(|(k, s)| format!("stage {k} at act {}", s.at));
             return Err(format!("all wait for each other: {}", waits.collect::<Vec<_>>().join("; ")));
         }
         now += step;
@@ -136,20 +137,20 @@ pub fn simulate(programs: &[StageProgram], ranks_of_host: usize, cluster: &Plann
 impl RunningStage<'_> {
     /// Does it use its device now?
     fn works(&self) -> bool {
-        matches!(self.doing, Doing::Compute | Doing::Send(_)) && self.free <= LEAST && self.carried > LEAST
+        matches!(self.doing, StageDoing::Compute | StageDoing::Send(_)) && self.free <= LEAST && self.carried > LEAST
     }
     fn pass(&mut self, step: f64, speed: f64) {
         match self.doing {
-            Doing::Compute => self.times.computing += step,
-            Doing::Wait(_) | Doing::Send(_) => self.times.exposed += step,
-            Doing::Offer(_) | Doing::Receive(_) => self.times.idle += step,
-            Doing::Nothing | Doing::Done => {}
+            StageDoing::Compute => self.times.computing += step,
+            StageDoing::Wait(_) | StageDoing::Send(_) => self.times.exposed += step,
+            StageDoing::Offer(_) | StageDoing::Receive(_) => self.times.idle += step,
+            StageDoing::Nothing | StageDoing::Done => {}
         }
         let less = |free: &mut f64, carried: &mut f64| match *free > LEAST {
             true => *free = if *free - step < LEAST { 0.0 } else { *free - step },
             false => *carried = if *carried - step * speed < 1e-12 * *carried + LEAST { 0.0 } else { *carried - step * speed },
         };
-        if matches!(self.doing, Doing::Compute | Doing::Send(_)) {
+        if matches!(self.doing, StageDoing::Compute | StageDoing::Send(_)) {
             less(&mut self.free, &mut self.carried);
         }
         if let Some((free, carried)) = &mut self.head {
@@ -178,43 +179,43 @@ fn advance(all: &mut [RunningStage<'_>], k: usize, now: f64) -> Result<bool, Str
             continue;
         }
         // What is done now.
-        if let Doing::Offer(to) = all[k].doing {
-            if all[to].doing != Doing::Receive(k) {
+        if let StageDoing::Offer(to) = all[k].doing {
+            if all[to].doing != StageDoing::Receive(k) {
                 return Ok(changed);
             }
-            all[k].doing = Doing::Send(to);
+            all[k].doing = StageDoing::Send(to);
             changed = true;
             continue;
         }
         let s = &mut all[k];
         match s.doing {
-            Doing::Compute if s.is_over() => s.doing = Doing::Nothing,
-            Doing::Wait(id) if s.done[id] => s.doing = Doing::Nothing,
-            Doing::Send(to) if s.is_over() => {
-                s.doing = Doing::Nothing;
+            StageDoing::Compute if s.is_over() => s.doing = StageDoing::Nothing,
+            StageDoing::Wait(id) if s.done[id] => s.doing = StageDoing::Nothing,
+            StageDoing::Send(to) if s.is_over() => {
+                s.doing = StageDoing::Nothing;
                 all[to].arrived[k] += 1;
                 return Ok(true);
             }
-            Doing::Receive(from) if s.arrived[from] > 0 => {
+            StageDoing::Receive(from) if s.arrived[from] > 0 => {
                 s.arrived[from] -= 1;
-                s.doing = Doing::Nothing;
+                s.doing = StageDoing::Nothing;
             }
-            Doing::Nothing => {
+            StageDoing::Nothing => {
                 let Some(&act) = s.program.acts.get(s.at) else {
-                    (s.doing, s.times.end) = (Doing::Done, now);
+                    (s.doing, s.times.end) = (StageDoing::Done, now);
                     return Ok(true);
                 };
                 s.at += 1;
                 match act {
-                    StageAct::Compute(seconds) => (s.doing, s.free, s.carried) = (Doing::Compute, 0.0, seconds),
+                    StageAct::Compute(seconds) => (s.doing, s.free, s.carried) = (StageDoing::Compute, 0.0, seconds),
                     StageAct::Begin(id) if id < s.done.len() => s.queue.push_back(id),
-                    StageAct::Wait(id) if id < s.done.len() => s.doing = Doing::Wait(id),
+                    StageAct::Wait(id) if id < s.done.len() => s.doing = StageDoing::Wait(id),
                     StageAct::Begin(id) | StageAct::Wait(id) => return Err(format!("stage {k}: there is no collective {id}")),
                     StageAct::Send { to, cost } => {
                         (s.free, s.carried) = (cost.free, cost.carried);
-                        s.doing = if cost.bytes <= BUFFERED { Doing::Send(to) } else { Doing::Offer(to) };
+                        s.doing = if cost.bytes <= BUFFERED { StageDoing::Send(to) } else { StageDoing::Offer(to) };
                     }
-                    StageAct::Receive { from } => s.doing = Doing::Receive(from),
+                    StageAct::Receive { from } => s.doing = StageDoing::Receive(from),
                 }
             }
             _ => return Ok(changed),

@@ -100,12 +100,7 @@ const MOST_STAGES: usize = 64;
 impl MeshStrategy {
     /// Rows alone are shared out.
     pub fn data(ranks: usize, zero: usize) -> MeshStrategy {
-        MeshStrategy {
-            mesh: MeshShape { data: ranks, ..MeshShape::default() },
-            zero,
-            schedule: PipelineSchedule::OneForwardOneBackward,
-            micro_batches: 1,
-        }
+        MeshStrategy { mesh: MeshShape { data: ranks, ..MeshShape::default() }, zero, schedule: PipelineSchedule::OneForwardOneBackward, micro_batches: 1 }
     }
     /// Do rows alone get shared out, so that `adamant train` does it?
     pub fn is_of_rows(&self) -> bool {

@@ -37,30 +37,10 @@ fn draw(seed: u64) -> Draw {
     draw
 }
 fn layer(block: usize, parameters: f64, flops: f64) -> LayerLoad {
-    LayerLoad {
-        path: block.to_string(),
-        block,
-        parameters,
-        flops,
-        bytes: 0.0,
-        saved: 64.0,
-        ends: [64.0, 64.0],
-        piece: LayerPiece::Whole,
-    }
+    LayerLoad { path: block.to_string(), block, parameters, flops, bytes: 0.0, saved: 64.0, ends: [64.0, 64.0], piece: LayerPiece::Whole }
 }
 fn load(layers: Vec<LayerLoad>, rows: usize) -> RunLoad {
-    RunLoad {
-        layers,
-        rows,
-        shards: None,
-        bucket_bytes: 25.0 * 1048576.0,
-        compress: None,
-        zero: 0,
-        slots: 2,
-        half: false,
-        ends: [64.0, 64.0],
-        times: None,
-    }
+    RunLoad { layers, rows, shards: None, bucket_bytes: 25.0 * 1048576.0, compress: None, zero: 0, slots: 2, half: false, ends: [64.0, 64.0], times: None }
 }
 /// Pairs of layers that can be cut, of different sizes.
 fn drawn_load(d: &mut Draw) -> RunLoad {
@@ -132,7 +112,8 @@ fn time_that_one_rank_spends_on_others_or_work_that_is_not_counted() {
         let alone = step(&load, &cluster, &MeshStrategy::data(1, 0), load.rows);
         let rows = load.rows as f64;
         // The roofline of each layer, three times: forward once, back twice. Parameters are read each time.
-        let passes: f64 = load.layers.iter().map(|l| (l.flops * rows / cluster.compute.full).max((l.bytes * rows + 4.0 * l.parameters) / cluster.bandwidth)).sum();
+        let passes: f64 =
+            load.layers.iter().map(|l| (l.flops * rows / cluster.compute.full).max((l.bytes * rows + 4.0 * l.parameters) / cluster.bandwidth)).sum();
         let launches = load.layers.len() as f64 * cluster.launch;
         let update = 4.0 * 7.0 * load.layers.iter().map(|l| l.parameters).sum::<f64>() / cluster.bandwidth;
         near(alone.seconds, 3.0 * (passes + launches) + update, &format!("seed {seed}"));
@@ -284,7 +265,13 @@ fn ranks_that_share_devices_and_are_as_fast_as_alone() {
     for seed in 0..20 {
         let mut d = draw(seed);
         let load = drawn_load(&mut d);
-        let mut cluster = PlannedCluster { hosts: Some(1), devices: 2, crowding: 1.0, inside: ClusterLink { alpha: 0.0, beta: f64::INFINITY, uses_devices: true }, ..drawn_cluster(&mut d) };
+        let mut cluster = PlannedCluster {
+            hosts: Some(1),
+            devices: 2,
+            crowding: 1.0,
+            inside: ClusterLink { alpha: 0.0, beta: f64::INFINITY, uses_devices: true },
+            ..drawn_cluster(&mut d)
+        };
         let one = |ranks: usize, cluster: &PlannedCluster| step(&load, cluster, &MeshStrategy::data(ranks, 0), ranks * 64).seconds;
         let (two, four, eight) = (one(2, &cluster), one(4, &cluster), one(8, &cluster));
         near(four, 2.0 * two, "four on two devices");
@@ -314,7 +301,8 @@ fn exchanges_of_other_costs_than_their_ways_have() {
         cluster.collectives = CollectivePaths::TwoLevel;
         near(cost(ExchangeKind::AllReduce, n, &cluster).seconds(), 2.0 * m.log2().ceil() * a + 2.0 * (m - 1.0) / m * bytes / b, "by a tree");
         // On two hosts of four ranks: within each 2 * 3/4 of the bytes, between them one half twice.
-        (cluster.inside, cluster.between) = (ClusterLink { alpha: 0.0, beta: b, uses_devices: false }, ClusterLink { alpha: a, beta: b / 10.0, uses_devices: false });
+        (cluster.inside, cluster.between) =
+            (ClusterLink { alpha: 0.0, beta: b, uses_devices: false }, ClusterLink { alpha: a, beta: b / 10.0, uses_devices: false });
         let two = ExchangeGroup::strided(8, 1, 4).cost(ExchangeKind::AllReduce, bytes, &cluster);
         near(two.seconds(), 1.5 * bytes / b + 2.0 * a + 2.0 * 0.5 * bytes / (b / 10.0), "two levels");
         cluster.collectives = CollectivePaths::Exchange;
@@ -367,7 +355,11 @@ fn what_cannot_be_is_planned_or_told_without_its_reason() {
     let planned = plan(&load, &small, &[1, 4], PlanScaling::Strong);
     let best = planned.best().unwrap();
     let full = planned.meshes[1].1.iter().find(|m| m.strategy == MeshStrategy::data(4, 0)).unwrap();
-    assert!(matches!(full.strong, Err(Infeasible::Memory { needed, available }) if needed > 64e6 && (available - small.memory).abs() < 1.0), "{:?}", full.strong);
+    assert!(
+        matches!(full.strong, Err(Infeasible::Memory { needed, available }) if needed > 64e6 && (available - small.memory).abs() < 1.0),
+        "{:?}",
+        full.strong
+    );
     assert!(best.strategy.zero == 3 || best.strategy.mesh.pipeline > 1, "{}", best.strategy);
     let alone = planned.meshes[0].1.first().unwrap();
     assert!(alone.strong.is_err() && alone.strong.as_ref().unwrap_err().to_string().starts_with("memory: "));
@@ -381,7 +373,10 @@ fn a_table_that_train_does_not_take_or_a_document_without_its_numbers() {
     let document = Document::parse("best", &table).unwrap();
     let (root, s) = (document.root().unwrap(), document.root().unwrap().section("distributed").unwrap().unwrap());
     drop(root);
-    assert_eq!((s.text("mode").unwrap(), s.size("shards").unwrap(), s.size("zero").unwrap(), s.size("bucket_mb").unwrap()), (Some("distributed"), Some(4), Some(2), Some(25)));
+    assert_eq!(
+        (s.text("mode").unwrap(), s.size("shards").unwrap(), s.size("zero").unwrap(), s.size("bucket_mb").unwrap()),
+        (Some("distributed"), Some(4), Some(2), Some(25))
+    );
     s.finish().unwrap();
     let told = planned.to_json("by hand");
     assert_eq!((&told["schema_version"], &told["scaling"], &told["rows"]), (&1.into(), &"strong".into(), &64.into()));
@@ -401,7 +396,8 @@ fn a_pattern_that_means_another_layer() {
     let named = |path: &str, piece| LayerLoad { path: path.into(), piece, ..layer(0, 1e3, 1e3) };
     let (column, row) = (LayerPiece::Column(4), LayerPiece::Row);
     let of = |layers: Vec<LayerLoad>| load(layers, 8).styles().into_iter().map(|(path, style)| format!("{path} {style:?}")).collect::<Vec<_>>();
-    let blocks = vec![named("blocks.0.a", column), named("blocks.0.b", row), named("blocks.1.a", column), named("blocks.1.b", row), named("head", LayerPiece::Whole)];
+    let blocks =
+        vec![named("blocks.0.a", column), named("blocks.0.b", row), named("blocks.1.a", column), named("blocks.1.b", row), named("head", LayerPiece::Whole)];
     assert_eq!(of(blocks), ["blocks.*.a Column", "blocks.*.b Row"]);
     // A number is all that the layers are called by.
     let numbers = vec![named("0", column), named("1", LayerPiece::Between), named("2", row), named("3", LayerPiece::Whole)];

@@ -81,7 +81,7 @@ fn strategies(ranks: usize) -> Vec<(&'static str, MeshStrategy)> {
     all
 }
 /// What was predicted of a way, and what it took.
-struct Compared {
+struct ComparedWay {
     ranks: usize,
     name: &'static str,
     rounds: Vec<ComparedRound>,
@@ -91,7 +91,7 @@ fn device() -> Result<Device, Failure> {
     Ok(Context::new(CpuBackend::builder().threads(1))?.device())
 }
 /// One round: this machine, then all ways.
-fn round(options: &PlanOptions, text: &str, all: &mut [Compared]) -> Result<PlannedCluster, String> {
+fn round(options: &PlanOptions, text: &str, all: &mut [ComparedWay]) -> Result<PlannedCluster, String> {
     let document = Document::parse("plan", text).map_err(|e| e.to_string())?;
     let mut load = RunLoad::of(&document, Path::new(""), None, None).map_err(|e| e.to_string())?;
     let devices = std::thread::available_parallelism().map_or(1, usize::from);
@@ -124,7 +124,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
-impl Compared {
+impl ComparedWay {
     fn judge(&self, of: &dyn Fn(&ComparedRound) -> (f64, f64), by: f64, claim: &mut TortureClaim, unit: &str) {
         let pairs: Vec<(f64, f64)> = self.rounds.iter().map(of).collect();
         let (predicted, measured) = (median(pairs.iter().map(|p| p.0).collect()), median(pairs.iter().map(|p| p.1).collect()));
@@ -154,8 +154,8 @@ fn thousand(options: &PlanOptions, text: &str) -> TortureClaim {
 }
 pub fn claims(options: &PlanOptions) -> Vec<TortureClaim> {
     let text = description(options);
-    let ways = options.ranks.iter().flat_map(|ranks| strategies(*ranks).into_iter().map(|(name, _)| Compared { ranks: *ranks, name, rounds: Vec::new() }));
-    let mut all: Vec<Compared> = ways.collect();
+    let ways = options.ranks.iter().flat_map(|ranks| strategies(*ranks).into_iter().map(|(name, _)| ComparedWay { ranks: *ranks, name, rounds: Vec::new() }));
+    let mut all: Vec<ComparedWay> = ways.collect();
     let mut failed = None;
     let mut machine = Vec::new();
     for _ in 0..options.rounds.max(1) {
@@ -170,14 +170,14 @@ pub fn claims(options: &PlanOptions) -> Vec<TortureClaim> {
         Ok(())
     })];
     for compared in all.iter().filter(|compared| !compared.rounds.is_empty()) {
-        let Compared { ranks, name, .. } = compared;
+        let ComparedWay { ranks, name, .. } = compared;
         claims.push(claim(&format!("{ranks} ranks, {name}: the predicted step within 15 % of what it takes"), |claim| {
             compared.judge(&|(step, ran)| (step.seconds, ran.seconds), 0.15, claim, "s");
             Ok(())
         }));
     }
     for compared in all.iter().filter(|compared| !compared.rounds.is_empty()) {
-        let Compared { ranks, name, .. } = compared;
+        let ComparedWay { ranks, name, .. } = compared;
         claims.push(claim(&format!("{ranks} ranks, {name}: the predicted memory within 5 % of what a rank has at most"), |claim| {
             compared.judge(&|(step, ran)| (step.memory.all() / 1e6, ran.peak as f64 / 1e6), 0.05, claim, "MB");
             Ok(())
