@@ -12,6 +12,7 @@
 //! memory = "16GiB"              # that a rank on a device of its own may have
 //! launch = "0us"                # for each layer and pass, beside its work
 //! crowding = 1.0                # how much longer work takes while all devices of the host are at work
+//! switching = 1.0               # how much longer work takes of two ranks that share a device
 //! collectives = "exchange"      # each rank to each; "two-level": within hosts, then between them
 //!
 //! [inside]                      # between ranks of a host
@@ -46,6 +47,8 @@ pub struct PlannedCluster {
     pub launch: f64,
     /// how many times as long work takes while all devices of the host are at work
     pub crowding: f64,
+    /// how many times as long, beside that, the work of two ranks takes that share a device
+    pub switching: f64,
     /// how collectives go
     pub collectives: CollectivePaths,
     /// within a host
@@ -94,6 +97,7 @@ impl Default for PlannedCluster {
             memory: MEMORY,
             launch: 0.0,
             crowding: 1.0,
+            switching: 1.0,
             collectives: CollectivePaths::Exchange,
             inside: ClusterLink { alpha: 2e-6, beta: 8e9, uses_devices: true },
             between: ClusterLink { alpha: 20e-6, beta: 1.25e9, uses_devices: false },
@@ -131,10 +135,11 @@ impl PlannedCluster {
         let bandwidth = positive(&s, "bandwidth", QuantityUnit::BytesPerSecond)?.unwrap_or(usual.bandwidth);
         let memory = positive(&s, "memory", QuantityUnit::Bytes)?.unwrap_or(usual.memory);
         let launch = quantity(&s, "launch", QuantityUnit::Seconds)?.unwrap_or(usual.launch);
-        let crowding = s.number("crowding")?.unwrap_or(usual.crowding);
-        if crowding < 1.0 {
-            return Err(s.wrong_key("crowding", "it is 1 at least: work does not get faster while others work too"));
-        }
+        let factor = |key: &'static str, usual: f64| match s.number(key)?.unwrap_or(usual) {
+            factor if factor < 1.0 => Err(s.wrong_key(key, "it is 1 at least: work does not get faster while others work too")),
+            factor => Ok(factor),
+        };
+        let (crowding, switching) = (factor("crowding", usual.crowding)?, factor("switching", usual.switching)?);
         let collectives = match s.text("collectives")? {
             None | Some("exchange") => CollectivePaths::Exchange,
             Some("two-level") => CollectivePaths::TwoLevel,
@@ -143,7 +148,7 @@ impl PlannedCluster {
         let inside = link(s.section("inside")?, usual.inside)?;
         let between = link(s.section("between")?, usual.between)?;
         s.finish()?;
-        Ok(PlannedCluster { hosts, devices, compute, bandwidth, memory, launch, crowding, collectives, inside, between })
+        Ok(PlannedCluster { hosts, devices, compute, bandwidth, memory, launch, crowding, switching, collectives, inside, between })
     }
     /// How many of so many ranks are on a host, at most.
     pub fn ranks_of_host(&self, ranks: usize) -> usize {
@@ -166,7 +171,9 @@ impl PlannedCluster {
         let devices = self.devices as f64;
         let busy = streams.clamp(0.0, devices);
         let crowd = if self.devices > 1 { (busy - 1.0).max(0.0) / (devices - 1.0) } else { 0.0 };
-        (devices / streams.max(devices)) / (1.0 + (self.crowding - 1.0) * crowd)
+        // Of two streams to a device a half changes hands with each turn, of four three quarters.
+        let turns = 2.0 * (1.0 - devices / streams.max(devices));
+        (devices / streams.max(devices)) / (1.0 + (self.crowding - 1.0) * crowd) / (1.0 + (self.switching - 1.0) * turns)
     }
     /// All of it in words, a line each.
     pub fn lines(&self) -> Vec<String> {

@@ -93,6 +93,8 @@ pub struct PassTimes {
     pub update: f64,
     /// what a step takes longer that is shared, before anything travels
     pub sharing: f64,
+    /// what a rank works besides where parameters are gathered in units and gradients scattered
+    pub units: f64,
 }
 impl PassTimes {
     /// Forward and back of so many rows: on the line between the nearest two that were measured.

@@ -4,7 +4,9 @@
 //! Every step has the same rows of the description's data: how long numbers take does not depend on what they are.
 use crate::{
     cluster::{ClusterLink, ComputeRates, PlannedCluster},
+    forecast::forecast,
     load::{MeasuredTimes, PassTimes, RunLoad},
+    strategy::MeshStrategy,
 };
 use adamant_core::{
     DType, Device, Tensor, TensorType,
@@ -73,16 +75,19 @@ pub fn measure(
         }
     }
     let sharing = median(sharing).max(0.0);
-    let run = PassTimes { passes, update, sharing };
+    let mut run = PassTimes { passes, update, sharing, units: 0.0 };
     let program = match options.program {
         true => {
             let passes = rows.iter().map(|n| Ok((*n as f64, alone(device, |_| passed(document, folder, *n, steps))?)));
-            PassTimes { passes: passes.collect::<Result<_, Failure>>()?, update, sharing }
+            PassTimes { passes: passes.collect::<Result<_, Failure>>()?, update, sharing, units: 0.0 }
         }
         false => run.clone(),
     };
     let (lone, _) = of_run(load.rows, true)?;
-    let crowding = if options.devices > 1 { crowded(document, folder, load.rows, (steps, options.devices), device)? / lone } else { 1.0 };
+    let ranks = |n: usize, zero: Option<ZeroStage>| beside(document, folder, load.rows, (steps, n, zero), device);
+    let devices = options.devices.max(1);
+    let crowded = if devices > 1 { ranks(devices, None)? } else { lone };
+    let (crowding, switching) = (crowded / lone, ranks(2 * devices, None)? / (2.0 * crowded));
     let inside = link(options.devices)?;
     let memory = adamant_core::memory::system_memory().map_or(f64::INFINITY, |memory| memory.available as f64) / options.devices.max(1) as f64;
     let usual = PlannedCluster::default();
@@ -92,7 +97,24 @@ pub fn measure(
     let moved = 4.0 * (3.0 + 2.0 * load.slots as f64) * load.parameters();
     let bandwidth = if update > 0.0 && moved > 0.0 { moved / update } else { usual.bandwidth };
     let compute = ComputeRates { full, half: full };
-    let cluster = PlannedCluster { hosts: Some(1), devices: options.devices.max(1), compute, bandwidth, memory, crowding: crowding.max(1.0), inside, ..usual };
+    let cluster = PlannedCluster {
+        hosts: Some(1),
+        devices: options.devices.max(1),
+        compute,
+        bandwidth,
+        memory,
+        crowding: crowding.max(1.0),
+        switching: switching.max(1.0),
+        inside,
+        ..usual
+    };
+    if devices > 1 {
+        // Two ranks that share nothing out beside the rows, and two that share all of it: what the plan does not explain is work.
+        let (plain, all) = (ranks(2, Some(ZeroStage::Off))?, ranks(2, Some(ZeroStage::Parameters))?);
+        let timed = RunLoad { times: Some(MeasuredTimes { run: run.clone(), program: run.clone() }), shards: None, ..load.clone() };
+        let planned = |zero| forecast(&timed, &cluster, &MeshStrategy::data(2, zero), 2 * load.rows).map_or(0.0, |step| step.seconds);
+        run.units = ((all - plain) - (planned(3) - planned(0))).max(0.0) / cluster.crowding;
+    }
     Ok(MeasuredMachine { cluster, times: MeasuredTimes { run, program }, peak })
 }
 /// Runs on a device of its own.
@@ -182,23 +204,29 @@ fn stepped(document: &Document, folder: &Path, rows: usize, steps: usize, shared
     let times = (0..steps).map(|_| run.step()).collect::<Result<_, _>>()?;
     Ok((fastest(times), device.memory().peak_bytes as f64))
 }
-/// The same steps of a rank on each device at once.
-fn crowded(
+/// The same steps of several ranks at once: each alone, or together, with what they share out.
+fn beside(
     document: &Document,
     folder: &Path,
     rows: usize,
-    (steps, devices): (usize, usize),
+    (steps, ranks, zero): (usize, usize, Option<ZeroStage>),
     device: &(dyn Fn() -> Result<Device, Failure> + Sync),
 ) -> Result<f64, Failure> {
-    let together = Barrier::new(devices);
-    let one = || -> Result<f64, Failure> {
+    let groups = local_threads(ranks).map_err(|kind| adamant_core::Error::new("plan", kind))?;
+    let sharing = |on: &Arc<dyn Communicator>| match zero {
+        None => lone(),
+        Some(zero) => Ok(StepSharing { group: communicator::group(on), parts: ranks, bucket_bytes: 25 << 20, zero, compress: None }),
+    };
+    let together = Barrier::new(ranks);
+    let one = |on: &Arc<dyn Communicator>| -> Result<f64, Failure> {
         // Whoever fails comes to the meetings all the same, or the others would wait for ever.
-        let made = device().map(|device| (device, device.scoped(|| TimedRun::new(document, folder, rows, Some(lone()?), device))));
+        let made = device().map(|device| (device, device.scoped(|| TimedRun::new(document, folder, rows, Some(sharing(on)?), device))));
         let mut times = Vec::new();
         let mut failed = None;
         let mut made = match made {
             Ok((device, Ok(run))) => Some((device, run)),
             Ok((_, Err(e))) | Err(e) => {
+                on.abort(&e.to_string());
                 failed = Some(e);
                 None
             }
@@ -209,13 +237,17 @@ fn crowded(
             match device.scoped(|| run.step()) {
                 Ok(seconds) if step >= WARM_UP => times.push(seconds),
                 Ok(_) => {}
-                Err(e) => (failed, made) = (Some(e), None),
+                Err(e) => {
+                    on.abort(&e.to_string());
+                    (failed, made) = (Some(e), None);
+                }
             }
         }
         failed.map_or_else(|| Ok(fastest(times)), Err)
     };
     let all: Vec<Result<f64, Failure>> = std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..devices).map(|_| scope.spawn(one)).collect();
+        let one = &one;
+        let ranks: Vec<_> = groups.iter().map(|on| scope.spawn(move || one(on))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err(Failure::Run("a rank has panicked".into())))).collect()
     });
     Ok(median(all.into_iter().collect::<Result<_, _>>()?))

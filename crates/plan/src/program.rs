@@ -76,6 +76,10 @@ impl LayerSeconds<'_> {
     fn sharing(&self) -> f64 {
         self.times.map_or_else(|| self.cluster.seconds(0.0, 6.0 * ELEMENT * self.load.parameters(), false), |times| times.sharing)
     }
+    /// What units add: where ranks do not meet at the ends of parameters, these are put together of pieces, there and back.
+    fn units(&self) -> f64 {
+        self.times.map_or_else(|| self.cluster.seconds(0.0, 6.0 * ELEMENT * self.load.parameters(), false), |times| times.units)
+    }
 }
 impl StageProgram {
     fn compute(&mut self, seconds: f64) {
@@ -184,6 +188,9 @@ fn of_rows(load: &RunLoad, cluster: &PlannedCluster, strategy: &MeshStrategy, ro
     }
     if shards > 1 {
         p.compute(clock.sharing());
+    }
+    if zero == 3 {
+        p.compute(clock.units());
     }
     // Loss, rows, statistics.
     if n > 1 {

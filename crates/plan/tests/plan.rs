@@ -73,6 +73,7 @@ fn drawn_cluster(d: &mut Draw) -> PlannedCluster {
         memory: 1e12,
         launch: if d.of(2) == 0 { 0.0 } else { 1e-6 },
         crowding: 1.0 + (d.of(2) * d.of(10)) as f64 / 10.0,
+        switching: 1.0,
         collectives: [CollectivePaths::Exchange, CollectivePaths::TwoLevel][d.of(2)],
         inside,
         between,
@@ -89,6 +90,7 @@ fn ideal() -> PlannedCluster {
         memory: 1e15,
         launch: 0.0,
         crowding: 1.0,
+        switching: 1.0,
         collectives: CollectivePaths::Exchange,
         inside: free,
         between: free,
@@ -279,6 +281,9 @@ fn ranks_that_share_devices_and_are_as_fast_as_alone() {
         cluster.crowding = 1.5;
         near(one(2, &cluster), 1.5 * two, "a crowded host");
         near(one(4, &cluster), 3.0 * two, "a crowded host with more ranks");
+        cluster.switching = 1.1;
+        near(one(2, &cluster), 1.5 * two, "each on its own");
+        near(one(4, &cluster), 3.0 * 1.1 * two, "two that take turns");
     }
 }
 #[test]

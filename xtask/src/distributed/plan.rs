@@ -160,7 +160,9 @@ pub fn claims(options: &PlanOptions) -> Vec<TortureClaim> {
     let mut machine = Vec::new();
     for _ in 0..options.rounds.max(1) {
         match round(options, &text, &mut all) {
-            Ok(cluster) => machine.push(serde_json::json!({ "crowding": cluster.crowding, "alpha": cluster.inside.alpha, "beta": cluster.inside.beta })),
+            Ok(cluster) => machine.push(
+                serde_json::json!({ "crowding": cluster.crowding, "switching": cluster.switching, "alpha": cluster.inside.alpha, "beta": cluster.inside.beta }),
+            ),
             Err(e) => failed = Some(e),
         }
     }
