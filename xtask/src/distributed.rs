@@ -5,6 +5,7 @@
 //! | `bits` | the same weights, slots and lines on any number of ranks, whatever they share out |
 //! | `memory`, `compress` | what a rank has at most; what leaves it |
 //! | `parallel` | models that ranks share |
+//! | `plan` | what is predicted of a run, beside what it takes |
 //! | `kill`, `elastic` | a rank that is killed or stopped, and what the others say; ranks that are lost are gone on without, and newcomers come |
 //! | `resume` | ended on so many ranks, gone on with on others; killed inside saves; one file of all pieces |
 //! | `mismatch` | programs that differ between ranks, or fail on one |
@@ -30,6 +31,7 @@ mod memory;
 mod mismatch;
 mod overlap;
 mod parallel;
+mod plan;
 mod rank;
 mod resume;
 mod scale;
@@ -61,6 +63,8 @@ enum DistributedPart {
     Memory(memory::MemoryOptions),
     /// A GPT, a mixture of experts and batch norms that ranks share, as rows, stages, pieces and experts: the gradients of one process
     Parallel(ParallelOptions),
+    /// What `adamant plan` predicts of steps and memory, beside what ranks take
+    Plan(plan::PlanOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
     /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
@@ -211,6 +215,7 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
         DistributedPart::Elastic(options) => (elastic_claims(options), options.common.json),
         DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
+        DistributedPart::Plan(options) => (plan::claims(options), options.json),
         DistributedPart::Compress(options) => (compress::claims(options), options.json),
         DistributedPart::Memory(options) => (memory::claims(options), options.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),

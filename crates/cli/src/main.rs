@@ -22,6 +22,7 @@ mod info;
 mod launch;
 mod merge;
 mod out;
+mod plan;
 #[cfg(feature = "profiling")]
 mod profile;
 mod progress;
@@ -89,6 +90,8 @@ enum Verb {
     Summary(verbs::SummaryVerb),
     /// Shows the graph of a description's model, and what passes make of it.
     Graph(graph::Options),
+    /// Says what a run would cost on so many ranks, each way to share it, before it is started.
+    Plan(plan::Options),
     /// Says in which precision each function runs under autocast.
     Amp(amp::Options),
     /// Says what was found on this machine, what was not, and why.
@@ -170,6 +173,7 @@ fn execute(verb: Verb, traced: &TracedRanks) -> (bool, Result<(), Failure>) {
         Verb::Quantize(o) => (o.derived.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),
+        Verb::Plan(o) => (o.json, plan::run(&o)),
         Verb::Amp(o) => amp::run(&o),
         Verb::Info(o) => (o.json, verbs::info(&o)),
         Verb::Config(o) => config::run(&o),

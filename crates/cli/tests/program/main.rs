@@ -25,6 +25,7 @@ mod launch;
 mod merge;
 #[cfg(unix)]
 mod misuse;
+mod plan;
 mod precision;
 mod prune;
 mod quantize;
