@@ -130,7 +130,18 @@ impl SharedSteps {
         let device = parameters.first().map_or_else(Device::reference, |(_, p)| p.meta().device);
         let wide = if parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let compressed = sharing.compress.map(|plan| CompressedGradients::new(plan, &sharing.group, parameters, (wide, device))).transpose()?;
-        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed, scattered: Default::default(), pieces: stage >= ZeroStage::Gradients, sums: Default::default() })
+        Ok(SharedSteps {
+            sharing,
+            of_part: Arc::default(),
+            taken: Arc::default(),
+            states,
+            used: None,
+            sharded,
+            compressed,
+            scattered: Default::default(),
+            pieces: stage >= ZeroStage::Gradients,
+            sums: Default::default(),
+        })
     }
     /// Which of the parts held here the batches of the next step are of, and how many were taken for it.
     pub fn assign(&self, of_part: Vec<usize>, taken: usize) {
@@ -207,7 +218,8 @@ impl SharedSteps {
         };
         let joined =
             |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> { sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect() };
-        let reduced = if self.sharded.stage() >= ZeroStage::Gradients { self.scattered(&sums, parameters, like)? } else { self.in_buckets(&sums, &leaves, &all)? };
+        let reduced =
+            if self.sharded.stage() >= ZeroStage::Gradients { self.scattered(&sums, parameters, like)? } else { self.in_buckets(&sums, &leaves, &all)? };
         let tail = all(joined(&|sums| sums.tail.clone()))?;
         let rows = tail.narrow(0, 1, 1);
         let one = rows.reshape([0usize; 0]);
