@@ -13,7 +13,7 @@
 //! Beside that: what the walk back reads, of each micro-batch that is in flight, and what a layer reads and makes while it works.
 use crate::{
     load::RunLoad,
-    program::{cut_blocks, unit_of},
+    program::{cut_blocks, units},
     strategy::MeshStrategy,
 };
 use adamant_parallel::pipeline::PipelineSchedule;
@@ -89,18 +89,7 @@ fn of_rows(load: &RunLoad, strategy: &MeshStrategy, rows: usize) -> MemoryForeca
     let n = strategy.mesh.data as f64;
     let all = ELEMENT * load.parameters();
     let slots = load.slots as f64 * all;
-    let mut units: Vec<f64> = Vec::new();
-    let mut last = None;
-    for l in load.layers.iter().filter(|l| l.parameters > 0.0) {
-        let unit = unit_of(&l.path);
-        if last == Some(unit) {
-            units.iter_mut().last().into_iter().for_each(|u| *u += ELEMENT * l.parameters);
-        } else {
-            units.push(ELEMENT * l.parameters);
-            last = Some(unit);
-        }
-    }
-    let unit = units.iter().copied().fold(0.0, f64::max);
+    let unit = units(load).iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
     // A bucket is full with the layer that fills it, and no fuller than all.
     let layer = load.layers.iter().map(|l| ELEMENT * l.parameters).fold(0.0, f64::max);
     let bucket = if layer > 0.0 { (load.bucket_bytes / layer).ceil().max(1.0) * layer } else { 0.0 }.min(all);

@@ -11,27 +11,13 @@ use crate::{
     strategy::{Infeasible, MeshStrategy},
 };
 use adamant_parallel::pipeline::{PipelineAction, cut_by_cost, pipeline_actions};
-use adamant_train::GradientCompression;
+use adamant_train::{GradientCompression, UnitCuts, first_bucket};
 use std::ops::Range;
 
 const ELEMENT: f64 = 4.0;
-/// The first bucket is small: it is full soon, and the link is idle.
-const FIRST_BUCKET: f64 = 1048576.0;
 /// The walk back takes so much longer than the way forward.
 const BACK: f64 = 2.0;
 
-/// The unit of parameters that travel together where parameters are shared out: the path up to the first number in it.
-pub(crate) fn unit_of(path: &str) -> &str {
-    let mut end = 0;
-    for part in path.split('.') {
-        end += part.len();
-        if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
-            return &path[..end];
-        }
-        end += 1;
-    }
-    path.split('.').next().unwrap_or(path)
-}
 /// The blocks of each stretch, cut by their operations as a pipeline is.
 pub(crate) fn cut_blocks(load: &RunLoad, stretches: usize) -> Vec<Range<usize>> {
     let mut costs = vec![1.0; load.blocks()];
@@ -119,7 +105,7 @@ struct Travelling {
     elements: f64,
 }
 fn buckets(load: &RunLoad) -> Vec<Travelling> {
-    let (mut all, mut now, mut most): (Vec<Travelling>, Option<Travelling>, f64) = (Vec::new(), None, FIRST_BUCKET.min(load.bucket_bytes));
+    let (mut all, mut now, mut most): (Vec<Travelling>, Option<Travelling>, f64) = (Vec::new(), None, first_bucket(load.bucket_bytes as usize) as f64);
     for (k, l) in load.layers.iter().enumerate().rev().filter(|(_, l)| l.parameters > 0.0) {
         let bucket = now.get_or_insert(Travelling { ready: k, bytes: 0.0, elements: 0.0 });
         (bucket.ready, bucket.bytes, bucket.elements) = (k, bucket.bytes + sent(load, l), bucket.elements + l.parameters);
@@ -141,17 +127,16 @@ fn sent(load: &RunLoad, l: &LayerLoad) -> f64 {
         Some(GradientCompression::TopK { share }) => 2.0 * ELEMENT * share * l.parameters,
     }
 }
-fn units(load: &RunLoad) -> Vec<(Range<usize>, f64)> {
-    let mut units: Vec<(Range<usize>, f64)> = Vec::new();
-    let mut last = None;
+/// The units of shared parameters, as the run cuts them: the layers of each, and its bytes.
+pub(crate) fn units(load: &RunLoad) -> Vec<(Range<usize>, f64)> {
+    let (mut units, mut cuts): (Vec<(Range<usize>, f64)>, _) = (Vec::new(), UnitCuts::default());
+    let mut has_parameters = false;
     for (k, l) in load.layers.iter().enumerate() {
-        let unit = unit_of(&l.path);
+        let begins = l.parameters > 0.0 && cuts.begins(&l.path, l.parameters as usize, has_parameters);
+        has_parameters |= l.parameters > 0.0;
         match units.last_mut() {
-            Some((range, bytes)) if last == Some(unit) || l.parameters == 0.0 => (range.end, *bytes) = (k + 1, *bytes + ELEMENT * l.parameters),
+            Some((range, bytes)) if !begins => (range.end, *bytes) = (k + 1, *bytes + ELEMENT * l.parameters),
             _ => units.push((k..k + 1, ELEMENT * l.parameters)),
-        }
-        if l.parameters > 0.0 {
-            last = Some(unit);
         }
     }
     units

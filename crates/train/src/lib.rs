@@ -58,7 +58,8 @@ pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, rank_timeout, train};
 pub use session::{
-    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, ZeroStage,
+    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, UnitCuts, ZeroStage,
+    first_bucket,
 };
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};

@@ -1,18 +1,15 @@
-//! Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss. Ranks are threads; a communicator around theirs
-//! counts.
+//! Gradients that travel with fewer bytes: how many leave a rank, and what becomes of the loss. Ranks are threads; a group around theirs
+//! keeps the calls.
 use crate::torture::{TortureClaim, claim};
 use adamant::cpu::{Context, CpuBackend};
 use adamant_core::{
     Result as Computed, Tensor,
-    communicator::{self, CollectiveCall, Communicator, GroupState, ReductionTree},
-    op::rank_parts,
+    communicator::{self, Communicator},
+    op::{CollectiveKind, rank_parts},
 };
-use adamant_distributed::local::local_threads;
+use adamant_distributed::{RecordedCall, RecordedGroup, local::local_threads};
 use adamant_train::{CompressionPlan, Course, Failure, GradientCompression, Habits, Look, Session, StepSharing, ZeroStage};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 /// Options of `compress`.
 #[derive(clap::Args)]
@@ -27,63 +24,24 @@ pub struct CompressOptions {
     #[arg(long)]
     pub json: bool,
 }
-type Refusal = adamant_core::ErrorKind;
-/// Counts the bytes that leave this rank.
-struct Counting {
-    inner: Arc<dyn Communicator>,
-    sent: AtomicU64,
-}
-impl Counting {
-    fn count(&self, bytes: usize) {
-        self.sent.fetch_add(bytes as u64, Relaxed);
-    }
-}
-impl Communicator for Counting {
-    fn engine(&self) -> &'static str {
-        self.inner.engine()
-    }
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-    fn state(&self) -> &GroupState {
-        self.inner.state()
-    }
-    fn all_gather(&self, call: &CollectiveCall, own: &[u8], blocks: &mut [&mut [u8]]) -> Result<(), Refusal> {
-        self.count(own.len() * (self.size() - 1));
-        self.inner.all_gather(call, own, blocks)
-    }
-    fn all_to_all(&self, call: &CollectiveCall, to: &[&[u8]], from: &mut [&mut [u8]]) -> Result<(), Refusal> {
-        self.count(to.iter().enumerate().filter(|(rank, _)| *rank != self.rank()).map(|(_, block)| block.len()).sum());
-        self.inner.all_to_all(call, to, from)
-    }
-    fn send(&self, call: &CollectiveCall, to: usize, bytes: &[u8]) -> Result<(), Refusal> {
-        self.count(bytes.len());
-        self.inner.send(call, to, bytes)
-    }
-    fn receive(&self, call: &CollectiveCall, from: usize, bytes: &mut [u8]) -> Result<(), Refusal> {
-        self.inner.receive(call, from, bytes)
-    }
-    fn broadcast(&self, call: &CollectiveCall, root: usize, bytes: &mut [u8]) -> Result<(), Refusal> {
-        self.count(if root == self.rank() { bytes.len() * (self.size() - 1) } else { 0 });
-        self.inner.broadcast(call, root, bytes)
-    }
-    /// A piece of each rank's for each rank, and the pieces of the sum for all.
-    fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), Refusal> {
-        self.count((own.len() + sum.len()) * (self.size() - 1) / self.size());
-        self.inner.all_reduce(call, tree, own, sum)
-    }
-    fn reduce_scatter(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], block: &mut [u8]) -> Result<(), Refusal> {
-        self.count(own.len() * (self.size() - 1) / self.size());
-        self.inner.reduce_scatter(call, tree, own, block)
-    }
-    fn split(&self, call: &CollectiveCall, members: &[usize]) -> Result<Option<Arc<dyn Communicator>>, Refusal> {
-        self.inner.split(call, members)
-    }
-    fn abort(&self, why: &str) {
-        self.inner.abort(why);
+/// The bytes by which a call leaves a rank, as the engine carries it out: a reduction sends a piece of each rank's to each rank, and the pieces of the
+/// sum to all.
+fn sent(call: &RecordedCall, rank: usize) -> usize {
+    let (bytes, others, ranks) = (call.bytes, call.ranks - 1, call.ranks);
+    let made = call.call.made.shape.elements() * call.call.made.dtype.size();
+    match call.call.kind {
+        CollectiveKind::AllGather { .. } | CollectiveKind::Barrier => bytes * others,
+        CollectiveKind::AllReduce { .. } => (bytes + made) * others / ranks,
+        CollectiveKind::ReduceScatter { .. } | CollectiveKind::AllToAll => bytes * others / ranks,
+        CollectiveKind::Broadcast { root, .. } => {
+            if root == rank {
+                bytes * others
+            } else {
+                0
+            }
+        }
+        CollectiveKind::Send { .. } => bytes,
+        CollectiveKind::Receive { .. } | CollectiveKind::Replicate => 0,
     }
 }
 type Model = adamant::nn::Sequential;
@@ -113,8 +71,8 @@ fn learn(options: &CompressOptions, plan: Option<CompressionPlan>, inner: &Arc<d
     let device = Context::new(CpuBackend::builder().threads(1))?.device();
     device.scoped(|| {
         adamant::nn::init::manual_seed(7);
-        let counting = Arc::new(Counting { inner: inner.clone(), sent: AtomicU64::new(0) });
-        let group = counting.clone() as Arc<dyn Communicator>;
+        let recorded = Arc::new(RecordedGroup::new(inner.clone()));
+        let group = recorded.clone() as Arc<dyn Communicator>;
         let model = model()?;
         let rule = adamant::optim::Sgd::new(0.05).momentum(0.9);
         let optimizer = Box::new(adamant::optim::UpdateRule::over(rule, adamant::nn::Walk::parameters(&model)));
@@ -126,18 +84,19 @@ fn learn(options: &CompressOptions, plan: Option<CompressionPlan>, inner: &Arc<d
         let mut session = Session::new(model, Arc::new(loss), habits, device)?;
         let (rank, ranks) = (group.rank(), group.size());
         session.share(StepSharing { group: communicator::group(&group), parts: ranks, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: plan })?;
-        let (mut losses, mut before) = (Vec::new(), 0);
+        let (mut losses, mut all) = (Vec::new(), 0);
         for step in 0..options.steps {
             session.assign((0..rank_parts(ranks, rank, ranks).len()).collect(), 1);
             session.step(&[batch(step, rank, 64)], Look::default())?;
             losses.push(session.loss()?);
-            if step == 0 {
-                // The first step agrees on more than gradients.
-                before = counting.sent.load(Relaxed);
+            let calls = recorded.take_calls();
+            // The first step agrees on more than gradients.
+            if step > 0 {
+                all += calls.iter().map(|call| sent(call, rank)).sum::<usize>();
             }
         }
         let last = &losses[losses.len() - losses.len() / 10 - 1..];
-        let bytes = (counting.sent.load(Relaxed) - before) as f64 / (options.steps - 1) as f64;
+        let bytes = all as f64 / (options.steps - 1) as f64;
         Ok((last.iter().sum::<f64>() / last.len() as f64, bytes))
     })
 }

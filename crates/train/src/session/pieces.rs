@@ -106,6 +106,12 @@ impl PieceUnit {
         blocks.narrow(0, m.from, m.param.elements())
     }
 }
+/// The same in memory of its own: what it was cut from may go.
+pub(super) fn copied(flat: &Tensor) -> Computed<Tensor> {
+    let copy = Tensor::cat(&[flat, &flat.narrow(0, 0, 0)], 0);
+    copy.materialize()?;
+    copy.ok()
+}
 /// Joined, with so many zeros behind.
 fn padded(mut parts: Vec<Tensor>, zeros: usize, like: &Tensor) -> Computed<Tensor> {
     if zeros > 0 {
@@ -116,19 +122,31 @@ fn padded(mut parts: Vec<Tensor>, zeros: usize, like: &Tensor) -> Computed<Tenso
 }
 /// Blocks of the model one behind the other, small ones together; each of one dtype on one device.
 fn by_block(parameters: &[(String, Param)]) -> Vec<Vec<Param>> {
-    let mut units: Vec<(&str, Vec<Param>, usize)> = Vec::new();
+    let (mut units, mut cuts): (Vec<Vec<Param>>, _) = (Vec::new(), UnitCuts::default());
     for (name, p) in parameters {
-        let block = block_name(name);
-        let joins = |unit: &[Param]| unit.first().is_some_and(|first| (first.meta().dtype, first.meta().device) == (p.meta().dtype, p.meta().device));
-        match units.last_mut() {
-            Some((known, unit, elements)) if (*known == block || *elements < LEAST_UNIT) && joins(unit) => {
-                unit.push(p.clone());
-                (*known, *elements) = (block, *elements + p.elements());
-            }
-            _ => units.push((block, vec![p.clone()], p.elements())),
+        let kind = |p: &Param| (p.meta().dtype, p.meta().device);
+        let joins = units.last().and_then(|unit| unit.first()).is_some_and(|first| kind(first) == kind(p));
+        if cuts.begins(name, p.elements(), joins) {
+            units.push(Vec::new());
         }
+        units.iter_mut().last().into_iter().for_each(|unit| unit.push(p.clone()));
     }
-    units.into_iter().map(|(_, unit, _)| unit).collect()
+    units
+}
+/// Where units begin, of parameters that come in the order of the model.
+#[derive(Default)]
+pub struct UnitCuts {
+    block: String,
+    elements: usize,
+}
+impl UnitCuts {
+    /// Does a parameter of this path, with so many elements, begin one? If it `joins`, it may be in the unit of the one before.
+    pub fn begins(&mut self, path: &str, elements: usize, joins: bool) -> bool {
+        let block = block_name(path);
+        let goes_on = joins && (self.block == block || self.elements < LEAST_UNIT);
+        *self = UnitCuts { block: block.into(), elements: elements + if goes_on { self.elements } else { 0 } };
+        !goes_on
+    }
 }
 fn block_name(path: &str) -> &str {
     let mut end = 0;

@@ -8,7 +8,7 @@
 //! gradients are gone while the walk goes on; what no pass comes by goes at the end.
 use super::{
     StepSharing,
-    pieces::PieceUnit,
+    pieces::{PieceMember, PieceUnit},
     sharded::{ShardedParameters, UnitGradients, ZeroStage},
     shared::{PartSums, SharedSteps, collective, of_nodes},
 };
@@ -43,10 +43,8 @@ pub(super) struct OpenPart {
 /// Gradients times rows of this rank's parts, until they are scattered.
 struct UnitSums {
     sharing: StepSharing,
-    /// by parameter, its place among the used ones
-    places: Vec<Option<usize>>,
-    /// by the parameter's id: its place among all, and its name
-    parameters: HashMap<usize, (usize, String)>,
+    /// by the parameter's id: its place among all, among the used ones if it is one, and its name
+    parameters: HashMap<usize, (usize, Option<usize>, String)>,
     /// of each part that is done, by the places of the used parameters
     parts: Vec<Vec<Tensor>>,
     open: Option<OpenPart>,
@@ -73,14 +71,13 @@ impl UnitSums {
     }
     /// This rank's block of a unit; none of one that no rank has gradients of.
     fn scatter(&mut self, unit: &PieceUnit, grads: &mut Grads) -> Computed<Option<Tensor>> {
-        let places = self.places.clone();
-        let at = |sums: &UnitSums, p: &Param| sums.parameters.get(&p.id()).map(|(at, _)| *at);
-        let members: Vec<(Param, usize, Option<usize>)> =
-            unit.members.iter().filter_map(|m| at(self, &m.param).map(|at| (m.param.clone(), at, places.get(at).copied().flatten()))).collect();
-        for (p, ..) in members.iter().filter(|(.., place)| place.is_none()) {
-            if grads.take(&p.cell()).is_some() {
-                return Err(SharedSteps::was_unused(self.parameters.get(&p.id()).map_or("", |(_, name)| name)));
+        let mut members: Vec<(&Param, usize, Option<usize>)> = Vec::new();
+        for PieceMember { param, .. } in &unit.members {
+            let Some((at, place, name)) = self.parameters.get(&param.id()) else { continue };
+            if place.is_none() && grads.take(&param.cell()).is_some() {
+                return Err(SharedSteps::was_unused(name));
             }
+            members.push((param, *at, *place));
         }
         if members.iter().all(|(.., place)| place.is_none()) {
             return Ok(None);
@@ -92,7 +89,7 @@ impl UnitSums {
         }
         if self.open.is_some() {
             let flat = members.iter().map(|(p, at, place)| place.and_then(|_| self.of_open(p, *at, grads)).unwrap_or_else(|| self.zeros(p.elements())));
-            let flat: Vec<Tensor> = flat.collect();
+            let flat = flat.collect();
             of_parts.push(unit.blocks(flat)?);
         }
         let sharing = &self.sharing;
@@ -107,15 +104,8 @@ impl SharedSteps {
         Error::new("step", ErrorKind::Argument(told)).hint("let the first batches of a run reach every parameter")
     }
     fn unit_sums(&self, parts: &[PartSums], open: Option<OpenPart>, parameters: &[(String, Param)], like: (DType, Device)) -> UnitSums {
-        let named = parameters.iter().enumerate().map(|(at, (name, p))| (p.id(), (at, name.clone()))).collect();
-        UnitSums {
-            sharing: self.sharing().clone(),
-            places: self.places(),
-            parameters: named,
-            parts: parts.iter().map(|sums| sums.grads.clone()).collect(),
-            open,
-            like,
-        }
+        let placed = parameters.iter().zip(self.places()).enumerate().map(|(at, ((name, p), place))| (p.id(), (at, place, name.clone()))).collect();
+        UnitSums { sharing: self.sharing().clone(), parameters: placed, parts: parts.iter().map(|sums| sums.grads.clone()).collect(), open, like }
     }
     /// Of shared parameters: has gradients scattered as the last pass of the step makes them.
     pub fn scatter_in_pass(&self, parts: &[PartSums], open: Option<OpenPart>, parameters: &[(String, Param)], like: (DType, Device)) {

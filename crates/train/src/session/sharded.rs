@@ -31,7 +31,7 @@ use adamant_stability::{HandlingType, NanOptions};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 /// What ranks share out beside the rows of a step. Each stage includes those before it.
@@ -56,10 +56,8 @@ impl ZeroStage {
 
 /// A unit that was gathered, and what it is good for: its number, the capture. Whatever may change a value lets go of it, on all ranks alike.
 type GatheredUnit = ((usize, u64), Tensor);
-/// Where the values of a unit's parameters are.
+/// Where the values of a unit's parameters are that their cells have given up.
 enum UnitValues {
-    /// in the cells of the parameters
-    Own,
     /// all of them in one, zeros behind
     Whole(Cell),
     /// by member, this rank's piece, where it has one
@@ -70,8 +68,8 @@ pub(super) struct ShardedParameters {
     stage: ZeroStage,
     group: Group,
     pub layout: PieceLayout,
-    /// by unit
-    values: Vec<UnitValues>,
+    /// by unit; nothing where parameters have kept their values
+    values: Vec<OnceLock<UnitValues>>,
     /// by the number of a parameter's cell: its unit, and its place in it
     by_cell: HashMap<u64, (usize, usize)>,
     updates: Mutex<StepUpdates>,
@@ -117,43 +115,38 @@ impl ShardedParameters {
     /// # Errors
     /// No memory.
     pub fn new(stage: ZeroStage, group: &Group, parameters: &[(String, Param)]) -> Computed<Arc<ShardedParameters>> {
-        let rank = group.rank as usize;
-        let layout = PieceLayout::new(parameters, rank, group.size as usize);
-        let values = |unit: &PieceUnit| -> Computed<UnitValues> {
-            let flat = |param: &Param| param.detached().reshape([-1]);
-            match stage {
-                ZeroStage::Off => Ok(UnitValues::Own),
-                ZeroStage::Slots | ZeroStage::Gradients => {
-                    let all = unit.blocks(unit.members.iter().map(|m| flat(&m.param)).collect())?.contiguous();
-                    all.materialize()?;
-                    Ok(UnitValues::Whole(Cell::new(&all, false)?))
-                }
-                ZeroStage::Parameters => {
-                    let piece = |m: &pieces::PieceMember| -> Computed<Option<Cell>> {
-                        let own = m.pieces[rank].clone();
-                        if own.is_empty() {
-                            return Ok(None);
-                        }
-                        // Memory of its own: the whole parameter goes.
-                        let piece = Tensor::cat(&[&flat(&m.param).narrow(0, own.start, own.len()), &flat(&m.param).narrow(0, 0, 0)], 0);
-                        piece.materialize()?;
-                        Cell::new(&piece, false).map(Some)
-                    };
-                    Ok(UnitValues::Pieces(unit.members.iter().map(piece).collect::<Computed<_>>()?))
-                }
-            }
-        };
-        let values: Vec<UnitValues> = layout.units.iter().map(values).collect::<Computed<_>>()?;
+        let layout = PieceLayout::new(parameters, group.rank as usize, group.size as usize);
+        let values = layout.units.iter().map(|_| OnceLock::new()).collect();
         let by_cell = parameters.iter().filter_map(|(_, p)| Some((p.cell().id(), layout.place(p)?))).collect();
         let group = group.clone();
         let shared = Arc::new_cyclic(|myself| {
             let (updates, gathered, pass) = Default::default();
             ShardedParameters { stage, group, layout, values, by_cell, updates, gathered, pass, myself: myself.clone() }
         });
-        if stage >= ZeroStage::Slots {
-            parameters.iter().try_for_each(|(_, p)| p.cell().give_up(shared.clone()))?;
+        // Unit after unit: no more than one of them is there twice.
+        for (unit, values) in shared.layout.units.iter().zip(&shared.values).filter(|_| stage >= ZeroStage::Slots) {
+            let taken = shared.taken_over(unit)?;
+            values.get_or_init(|| taken);
+            unit.members.iter().try_for_each(|m| m.param.cell().give_up(shared.clone()))?;
         }
         Ok(shared)
+    }
+    /// What is kept in the place of a unit's parameters.
+    fn taken_over(&self, unit: &PieceUnit) -> Computed<UnitValues> {
+        let flat = |param: &Param| param.detached().reshape([-1]);
+        if self.stage < ZeroStage::Parameters {
+            let all = unit.blocks(unit.members.iter().map(|m| flat(&m.param)).collect())?;
+            all.materialize()?;
+            return Ok(UnitValues::Whole(Cell::new(&all, false)?));
+        }
+        let piece = |m: &pieces::PieceMember| -> Computed<Option<Cell>> {
+            let own = &m.pieces[self.rank()];
+            if own.is_empty() {
+                return Ok(None);
+            }
+            Cell::new(&pieces::copied(&flat(&m.param).narrow(0, own.start, own.len()))?, false).map(Some)
+        };
+        Ok(UnitValues::Pieces(unit.members.iter().map(piece).collect::<Computed<_>>()?))
     }
     /// All ranks have whole parameters again. All call it.
     ///
@@ -180,10 +173,10 @@ impl ShardedParameters {
     }
     /// This rank's piece of a member, of shared parameters.
     fn own_piece(&self, u: usize, k: usize) -> Computed<Tensor> {
-        match &self.values[u] {
-            UnitValues::Own => self.own_of(k, u, &self.layout.units[u].members[k].param.detached().reshape([-1])),
-            UnitValues::Whole(all) => self.own_of(k, u, &self.layout.units[u].whole(k, &all.detached())),
-            UnitValues::Pieces(pieces) => match &pieces[k] {
+        match self.values[u].get() {
+            None => self.own_of(k, u, &self.layout.units[u].members[k].param.detached().reshape([-1])),
+            Some(UnitValues::Whole(all)) => self.own_of(k, u, &self.layout.units[u].whole(k, &all.detached())),
+            Some(UnitValues::Pieces(pieces)) => match &pieces[k] {
                 Some(piece) => piece.detached().ok(),
                 None => {
                     let meta = self.layout.units[u].members[k].param.meta();
@@ -282,9 +275,9 @@ impl ShardedParameters {
     /// Takes over what this rank has of a parameter, of one axis, where parameters are shared out.
     pub fn set_own(&self, p: &Param, piece: &Tensor) -> Computed<()> {
         let (u, k) = self.place_of(&p.cell())?;
-        match &self.values[u] {
-            UnitValues::Pieces(pieces) => pieces[k].as_ref().map_or(Ok(()), |own| own.set(piece)),
-            UnitValues::Own | UnitValues::Whole(_) => Err(Error::new("cell write", ErrorKind::Internal("a piece of what is whole".into()))),
+        match self.values[u].get() {
+            Some(UnitValues::Pieces(pieces)) => pieces[k].as_ref().map_or(Ok(()), |own| own.set(piece)),
+            None | Some(UnitValues::Whole(_)) => Err(Error::new("cell write", ErrorKind::Internal("a piece of what is whole".into()))),
         }
     }
     /// Of whole gradients those of this rank's pieces.
@@ -313,9 +306,7 @@ impl ShardedParameters {
             match own.is_empty() {
                 true => {}
                 false if shape == p.meta().shape && shape.rank() > 0 => {
-                    let piece = value.reshape([-1]).narrow(0, own.start, own.len()).contiguous();
-                    piece.materialize()?;
-                    cut.push((name.clone(), piece));
+                    cut.push((name.clone(), pieces::copied(&value.reshape([-1]).narrow(0, own.start, own.len()))?));
                 }
                 false => cut.push((name.clone(), value.clone())),
             }
@@ -440,7 +431,7 @@ impl ShardedParameters {
         while let Some(unit) = self.layout.units.get(updates.next) {
             let u = updates.next;
             let is_complete = |m: &pieces::PieceMember| m.pieces[self.rank()].is_empty() || updates.pieces.contains_key(&m.param.id());
-            let UnitValues::Whole(_) = &self.values[u] else { break };
+            let Some(UnitValues::Whole(_)) = self.values[u].get() else { break };
             if !all && !unit.members.iter().all(is_complete) {
                 break;
             }
@@ -457,8 +448,8 @@ impl ShardedParameters {
     }
     /// A whole unit to where it lies.
     fn put(&self, u: usize, came: &Tensor) -> Computed<()> {
-        match &self.values[u] {
-            UnitValues::Whole(all) => all.set(&all.detached().update_slice(0, 0, came)),
+        match self.values[u].get() {
+            Some(UnitValues::Whole(all)) => all.set(&all.detached().update_slice(0, 0, came)),
             _ => Err(Error::new("step", ErrorKind::Internal("a unit that is nowhere as a whole".into()))),
         }
     }
@@ -478,7 +469,7 @@ impl ParameterPieces for ShardedParameters {
             return Err(Error::new("step", ErrorKind::Argument(told)));
         }
         let (u, k) = self.place_of(&p.cell())?;
-        if let UnitValues::Pieces(pieces) = &self.values[u] {
+        if let Some(UnitValues::Pieces(pieces)) = self.values[u].get() {
             return pieces[k].as_ref().map_or(Ok(()), |piece| piece.set(&value));
         }
         locked(&self.updates).pieces.insert(p.id(), value);
@@ -495,20 +486,20 @@ impl ParameterPieces for ShardedParameters {
 impl CellSource for ShardedParameters {
     fn read(&self, cell: &Cell) -> Computed<Tensor> {
         let (u, k) = self.place_of(cell)?;
-        let all = match &self.values[u] {
-            UnitValues::Own => return Err(Error::new("cell read", ErrorKind::Internal("a cell that has kept its value".into()))),
-            UnitValues::Whole(all) => all.detached(),
-            UnitValues::Pieces(_) => self.gathered(u)?,
+        let all = match self.values[u].get() {
+            None => return Err(Error::new("cell read", ErrorKind::Internal("a cell that has kept its value".into()))),
+            Some(UnitValues::Whole(all)) => all.detached(),
+            Some(UnitValues::Pieces(_)) => self.gathered(u)?,
         };
         self.layout.units[u].whole(k, &all).reshape(cell.meta().shape).ok()
     }
     fn write(&self, cell: &Cell, value: &Tensor) -> Computed<()> {
         let (u, k) = self.place_of(cell)?;
         let flat = value.reshape([-1]);
-        match &self.values[u] {
-            UnitValues::Own => Err(Error::new("cell write", ErrorKind::Internal("a cell that has kept its value".into()))),
-            UnitValues::Whole(all) => all.set(&all.detached().update_slice(0, self.layout.units[u].members[k].from, &flat)),
-            UnitValues::Pieces(pieces) => {
+        match self.values[u].get() {
+            None => Err(Error::new("cell write", ErrorKind::Internal("a cell that has kept its value".into()))),
+            Some(UnitValues::Whole(all)) => all.set(&all.detached().update_slice(0, self.layout.units[u].members[k].from, &flat)),
+            Some(UnitValues::Pieces(pieces)) => {
                 let written = pieces[k].as_ref().map_or(Ok(()), |piece| piece.set(&self.own_of(k, u, &flat)?));
                 self.forget();
                 written

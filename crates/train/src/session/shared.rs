@@ -62,6 +62,10 @@ impl StepSharing {
 }
 /// The first bucket is small: it is full soon, and the link is idle.
 const FIRST_BUCKET: usize = 1 << 20;
+/// Bytes of the first bucket, where the others have so many.
+pub fn first_bucket(bucket_bytes: usize) -> usize {
+    if bucket_bytes == ALL_AT_ONCE { ALL_AT_ONCE } else { FIRST_BUCKET.min(bucket_bytes) }
+}
 /// Bytes of a bucket that takes all gradients, and has no small one before it.
 pub const ALL_AT_ONCE: usize = usize::MAX;
 
@@ -83,7 +87,7 @@ pub(super) struct SharedSteps {
     /// Does what looks at gradients make do with this rank's pieces?
     pieces: bool,
     /// of the gradients that were added last, until somebody measures them
-    sums: Arc<Mutex<GradientSums>>,
+    sums: Mutex<GradientSums>,
 }
 /// What parts give, before it is added.
 pub(super) struct PartSums {
@@ -260,8 +264,7 @@ impl SharedSteps {
             sums.iter().map(of).collect()
         };
         // The last parameters first.
-        let first = if bucket_bytes == ALL_AT_ONCE { ALL_AT_ONCE } else { FIRST_BUCKET.min(bucket_bytes) };
-        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, first, vec![None; parameters.len()]);
+        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, first_bucket(bucket_bytes), vec![None; parameters.len()]);
         let order: Vec<(usize, usize)> = self.places().into_iter().enumerate().filter_map(|(k, place)| Some((k, place?))).rev().collect();
         for (at, &(k, _)) in order.iter().enumerate() {
             bucket.push(order[at]);

@@ -51,11 +51,7 @@ const NONE: u64 = u64::MAX;
 
 fn encode(word: RankWord, why: &str) -> Vec<u8> {
     let mut bytes = vec![word as u8];
-    let mut end = why.len().min(WORD - 1);
-    while !why.is_char_boundary(end) {
-        end -= 1;
-    }
-    bytes.extend(why[..end].bytes());
+    bytes.extend(why[..why.floor_char_boundary(WORD - 1)].bytes());
     bytes.resize(WORD, 0);
     bytes
 }
