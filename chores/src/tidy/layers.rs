@@ -18,6 +18,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-conformance", &["adamant-core"]),
     ("adamant-backend-cpu", &["adamant-ir", "adamant-runtime"]),
     ("adamant-backend-cuda", &["adamant-ir", "adamant-runtime", "adamant-kernels"]),
+    // Stands under the driver's interface and knows nothing of us.
+    ("adamant-cuda-emulator", &[]),
     ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-kernels"]),
     // A backend as somebody else would write one.
     ("dummy_backend", &["adamant-ir", "adamant-runtime"]),
@@ -66,6 +68,7 @@ const FOR_PROGRAMS: &[&str] = &[
     "adamant",
     "adamant-conformance",
     "adamant-core",
+    "adamant-cuda-emulator",
     "adamant-distributed",
     "adamant-engine-mpi",
     "adamant-plan",

@@ -21,6 +21,7 @@ const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cpu/src/threads",
     "crates/backend-cuda/src",
     "crates/backend-wgpu/src",
+    "crates/cuda-emulator/src",
     "crates/distributed/src/join/inherited",
     "crates/distributed/src/launch/guard",
     "crates/distributed/src/launch/start",
