@@ -53,7 +53,7 @@ impl CudaBuilder {
             ("compiler", opened.compiler.described()),
             ("kernels on disk", opened.kept.clone()),
             ("largest tensor", format!("{} bytes", opened.target().largest)),
-            ("products", "own kernels".to_string()),
+            ("products", opened.multiplies.clone()),
         ];
         let info = DeviceInfo {
             backend: "cuda",
@@ -107,7 +107,9 @@ impl CudaBackend {
                 skeleton::record_together(launches, &mapped[..equal])?;
             } else if let ([own, ..], true) = (&held[..], first.outputs.iter().any(|o| o.shape.elements() > 0)) {
                 launches.begin(&rest[..1])?;
-                skeleton::record(launches, &first.kernel.kind, &own.work())?;
+                if !launches.by_library(first, &own.work())? {
+                    skeleton::record(launches, &first.kernel.kind, &own.work())?;
+                }
             }
             rest = &rest[equal..];
         }

@@ -3,12 +3,14 @@
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
     compiler::CompileOptions,
+    blaslt::{LtPlan, WORKSPACE},
     driver::{self, EventHandle, StreamHandle},
     memory::{Block, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
+    products,
     words::{CudaWords, REPORT, fault},
 };
-use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::gate};
+use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::{self, gate}};
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::{Event, Queue, When},
@@ -33,6 +35,17 @@ enum Resource {
     /// what the gates write
     Gates,
 }
+enum Issued<'a> {
+    Kernel(Launch),
+    Library(LibraryLaunch<'a>),
+}
+/// A product that the library computes.
+struct LibraryLaunch<'a> {
+    plan: Arc<LtPlan>,
+    addresses: [u64; 3],
+    /// what it is, should the library fail
+    step: Step<'a>,
+}
 struct Launch {
     kernel: Arc<CompiledKernel>,
     resources: SmallVec<[Resource; 8]>,
@@ -55,7 +68,7 @@ const GRID: u64 = 12;
 /// The launches of a turn.
 pub(crate) struct Launches<'a> {
     pub opened: &'a Arc<Opened>,
-    launches: Vec<Launch>,
+    launches: Vec<Issued<'a>>,
     parameters: Vec<u32>,
     reports: Vec<(&'a FaultWord, Found)>,
     gates: Vec<Gate>,
@@ -164,7 +177,7 @@ impl<'a> Launches<'a> {
         let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
         let goes_on = self.gates.last().is_some_and(|g| g.words.is_same(words) && g.places == places && g.if_raised == if_raised);
         // What was launched since may have raised one of them.
-        if !goes_on || self.launches.last().is_none_or(|l| l.gate.is_none()) {
+        if !goes_on || self.launches.last().is_none_or(|l| !matches!(l, Issued::Kernel(Launch { gate: Some(_), .. }))) {
             self.gates.push(Gate { words: words.clone(), places, if_raised, before: self.launches.len() });
         }
         Some(self.gates.len() - 1)
@@ -180,6 +193,18 @@ impl<'a> Launches<'a> {
         self.push(kernel, SmallVec::from_iter(resources), &gate::inheritance(&places, number * REPORT), 1);
         Ok(())
     }
+    /// Leaves a product to the library, if it is one for it and the library takes it.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn by_library(&mut self, step: &Step<'a>, work: &Work<'_>) -> Result<bool, ErrorKind> {
+        let (Some(library), Some(current), false) = (&self.opened.products, &self.current, self.warms_up) else { return Ok(false) };
+        let address = |number: usize| current.buffers.iter().find(|b| b.0 == number).map(|b| b.1);
+        let Some((product, addresses)) = products::of(step, work, address) else { return Ok(false) };
+        let Some(plan) = library.plan(&product)? else { return Ok(false) };
+        self.launches.push(Issued::Library(LibraryLaunch { plan, addresses, step: *step }));
+        Ok(true)
+    }
     fn kernel(&self) -> Result<&'a Kernel, ErrorKind> {
         self.current.as_ref().map(|c| c.kernel).ok_or_else(|| internal("a launch outside a step"))
     }
@@ -192,7 +217,7 @@ impl<'a> Launches<'a> {
         let gate = self.current.as_ref().and_then(|c| c.gate);
         // More blocks than a grid has along x there are not: elements are counted in 32 bits.
         let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
-        self.launches.push(Launch { kernel, resources, parameters: at, blocks, gate });
+        self.launches.push(Issued::Kernel(Launch { kernel, resources, parameters: at, blocks, gate }));
     }
     /// Where these parameters lie among all.
     fn placed(&mut self, parameters: &[u32]) -> usize {
@@ -237,6 +262,8 @@ impl<'a> Launches<'a> {
         let reports = Block::grown(opened, &mut shared.reports, report_words * 4)?;
         let scratch = Block::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?;
         let flags = Block::grown(opened, &mut shared.gates, count * GRID as usize)?;
+        let has_products = self.launches.iter().any(|l| matches!(l, Issued::Library(_)));
+        let workspace = if has_products { Block::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
         let event = turn.event();
         opened.place_words(&self.parameters, parameters, stream, event)?;
         if report_words > 0 {
@@ -254,6 +281,8 @@ impl<'a> Launches<'a> {
             }));
             turn.call(|s| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, s, &arguments))
         };
+        // The parameters of products that the library failed to compute: held until the turn has passed.
+        let mut refused = Vec::new();
         let mut next_gate = gates.iter().peekable();
         for (at, launch) in self.launches.iter().enumerate() {
             while let Some((_, gate)) = next_gate.next_if(|(before, _)| *before <= at) {
@@ -262,13 +291,23 @@ impl<'a> Launches<'a> {
             if let Some(times) = times {
                 times.before(&self.passes, at, stream)?;
             }
-            issue(launch)?;
+            match launch {
+                Issued::Kernel(launch) => issue(launch)?,
+                Issued::Library(product) => {
+                    if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, workspace, stream))? {
+                        refused.push(Launches::by_kernel(opened, &product.step, stream, event)?);
+                    }
+                }
+            }
         }
         if let Some(times) = times {
             self.passes.push(self.launches.len());
             times.before(&self.passes, self.launches.len(), stream)?;
         }
         turn.end()?;
+        if !refused.is_empty() {
+            opened.wait(event)?;
+        }
         opened.counts.submissions.fetch_add(1, Relaxed);
         opened.counts.launches.fetch_add((self.launches.len() + count) as u64, Relaxed);
         if report_words > 0 && self.hears {
@@ -281,6 +320,25 @@ impl<'a> Launches<'a> {
             }
         }
         Ok(event)
+    }
+}
+impl<'a> Launches<'a> {
+    /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
+    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle, after: Event) -> Result<[Block; 2], ErrorKind> {
+        let mut own = Launches::new(opened);
+        let held = HeldStep::new(step);
+        own.begin(std::slice::from_ref(step))?;
+        skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
+        let parameters = Block::new(opened, own.parameters.len() * 4)?;
+        let scratch = Block::new(opened, own.scratch_words as usize * 4)?;
+        opened.place_words(&own.parameters, parameters.address, stream, after)?;
+        for launch in &own.launches {
+            let Issued::Kernel(l) = launch else { continue };
+            let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[parameters.address + l.parameters as u64 * 4, 0]);
+            arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
+            opened.context.call(|| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, stream, &arguments))?;
+        }
+        Ok([parameters, scratch])
     }
 }
 impl PassTimes {

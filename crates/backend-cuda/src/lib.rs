@@ -10,6 +10,9 @@
 //! offsets and scalar arguments are not structure; they are words of a block of parameters, so a new size compiles nothing.
 //! NVRTC compiles a text once; it is kept on disk (`disk`).
 //!
+//! *Products.* Where cuBLASLt is installed (`blaslt`), a matrix product whose operands it can see (`products`) is its launch;
+//! where it is absent, offers nothing or fails, the product is a kernel of ours, on tensor cores for 16 bits.
+//!
 //! *Queues.* Each queue of the runtime is a stream (`stream`). Work is handed over in turns, each of which ends in an event of
 //! the driver: a number of the runtime's. Uploads and reads go through pinned memory on the copy stream (`staging`) and wait
 //! for, and are waited for by, the turns that the runtime names: the host waits where it reads, and nowhere else.
@@ -29,6 +32,7 @@
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
+mod blaslt;
 mod compiler;
 mod device;
 mod disk;
@@ -37,6 +41,7 @@ mod launch;
 mod libraries;
 mod memory;
 mod opened;
+mod products;
 mod registration;
 mod staging;
 mod stream;

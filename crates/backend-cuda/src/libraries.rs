@@ -67,19 +67,53 @@ pub(crate) const COMPILER: &[&str] = &[
     "nvrtcGetCUBIN",
 ];
 
+/// Every function of the library of products, which need not be there.
+pub(crate) const PRODUCTS: &[&str] = &[
+    "cublasLtCreate",
+    "cublasLtDestroy",
+    "cublasLtGetVersion",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatrixLayoutSetAttribute",
+    "cublasLtMatmulPreferenceCreate",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulPreferenceSetAttribute",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmul",
+];
+/// What was found beside what must be there.
+pub(crate) struct Libraries {
+    /// why there is no library of products, where there is none
+    pub no_products: Option<String>,
+}
 /// Opens what a device needs, once in a program: what was found stays.
 ///
 /// # Errors
 /// `DeviceAbsent`: what is missing, where it was sought, and which package has it.
-pub(crate) fn open() -> Result<(), ErrorKind> {
-    static OPENED: OnceLock<()> = OnceLock::new();
-    if OPENED.get().is_some() {
-        return Ok(());
+pub(crate) fn open() -> Result<&'static Libraries, ErrorKind> {
+    static OPENED: OnceLock<Libraries> = OnceLock::new();
+    if let Some(opened) = OPENED.get() {
+        return Ok(opened);
     }
     driver()?;
     compiler()?;
-    OPENED.get_or_init(|| ());
-    Ok(())
+    let no_products = products().err();
+    Ok(OPENED.get_or_init(|| Libraries { no_products }))
+}
+/// # Errors
+/// There is no library of products: what to install.
+fn products() -> Result<(), String> {
+    let names: &[&str] = if cfg!(windows) { &["cublasLt64_13.dll"] } else { &["libcublasLt.so.13", "libcublasLt.so"] };
+    let by_path = folders().into_iter().flat_map(|f| names.iter().map(move |n| f.join(n))).filter(|p| p.is_file());
+    let mut sought = by_path.chain(names.iter().map(PathBuf::from));
+    let library = sought.find_map(|path| opened(&path).ok());
+    let library = library.ok_or_else(|| format!("no {}; `pip install nvidia-cublas==13.*` has it", names[0]))?;
+    let missing = lacks(&library, PRODUCTS);
+    keep(library);
+    missing.map_or(Ok(()), |symbol| Err(format!("{} has no {symbol}", names[0])))
 }
 fn absent(what: String) -> ErrorKind {
     ErrorKind::DeviceAbsent(what)
@@ -190,13 +224,13 @@ mod tests {
     /// What is called is in the list, and nothing else is: `cudarc` ends the program at a symbol that is missing.
     #[test]
     fn the_lists_are_the_calls() {
-        let sources = [include_str!("driver.rs"), include_str!("compiler.rs")].join("\n");
+        let sources = [include_str!("driver.rs"), include_str!("compiler.rs"), include_str!("blaslt.rs")].join("\n");
         let mut called: Vec<&str> = sources.match_indices("sys::").map(|(at, _)| sources[at + 5..].split('(').next().unwrap_or_default()).collect();
         called.retain(|name| (name.starts_with("cu") || name.starts_with("nvrtc")) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.chars().any(char::is_uppercase));
         called.retain(|name| !name.starts_with("nvrtcResult") && !name.starts_with("nvrtcProgram"));
         called.sort_unstable();
         called.dedup();
-        let mut listed: Vec<&str> = DRIVER.iter().chain(COMPILER).copied().collect();
+        let mut listed: Vec<&str> = DRIVER.iter().chain(COMPILER).chain(PRODUCTS).copied().collect();
         listed.sort_unstable();
         assert_eq!(called, listed);
     }

@@ -2,9 +2,10 @@
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
     compiler::{CompileOptions, Compiler},
+    blaslt::BlasLt,
     disk::Disk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
-    libraries,
+    libraries::{self, Libraries},
     staging::Staging,
     stream::Stream,
     words::Spares,
@@ -53,7 +54,7 @@ pub(crate) struct Counts {
 impl Counts {
     /// By name.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
-        [("kernels", &self.kernels), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits), ("allocated", &self.allocated)]
+        [("pipelines", &self.kernels), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits), ("allocated", &self.allocated)]
             .map(|(name, n)| (name, n.load(Relaxed)))
             .to_vec()
     }
@@ -129,6 +130,10 @@ pub(crate) struct Opened {
     pub spares: Arc<Spares>,
     pub counts: Counts,
     pub compiler: Compiler,
+    /// the library of products, where there is one
+    pub products: Option<BlasLt>,
+    /// what is to be told of it
+    pub multiplies: String,
     /// what is to be told of the texts that are kept
     pub kept: String,
     texts: Mutex<HashMap<(String, CompileOptions), Arc<CompiledKernel>>>,
@@ -142,15 +147,16 @@ impl Opened {
     /// # Errors
     /// `DeviceAbsent`, saying what there is instead and what to install.
     pub fn open(number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
-        libraries::open()?;
+        let libraries = libraries::open()?;
         let (device, card) = found(number)?;
         let (disk, kept) = Disk::open(caches);
         let compiler = Compiler::new(card.capability, disk)?;
         let context = Arc::new(Context::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
         let [a, b, c] = Queue::ALL;
         let queues = [Stream::new(&context, a)?, Stream::new(&context, b)?, Stream::new(&context, c)?];
+        let (products, multiplies) = multiplied(&context, libraries);
         let (staging, spares) = (Staging::new(&context), Arc::default());
-        Ok(Arc::new(Opened { card, queues, staging, spares, counts: Counts::default(), compiler, kept, texts: Mutex::default(), forms: Forms::default(), context }))
+        Ok(Arc::new(Opened { card, queues, staging, spares, counts: Counts::default(), compiler, products, multiplies, kept, texts: Mutex::default(), forms: Forms::default(), context }))
     }
     /// As [`Opened::open`], after a loss: the device's own context is ended first, with what others of this program have in it.
     ///
@@ -249,6 +255,19 @@ impl Opened {
 /// Machine code that the card does not take: it is newer than the compiler, or no card at all.
 fn is_refused(code: CUresult) -> bool {
     matches!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+}
+/// The library of products, and what is to be told of it.
+fn multiplied(context: &Arc<Context>, libraries: &Libraries) -> (Option<BlasLt>, String) {
+    if let Some(why) = &libraries.no_products {
+        return (None, format!("own kernels ({why})"));
+    }
+    match BlasLt::new(context, false) {
+        Ok(products) => {
+            let version = products.version();
+            (Some(products), format!("cuBLASLt {}.{}", version / 10_000, version % 10_000 / 100))
+        }
+        Err(e) => (None, format!("own kernels ({e:?})")),
+    }
 }
 /// What a kernel became so far.
 pub(crate) fn prepared(kernel: &Kernel) -> Result<&Prepared<CompiledKernel>, ErrorKind> {

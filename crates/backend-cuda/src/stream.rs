@@ -37,6 +37,8 @@ pub(crate) struct SharedBlocks {
     pub scratch: Option<Block>,
     /// what gates write
     pub gates: Option<Block>,
+    /// what a library uses beside operands
+    pub workspace: Option<Block>,
 }
 /// What a turn waits for.
 pub(crate) type Waits = smallvec::SmallVec<[EventHandle; 4]>;
