@@ -22,3 +22,6 @@
 //! do blocks, warps and copies that may land early or late. A program that is right is right under every seed.
 //!
 //! Architecture invariant: this crate knows nothing of Adamant: no tensor, no kernel's text, no backend.
+
+pub mod machine;
+pub mod memory;
