@@ -30,6 +30,8 @@ pub const POISON: u8 = 0xff;
 const FIRST_ADDRESS: u64 = 0x2_0000_0000;
 /// No address at or beyond this one is given; the machine keeps the windows of shared and local memory there.
 pub(crate) const END_OF_ADDRESSES: u64 = 0x7000_0000_0000;
+/// Devices of one machine have this many addresses each.
+const ADDRESSES_OF_A_DEVICE: u64 = 1 << 42;
 /// Allocations start at multiples of it.
 const ALIGNMENT: u64 = 256;
 /// What lies between two allocations at least: rows that run over an end should not meet a neighbour.
@@ -133,6 +135,39 @@ impl DeviceMemory {
     pub fn new(bytes: u64) -> DeviceMemory {
         let places = Places { next: FIRST_ADDRESS, ..Places::default() };
         DeviceMemory { limit: AtomicU64::new(bytes), in_use: Arc::default(), places: RwLock::new(places) }
+    }
+    /// The same for the device of this number of a machine: no address of one is an address of another.
+    pub(crate) fn of_device(number: usize, bytes: u64) -> DeviceMemory {
+        let memory = DeviceMemory::new(bytes);
+        memory.places.write().next += number as u64 * ADDRESSES_OF_A_DEVICE;
+        memory
+    }
+    /// Ends all that is alive: allocations, mappings, reserved addresses.
+    pub(crate) fn clear(&self) {
+        let mut places = self.places.write();
+        for (start, segment) in std::mem::take(&mut places.segments) {
+            places.freed.insert(start, segment.end);
+        }
+        places.reserved.clear();
+    }
+    /// Whether a stretch of addresses is alive.
+    ///
+    /// # Errors
+    /// Not all of it is.
+    pub(crate) fn check(&self, address: u64, bytes: u64) -> Result<(), MemoryFault> {
+        self.pieces(address, bytes).map(drop)
+    }
+    /// Whether an allocation of `allocate` begins there.
+    pub(crate) fn is_allocation(&self, address: u64) -> bool {
+        self.places.read().segments.get(&address).is_some_and(|s| s.plain && !s.constant)
+    }
+    /// Whether an address was ever given.
+    pub(crate) fn knows(&self, address: u64) -> bool {
+        let places = self.places.read();
+        let is_in = |start: Option<(&u64, u64)>| start.is_some_and(|(_, end)| address < end);
+        is_in(places.segments.range(..=address).next_back().map(|(s, segment)| (s, segment.end)))
+            || is_in(places.reserved.range(..=address).next_back().map(|(s, bytes)| (s, s + bytes)))
+            || is_in(places.freed.range(..=address).next_back().map(|(s, end)| (s, *end)))
     }
     /// How many bytes are alive.
     pub fn in_use(&self) -> u64 {

@@ -52,13 +52,14 @@ pub(crate) struct Stamp {
 pub(crate) struct Present<'w> {
     pub stamp: Stamp,
     pub clock: &'w VectorClock,
-    /// The nodes of its graph that come before it.
-    pub ancestors: &'w [usize],
+    /// The nodes of its graph that come before it, a bit each.
+    pub ancestors: &'w [u64],
 }
 impl Present<'_> {
     fn is_after(&self, other: &Stamp) -> bool {
         if other.stream == self.stamp.stream && other.number == self.stamp.number {
-            return other.node == self.stamp.node || self.ancestors.contains(&other.node);
+            let before = self.ancestors.get(other.node / 64).is_some_and(|bits| bits >> (other.node % 64) & 1 == 1);
+            return other.node == self.stamp.node || before;
         }
         self.clock.of(other.stream) >= other.number
     }
@@ -180,7 +181,7 @@ mod tests {
         let node = |node, ancestors| Present { stamp: Stamp { node, ..stamp(1, 1) }, clock: &clock, ancestors };
         let mut accesses = Accesses::default();
         assert!(accesses.touch(0, 8, true, &node(0, &[])).is_none());
-        assert!(accesses.touch(0, 8, false, &node(1, &[0])).is_none());
-        assert!(accesses.touch(4, 8, true, &node(2, &[0])).is_some(), "node 1 read it and does not come before");
+        assert!(accesses.touch(0, 8, false, &node(1, &[1])).is_none());
+        assert!(accesses.touch(4, 8, true, &node(2, &[1])).is_some(), "node 1 read it and does not come before");
     }
 }

@@ -44,6 +44,14 @@ impl<T: Copy> Out<T> {
         }
         Ok(())
     }
+    /// The place number `k` of an array.
+    pub fn moved(self, k: usize) -> Out<T> {
+        Out(self.0.wrapping_add(k))
+    }
+    /// The same place, for an answer of another kind.
+    pub fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -79,6 +87,9 @@ impl<T: Copy> In<T> {
     }
     pub fn is_null(self) -> bool {
         self.0.is_null()
+    }
+    pub fn null() -> In<T> {
+        In(std::ptr::null())
     }
 }
 
@@ -126,6 +137,15 @@ impl Host {
             unsafe { std::ptr::copy(self.0.cast::<u8>(), copy.as_mut_ptr(), bytes) };
         }
         copy
+    }
+    /// The text there up to its zero; none where it is not UTF-8 or longer.
+    pub fn text(self, longest: usize) -> Option<String> {
+        if self.is_null() {
+            return None;
+        }
+        // SAFETY: it is not null, and the caller promises a zero behind the text.
+        let text = unsafe { CStr::from_ptr(self.0.cast()) };
+        text.to_str().ok().filter(|t| t.len() <= longest).map(str::to_owned)
     }
     /// Writes to it.
     pub fn write(self, from: &[u8]) {

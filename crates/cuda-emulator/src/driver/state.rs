@@ -9,9 +9,9 @@ use super::profile::Profile;
 use super::queue::Task;
 use crate::emulator::Options;
 use crate::library::Library;
-use crate::machine::{Finding, FindingKind};
+use super::kernels::{KernelFacts, LoadedCode};
+use crate::machine::finding::{Finding, FindingKind};
 use crate::memory::{DeviceMemory, Physical};
-use crate::ptx::Kernel;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -106,18 +106,17 @@ pub(crate) struct Event {
 #[derive(Clone)]
 pub(crate) struct LoadedModule {
     pub context: u64,
-    pub loaded: Arc<crate::machine::Loaded>,
+    pub loaded: Arc<LoadedCode>,
     pub functions: HashMap<String, u64>,
-    pub target: u32,
 }
 /// A kernel of a module.
 #[derive(Clone)]
 pub(crate) struct Function {
     pub module: u64,
     pub context: u64,
-    pub kernel: Arc<Kernel>,
+    pub kernel: Arc<KernelFacts>,
     pub name: std::ffi::CString,
-    pub loaded: Arc<crate::machine::Loaded>,
+    pub loaded: Arc<LoadedCode>,
     /// Bytes of dynamic shared memory that it may ask for.
     pub dynamic_shared: u32,
     pub carveout: i32,
@@ -184,6 +183,8 @@ pub(crate) struct State {
     pub library: Library,
     /// Work that is not done, whichever stream holds it.
     pub pending: HashSet<u64>,
+    /// When work ended that is done, while some is pending, ns.
+    pub ends: HashMap<u64, f64>,
     pub clock: VirtualClock,
     /// What the host waited for comes before all that it asks for next.
     pub host_clock: VectorClock,
@@ -218,6 +219,7 @@ impl State {
             host: HostMemory::default(),
             library: Library::default(),
             pending: HashSet::new(),
+            ends: HashMap::new(),
             clock: VirtualClock::default(),
             host_clock: VectorClock::default(),
             random: Random::new(options.seed),
@@ -230,8 +232,8 @@ impl State {
             next_task: 1,
             options,
         };
-        for _ in 0..state.options.devices {
-            let memory = Arc::new(DeviceMemory::new(state.options.memory.unwrap_or(profile.memory)));
+        for number in 0..state.options.devices {
+            let memory = Arc::new(DeviceMemory::of_device(number, state.options.memory.unwrap_or(profile.memory)));
             let primary = state.handle();
             state.devices.push(Device { memory, primary, retained: 0, flags: 0, accesses: Accesses::default() });
         }
@@ -346,15 +348,11 @@ impl State {
         self.executables.retain(|_, g| g.context != handle);
         self.host.forget(handle);
         self.library.forget(handle);
-        let primary = self.devices.get(context.device).is_some_and(|d| d.primary == handle);
-        if primary {
-            let memory = self.options.memory.unwrap_or(self.profile.memory);
+        if let Some(device) = self.devices.get_mut(context.device).filter(|d| d.primary == handle) {
+            device.memory.clear();
+            device.accesses.clear();
             self.allocated.retain(|_, a| a.device != context.device);
             self.reserved.retain(|_, r| r.device != context.device);
-            if let Some(device) = self.devices.get_mut(context.device) {
-                device.memory = Arc::new(device.memory.successor(memory));
-                device.accesses.clear();
-            }
         }
     }
     /// A stream goes with the work it holds.
@@ -377,7 +375,8 @@ impl State {
     }
     /// Notes what a call of the driver's did wrong.
     pub fn find_of_call(&mut self, kind: FindingKind, call: &str, what: String, address: Option<u64>) {
-        self.find(Finding::of_call(kind, call, what, address));
+        let (kernel, instruction) = (call.to_owned(), String::new());
+        self.find(Finding { kind, kernel, line: 0, instruction, block: [0; 3], thread: [0; 3], address, other: None, note: what });
     }
     /// The host waits in this call.
     pub fn waits(&mut self, call: &'static str) {

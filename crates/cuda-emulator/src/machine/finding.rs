@@ -35,6 +35,12 @@ pub enum FindingKind {
     Hung,
     /// The host read bytes that nobody wrote.
     HostReadUnwritten,
+    /// Work of two streams touched the same bytes, and no event orders the two.
+    MissingEvent,
+    /// A copy that ran after the host's memory had been given back.
+    HostMemoryGone,
+    /// The emulator itself failed in a call.
+    EmulatorFailed,
 }
 
 impl FindingKind {
@@ -56,6 +62,9 @@ impl FindingKind {
             FindingKind::Trap => "the kernel gave up (trap)",
             FindingKind::Hung => "the budget of instructions is used up",
             FindingKind::HostReadUnwritten => "the host reads bytes that nobody wrote",
+            FindingKind::MissingEvent => "work of two streams on the same bytes, with no event between",
+            FindingKind::HostMemoryGone => "a copy that runs after the host's memory was given back",
+            FindingKind::EmulatorFailed => "the emulator itself failed",
         }
     }
 }

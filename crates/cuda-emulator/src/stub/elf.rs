@@ -39,7 +39,7 @@ const ENTRIES: usize = 7;
 pub(super) fn shared_object(soname: &str, functions: &[&str], table: &str) -> Vec<u8> {
     let mut strings = Strings(vec![0]);
     let soname_at = strings.add(soname);
-    let names: Vec<u32> = functions.iter().map(|f| strings.add(f)).chain([strings.add(table)]).collect();
+    let names: Vec<u32> = functions.iter().chain([&table]).map(|f| strings.add(f)).collect();
     let count = names.len() + 1;
     let symbols = HEADER + 4 * PROGRAM_HEADER;
     let strings_at = symbols + count * SYMBOL;
