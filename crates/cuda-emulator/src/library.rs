@@ -3,33 +3,39 @@
 //! Must not know: kernels, PTX.
 #![allow(unsafe_code, reason = "functions that C calls, and what C hands over")]
 
-use crate::driver::clock::Engine;
-use crate::driver::code::Answer;
-use crate::driver::order::Present;
-use crate::driver::state::State;
+pub(crate) mod nvml;
 
-/// A product that is yet to run.
-pub(crate) struct Product;
+/// cuBLASLt: descriptors, what it offers, and products in plain loops.
+pub(crate) mod cublaslt {
+    pub(crate) mod check;
+    pub(crate) mod descriptors;
+    pub(crate) mod matmul;
+    pub(crate) mod multiply;
+    pub(crate) mod number;
+    pub(crate) mod offer;
+}
+
+use crate::driver::entry::Export;
+pub(crate) use cublaslt::check::Product;
+use cublaslt::descriptors::Descriptor;
+use std::collections::{HashMap, HashSet};
 
 /// What the libraries keep.
 #[derive(Default)]
-pub(crate) struct Library;
+pub(crate) struct Library {
+    /// Handles of cuBLASLt.
+    pub handles: HashSet<u64>,
+    /// Its descriptors, of every kind.
+    pub descriptors: HashMap<u64, Descriptor>,
+    /// How often NVML was initialised.
+    pub nvml: u32,
+}
 
-impl Library {
-    /// A context goes.
-    pub fn forget(&mut self, _context: u64) {}
-}
-impl State {
-    /// Runs a product.
-    pub fn perform_product(&mut self, _product: &Product, _present: &Present, ready: f64, _by_graph: bool) -> Answer<(Engine, f64, f64)> {
-        Ok((Engine::Compute, ready, ready))
-    }
-}
 /// The functions of cuBLASLt.
-pub(crate) fn cublaslt_exports() -> Vec<crate::driver::entry::Export> {
-    Vec::new()
+pub(crate) fn cublaslt_exports() -> Vec<Export> {
+    [cublaslt::descriptors::exports(), cublaslt::offer::exports(), cublaslt::matmul::exports(), cublaslt::matmul::plain_exports()].concat()
 }
 /// The functions of NVML.
-pub(crate) fn nvml_exports() -> Vec<crate::driver::entry::Export> {
-    Vec::new()
+pub(crate) fn nvml_exports() -> Vec<Export> {
+    [nvml::exports(), nvml::plain_exports()].concat()
 }

@@ -347,7 +347,6 @@ impl State {
         self.functions.retain(|_, f| f.context != handle);
         self.executables.retain(|_, g| g.context != handle);
         self.host.forget(handle);
-        self.library.forget(handle);
         if let Some(device) = self.devices.get_mut(context.device).filter(|d| d.primary == handle) {
             device.memory.clear();
             device.accesses.clear();
