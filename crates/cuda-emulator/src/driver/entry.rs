@@ -10,10 +10,11 @@ use crate::machine::finding::FindingKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An exported function: its name, where it is, how often it was called.
+/// An exported function: its name, how wide its arguments are, where it is, how often it was called.
 #[derive(Clone, Copy)]
 pub(crate) struct Export {
     pub name: &'static str,
+    pub arguments: &'static [usize],
     pub function: *const std::ffi::c_void,
     pub calls: &'static AtomicU64,
 }
@@ -112,6 +113,7 @@ macro_rules! calls {
         pub(crate) fn $table() -> Vec<$crate::driver::entry::Export> {
             vec![$($crate::driver::entry::Export {
                 name: stringify!($name),
+                arguments: &[$(std::mem::size_of::<$kind>()),*],
                 function: $name as *const std::ffi::c_void,
                 calls: &counts::$name,
             }),*]
