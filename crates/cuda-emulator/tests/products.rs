@@ -208,10 +208,11 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
     set(described, 3, i32::from(ta));
     set(described, 4, i32::from(tb));
     set(described, 7, code);
-    let bias: Vec<f64> = (0..m * batch).map(|_| draw.number()).collect();
+    let longer = m.max(n);
+    let bias: Vec<f64> = (0..longer * batch).map(|_| draw.number()).collect();
     let bias_at = upload(&encode(kinds.bias, &bias));
     set(described, 8, bias_at);
-    set(described, 10, m as i64);
+    set(described, 10, longer as i64);
     let bits = code & 2 != 0 || code == 136 || code == 152;
     let aux_leading = m.next_multiple_of(if bits { 128 } else { 8 });
     let aux_stride = aux_leading * n;
@@ -260,7 +261,7 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
 
     let got = decode(kinds.output, &download::<u8>(d_at, d.elements() * size(d.kind)));
     let after = download::<u8>(aux_at, if bits { mask.len() } else { before.len() * size(kinds.output) });
-    let sums = download::<u8>(bias_at, (m * batch) as usize * size(kinds.bias));
+    let sums = download::<u8>(bias_at, (longer * batch) as usize * size(kinds.bias));
     let mut touched = vec![false; d.elements()];
     let close = |got: f64, want: f64, scale: f64, what: &str| {
         let allowed = kinds.slack * (scale + want.abs()) * 2.0;
@@ -281,7 +282,7 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
                 x = alpha * scale_a * scale_b * x + beta * cv[c.at(z, i, j)];
                 magnitude = magnitude * (alpha * scale_a * scale_b).abs() + 3.0;
                 if code & 4 != 0 && code != 1 {
-                    x += bias[(z * m + i) as usize];
+                    x += bias[(z * longer + i) as usize];
                 }
                 let aux = (z * aux_stride + j * aux_leading + i) as usize;
                 match code {
@@ -309,13 +310,17 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         let vector = decode(kinds.bias, &sums);
         for i in 0..m as usize {
             match code {
-                152 | 208 => close(vector[z as usize * m as usize + i], row_sums[i], row_sizes[i], "gradient of the bias"),
+                152 | 208 => close(vector[(z * longer) as usize + i], row_sums[i], row_sizes[i], "gradient of the bias"),
                 256 => {
                     let sum: f64 = (0..k).map(|l| if ta { av[a.at(z, l, i as u64)] } else { av[a.at(z, i as u64, l)] }).sum();
-                    close(vector[z as usize * m as usize + i], sum, 20.0, "sums of A");
+                    close(vector[(z * longer) as usize + i], sum, 20.0, "sums of A");
                 }
                 _ => {}
             }
+        }
+        for j in 0..if code == 512 { n } else { 0 } {
+            let sum: f64 = (0..k).map(|l| if tb { bv[b.at(z, j, l)] } else { bv[b.at(z, l, j)] }).sum();
+            close(vector[(z * longer + j) as usize], sum, 20.0, "sums of B");
         }
     }
     for (k, _) in touched.iter().enumerate().filter(|(_, t)| !**t) {
@@ -341,8 +346,8 @@ fn epilogues_are_those_of_loops() {
     let (lt_handle, stream) = (handle(), stream());
     let mut draw = Draw(2);
     for kinds in KINDS.iter().filter(|k| k.compute != 72 && k.compute != 64) {
-        for code in [2, 4, 6, 32, 36, 130, 134, 160, 164, 136, 152, 192, 208, 256] {
-            let back = matches!(code, 136 | 152 | 192 | 208 | 256);
+        for code in [2, 4, 6, 32, 36, 130, 134, 160, 164, 136, 152, 192, 208, 256, 512] {
+            let back = matches!(code, 136 | 152 | 192 | 208 | 256 | 512);
             let refused = kinds.input == F64 && !matches!(code, 2 | 4 | 6) || kinds.input == E4M3 && back;
             for _ in 0..if refused { 0 } else { 4 } {
                 check(&mut draw, *kinds, code, lt_handle, stream);
