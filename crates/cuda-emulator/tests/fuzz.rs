@@ -69,7 +69,8 @@ fn call(draw: &mut Draw, host: &mut [u8]) -> (u64, u32) {
     let size = draw.small() as usize;
     let flags = draw.below(9) as u32;
     let place: *mut u64 = if draw.below(10) == 0 { null_mut() } else { &mut out };
-    let mode = [sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL, sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED][draw.below(2) as usize];
+    let mode =
+        [sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL, sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED][draw.below(2) as usize];
     // SAFETY: zeros are a value of it.
     let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
     properties.type_ = sys::CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED;

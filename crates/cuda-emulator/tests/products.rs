@@ -197,7 +197,9 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
     let a = if ta { lies(draw, kinds.input, k, m, a_order, shared) } else { lies(draw, kinds.input, m, k, a_order, shared) };
     let b = if tb { lies(draw, kinds.input, n, k, b_order, false) } else { lies(draw, kinds.input, k, n, b_order, false) };
     let (c, d) = (lies(draw, kinds.output, m, n, d_order, false), lies(draw, kinds.output, m, n, d_order, false));
-    let values = |draw: &mut Draw, l: &Lies| -> Vec<f64> { (0..l.elements()).map(|_| if kinds.input == I8 { draw.below(9) as f64 - 4.0 } else { draw.number() }).collect() };
+    let values = |draw: &mut Draw, l: &Lies| -> Vec<f64> {
+        (0..l.elements()).map(|_| if kinds.input == I8 { draw.below(9) as f64 - 4.0 } else { draw.number() }).collect()
+    };
     let (av, bv, cv) = (values(draw, &a), values(draw, &b), values(draw, &c));
     let d_before = vec![3.0; d.elements()];
     let whole = kinds.scale == I32;
@@ -255,7 +257,10 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         0,
         stream.cast(),
     ));
-    let told = format!("{}x{}x{} of {} to {}, compute {}, ta {ta} tb {tb}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}", m, n, k, kinds.input, kinds.output, kinds.compute);
+    let told = format!(
+        "{}x{}x{} of {} to {}, compute {}, ta {ta} tb {tb}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}",
+        m, n, k, kinds.input, kinds.output, kinds.compute
+    );
     assert_eq!(answer, 0, "{told}");
     assert_eq!(cu!(cuStreamSynchronize(stream)), 0, "{told}");
 
@@ -368,7 +373,14 @@ fn what_takes_tf32_rounds_its_inputs_and_else_not() {
     }
 }
 /// A product without C.
-fn multiply(lt_handle: sys::cublasLtHandle_t, described: sys::cublasLtMatmulDesc_t, at: [u64; 3], lies: [Lies; 3], words: *const sys::cublasLtMatmulAlgo_t, workspace: (u64, usize)) -> u32 {
+fn multiply(
+    lt_handle: sys::cublasLtHandle_t,
+    described: sys::cublasLtMatmulDesc_t,
+    at: [u64; 3],
+    lies: [Lies; 3],
+    words: *const sys::cublasLtMatmulAlgo_t,
+    workspace: (u64, usize),
+) -> u32 {
     let (one, zero) = (1.0_f32, 0.0_f32);
     let layouts = lies.map(|l| l.layout());
     lt!(cublasLtMatmul(
@@ -474,7 +486,13 @@ fn older_cards_lack_types() {
 }
 
 /// What is offered for a product.
-fn offers(lt_handle: sys::cublasLtHandle_t, described: sys::cublasLtMatmulDesc_t, lies: [Lies; 3], room: u64, alignment: u32) -> (u32, Vec<sys::cublasLtMatmulHeuristicResult_t>) {
+fn offers(
+    lt_handle: sys::cublasLtHandle_t,
+    described: sys::cublasLtMatmulDesc_t,
+    lies: [Lies; 3],
+    room: u64,
+    alignment: u32,
+) -> (u32, Vec<sys::cublasLtMatmulHeuristicResult_t>) {
     let mut preference = null_mut();
     assert_eq!(lt!(cublasLtMatmulPreferenceCreate(&mut preference)), 0);
     let mut put = |which: u32, value: u64, bytes: usize| {
@@ -488,7 +506,18 @@ fn offers(lt_handle: sys::cublasLtHandle_t, described: sys::cublasLtMatmulDesc_t
     // SAFETY: zeros are a value of it.
     let mut results: [sys::cublasLtMatmulHeuristicResult_t; 8] = unsafe { std::mem::zeroed() };
     let mut count = -1;
-    let answer = lt!(cublasLtMatmulAlgoGetHeuristic(lt_handle, described, layouts[0], layouts[1], layouts[2], layouts[2], preference, 8, results.as_mut_ptr(), &mut count));
+    let answer = lt!(cublasLtMatmulAlgoGetHeuristic(
+        lt_handle,
+        described,
+        layouts[0],
+        layouts[1],
+        layouts[2],
+        layouts[2],
+        preference,
+        8,
+        results.as_mut_ptr(),
+        &mut count
+    ));
     (answer, results[..count.max(0) as usize].to_vec())
 }
 #[test]

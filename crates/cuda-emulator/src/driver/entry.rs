@@ -82,10 +82,9 @@ impl State {
         }
         let k = self.planted.iter().position(|p| p.call == name && p.left == 0)?;
         let code = self.planted.swap_remove(k).code;
-        if Code(code).stays() && name.starts_with("cu") && !name.starts_with("cublas") {
-            if let Some(current) = with_contexts(|all| all.last().copied()) {
-                self.lose(current, Code(code));
-            }
+        let current = with_contexts(|all| all.last().copied());
+        if let Some(current) = current.filter(|_| Code(code).stays() && name.starts_with("cu") && !name.starts_with("cublas")) {
+            self.lose(current, Code(code));
         }
         Some(code)
     }
