@@ -195,9 +195,9 @@ impl Emulator {
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.exports.iter().map(|e| (e.name, e.calls.load(Ordering::Relaxed))).filter(|(_, count)| *count > 0).collect()
     }
-    /// The functions of `libcuda`, `libcublasLt` and `libnvidia-ml` that there are.
-    pub fn functions(&self) -> Vec<&'static str> {
-        self.exports.iter().map(|e| e.name).collect()
+    /// The functions of `libcuda`, `libcublasLt` and `libnvidia-ml` that there are, each with the bytes of its arguments.
+    pub fn functions(&self) -> Vec<(&'static str, &'static [usize])> {
+        self.exports.iter().map(|e| (e.name, e.arguments)).collect()
     }
     /// Bytes that are allocated on a card.
     pub fn memory_in_use(&self, device: usize) -> u64 {

@@ -7,7 +7,9 @@ use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
 use std::ptr::null_mut;
-use sys::CUstreamCaptureMode_enum::{CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD};
+use sys::CUstreamCaptureMode_enum::{
+    CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD,
+};
 
 /// Runs a program under many seeds; gives what it ended with, and how often something was found.
 fn under_seeds<T: Ord>(count: u64, program: impl Fn() -> T) -> (BTreeSet<T>, usize) {

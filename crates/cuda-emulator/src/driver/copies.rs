@@ -11,7 +11,10 @@ use std::sync::Arc;
 /// One end of a copy.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    Device { device: usize, address: u64 },
+    Device {
+        device: usize,
+        address: u64,
+    },
     /// Memory that any program has: written when the copy runs, which is at once.
     Host(Host),
     /// Locked memory: read or written when the copy runs.

@@ -10,10 +10,11 @@ use crate::machine::finding::FindingKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An exported function: its name, where it is, how often it was called.
+/// An exported function: its name, how wide its arguments are, where it is, how often it was called.
 #[derive(Clone, Copy)]
 pub(crate) struct Export {
     pub name: &'static str,
+    pub arguments: &'static [usize],
     pub function: *const std::ffi::c_void,
     pub calls: &'static AtomicU64,
 }
@@ -81,10 +82,9 @@ impl State {
         }
         let k = self.planted.iter().position(|p| p.call == name && p.left == 0)?;
         let code = self.planted.swap_remove(k).code;
-        if Code(code).stays() && name.starts_with("cu") && !name.starts_with("cublas") {
-            if let Some(current) = with_contexts(|all| all.last().copied()) {
-                self.lose(current, Code(code));
-            }
+        let current = with_contexts(|all| all.last().copied());
+        if let Some(current) = current.filter(|_| Code(code).stays() && name.starts_with("cu") && !name.starts_with("cublas")) {
+            self.lose(current, Code(code));
         }
         Some(code)
     }
@@ -112,6 +112,7 @@ macro_rules! calls {
         pub(crate) fn $table() -> Vec<$crate::driver::entry::Export> {
             vec![$($crate::driver::entry::Export {
                 name: stringify!($name),
+                arguments: &[$(std::mem::size_of::<$kind>()),*],
                 function: $name as *const std::ffi::c_void,
                 calls: &counts::$name,
             }),*]

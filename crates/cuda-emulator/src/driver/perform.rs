@@ -47,10 +47,10 @@ impl State {
     }
     /// An event's work is done, unless it was recorded anew.
     fn arrive(&mut self, event: u64, number: u64, end: f64) {
-        if let Some(Recorded::Work { task, at, .. }) = self.events.get_mut(&event).map(|e| &mut e.recorded) {
-            if *task == number {
-                *at = Some(end);
-            }
+        if let Some(Recorded::Work { task, at, .. }) = self.events.get_mut(&event).map(|e| &mut e.recorded)
+            && *task == number
+        {
+            *at = Some(end);
         }
     }
     /// Does a graph's nodes, in an order by seed that their edges allow.

@@ -117,6 +117,8 @@ pub(crate) struct Host(*mut c_void);
 
 // SAFETY: it is an address; who reads or writes there has the caller's promise that the memory lives until the work is done.
 unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
 
 impl Host {
     /// The memory at an address of an allocation that is alive.

@@ -143,7 +143,7 @@ impl Profile {
     pub(crate) fn attribute(&self, which: i32, device: usize) -> Option<i32> {
         let (major, minor) = self.capability;
         let value = match which {
-            1 | 2 | 3 => THREADS_OF_BLOCK,
+            1..=3 => THREADS_OF_BLOCK,
             4 => BLOCK[2],
             5 => GRID[0],
             6 | 7 => GRID[1],
@@ -160,7 +160,7 @@ impl Profile {
             // Textures: 1D, 2D, 3D, layered.
             21 | 22 | 69 => 131_072,
             23 => 65_536,
-            24 | 25 | 26 => 16_384,
+            24..=26 => 16_384,
             27 | 28 | 42 => 32_768,
             29 | 43 => 2_048,
             30 => 512,
@@ -179,21 +179,45 @@ impl Profile {
             81 => self.shared_of_processor,
             87 => self.single_to_double,
             // Managed memory at the same time, pre-emption, registered host memory by its own address.
-            89 | 90 | 91 => 1,
+            89..=91 => 1,
             93 | 122 | 94 | 123 => 1,
             95 | 99 | 102 | 103 => 1,
             97 => self.shared_of_block,
             106 => self.blocks_of_processor,
             107 | 110 | 116 => u32::from(major >= 8 && self.ecc),
-            108 => if major >= 8 { self.cache / 16 * 10 } else { 0 },
-            109 => if major >= 8 { 134_213_632 } else { 0 },
-            111 => if major >= 8 { 1024 } else { 0 },
+            108 => {
+                if major >= 8 {
+                    self.cache / 16 * 10
+                } else {
+                    0
+                }
+            }
+            109 => {
+                if major >= 8 {
+                    134_213_632
+                } else {
+                    0
+                }
+            }
+            111 => {
+                if major >= 8 {
+                    1024
+                } else {
+                    0
+                }
+            }
             113 | 114 | 115 | 125 | 129 => 1,
             112 | 121 => 1,
             118 => 100,
             119 => 1,
             120 | 127 => u32::from(major >= 9),
-            126 => if major >= 9 { 4 } else { 1 },
+            126 => {
+                if major >= 9 {
+                    4
+                } else {
+                    1
+                }
+            }
             // Neither where the host's memory is nor that there is no such place is known.
             131 | 134 => return Some(-1),
             _ if (1..=LAST_ATTRIBUTE).contains(&which) => 0,
@@ -209,7 +233,7 @@ impl Profile {
         let reserved = if self.capability.0 >= 8 { 1024 } else { 0 };
         let granule = if self.capability.0 >= 8 { 128 } else { 256 };
         let of_block = (shared + reserved).next_multiple_of(granule);
-        let by_shared = if of_block == 0 { u32::MAX } else { self.shared_of_processor / of_block };
+        let by_shared = self.shared_of_processor.checked_div(of_block).unwrap_or(u32::MAX);
         by_warps.min(by_shared).min(self.blocks_of_processor)
     }
 }

@@ -4,12 +4,12 @@ use super::clock::{Span, VirtualClock};
 use super::code::{Answer, Code};
 use super::graph::{ExecutableGraph, Graph};
 use super::host::HostMemory;
+use super::kernels::{KernelFacts, LoadedCode};
 use super::order::{Accesses, VectorClock};
 use super::profile::Profile;
 use super::queue::Task;
 use crate::emulator::Options;
 use crate::library::Library;
-use super::kernels::{KernelFacts, LoadedCode};
 use crate::machine::finding::{Finding, FindingKind};
 use crate::memory::{DeviceMemory, Physical};
 use std::cell::{Cell, RefCell};
@@ -92,9 +92,16 @@ impl Stream {
 pub(crate) enum Recorded {
     Never,
     /// In a stream: the work it stands for, when that is done, and what comes before.
-    Work { task: u64, at: Option<f64>, clock: VectorClock },
+    Work {
+        task: u64,
+        at: Option<f64>,
+        clock: VectorClock,
+    },
     /// In a capture: the nodes it stands for.
-    Captured { capture: u64, nodes: Vec<usize> },
+    Captured {
+        capture: u64,
+        nodes: Vec<usize>,
+    },
 }
 /// An event.
 pub(crate) struct Event {
@@ -314,17 +321,7 @@ impl State {
     /// A stream of a context.
     pub fn new_stream(&mut self, context: u64, flags: u32, priority: i32, legacy: bool) -> u64 {
         let handle = self.handle();
-        let stream = Stream {
-            context,
-            flags,
-            priority,
-            legacy,
-            work: VecDeque::new(),
-            last: None,
-            capture: None,
-            clock: VectorClock::default(),
-            time: 0.0,
-        };
+        let stream = Stream { context, flags, priority, legacy, work: VecDeque::new(), last: None, capture: None, clock: VectorClock::default(), time: 0.0 };
         self.streams.insert(handle, stream);
         handle
     }

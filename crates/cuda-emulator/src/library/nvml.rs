@@ -167,5 +167,5 @@ unsafe extern "C" fn error_text(number: u32) -> *const c_char {
 }
 /// Functions that answer no number.
 pub(crate) fn plain_exports() -> Vec<Export> {
-    vec![Export { name: "nvmlErrorString", function: error_text as *const c_void, calls: &CALLS }]
+    vec![Export { name: "nvmlErrorString", arguments: &[4], function: error_text as *const c_void, calls: &CALLS }]
 }

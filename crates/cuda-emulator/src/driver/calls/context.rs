@@ -60,11 +60,15 @@ calls! { exports, Code;
         device.flags = flags;
         Ok(())
     }
-    fn cuCtxCreate_v2(state, context: Out<u64>, flags: u32, device: i32) {
+    fn cuCtxCreate_v4(state, context: Out<u64>, parameters: Out<u64>, flags: u32, device: i32) {
         context.needed()?;
         let number = state.device(device)?;
         if flags & !FLAGS != 0 {
             return Err(Code::INVALID_VALUE);
+        }
+        // Contexts for a part of a card, and for graphics.
+        if !parameters.is_null() {
+            return Err(Code::NOT_SUPPORTED);
         }
         state.refuse_while_capturing()?;
         let handle = state.handle();

@@ -35,10 +35,6 @@ calls! { exports, Code;
         state.device(device)?;
         name.text(state.profile.card, room)
     }
-    fn cuDeviceGetUuid(state, uuid: Out<[u8; 16]>, device: i32) {
-        let device = state.device(device)?;
-        uuid.set(state.uuid(device))
-    }
     fn cuDeviceGetUuid_v2(state, uuid: Out<[u8; 16]>, device: i32) {
         let device = state.device(device)?;
         uuid.set(state.uuid(device))

@@ -60,24 +60,6 @@ calls! { exports, Code;
         }
         count.set(if nodes.is_null() { handles.len() } else { handles.len().min(room) })
     }
-    fn cuGraphGetEdges(state, graph: u64, from: Out<u64>, to: Out<u64>, count: Out<usize>) {
-        state.ready()?;
-        let graph = state.graph(graph)?;
-        let mut edges = Vec::new();
-        for (k, node) in graph.nodes.iter().enumerate() {
-            for before in &node.after {
-                edges.push((graph.handles.get(*before).copied(), graph.handles.get(k).copied()));
-            }
-        }
-        let (starts, ends): (Vec<u64>, Vec<u64>) = edges.iter().map(|(a, b)| (a.unwrap_or(0), b.unwrap_or(0))).unzip();
-        if from.is_null() != to.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
-        let room = if from.is_null() { 0 } else { count.get()? };
-        from.fill(room, &starts)?;
-        to.fill(room, &ends)?;
-        count.set(if from.is_null() { starts.len() } else { starts.len().min(room) })
-    }
     fn cuGraphNodeGetType(state, node: u64, kind: Out<u32>) {
         state.ready()?;
         let (graph, number) = *state.nodes.get(&node).ok_or(Code::INVALID_HANDLE)?;

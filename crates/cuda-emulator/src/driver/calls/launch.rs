@@ -64,7 +64,17 @@ calls! { exports, Code;
 }
 
 impl State {
-    fn launch(&mut self, handle: u64, grid: [u32; 3], block: [u32; 3], shared: u32, stream: u64, parameters: In<u64>, extra: In<u64>, cooperative: bool) -> Answer {
+    fn launch(
+        &mut self,
+        handle: u64,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        stream: u64,
+        parameters: In<u64>,
+        extra: In<u64>,
+        cooperative: bool,
+    ) -> Answer {
         let function = self.function(handle)?;
         let (kernel, loaded, dynamic) = (function.kernel.clone(), function.loaded.clone(), function.dynamic_shared);
         let threads = block.iter().try_fold(1_u32, |a, b| a.checked_mul(*b)).ok_or(Code::INVALID_VALUE)?;

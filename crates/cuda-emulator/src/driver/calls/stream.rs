@@ -102,9 +102,6 @@ calls! { exports, Code;
         }
         status.set(state.capture_status(stream))
     }
-    fn cuStreamGetCaptureInfo_v2(state, stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<u64>, count: Out<usize>) {
-        state.capture_info(stream, status, id, graph, nodes, count)
-    }
     fn cuStreamGetCaptureInfo_v3(state, stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<u64>, edges: Out<u64>, count: Out<usize>) {
         edges.set_if_asked(0);
         state.capture_info(stream, status, id, graph, nodes, count)
@@ -171,9 +168,6 @@ calls! { exports, Code;
         }
         state.after_event(event);
         Ok(())
-    }
-    fn cuEventElapsedTime(state, milliseconds: Out<f32>, start: u64, end: u64) {
-        state.elapsed(milliseconds, start, end)
     }
     fn cuEventElapsedTime_v2(state, milliseconds: Out<f32>, start: u64, end: u64) {
         state.elapsed(milliseconds, start, end)

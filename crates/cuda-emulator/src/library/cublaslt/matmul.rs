@@ -100,11 +100,11 @@ unsafe extern "C" fn status_text(status: u32) -> *const c_char {
 }
 /// Functions that answer no status.
 pub(crate) fn plain_exports() -> Vec<Export> {
-    let functions = [
-        ("cublasLtGetVersion", version as *const c_void),
-        ("cublasLtGetCudartVersion", runtime as *const c_void),
-        ("cublasLtGetStatusName", status_name as *const c_void),
-        ("cublasLtGetStatusString", status_text as *const c_void),
+    let functions: [(_, &'static [usize], _); 4] = [
+        ("cublasLtGetVersion", &[], version as *const c_void),
+        ("cublasLtGetCudartVersion", &[], runtime as *const c_void),
+        ("cublasLtGetStatusName", &[4], status_name as *const c_void),
+        ("cublasLtGetStatusString", &[4], status_text as *const c_void),
     ];
-    functions.into_iter().zip(&CALLS).map(|((name, function), calls)| Export { name, function, calls }).collect()
+    functions.into_iter().zip(&CALLS).map(|((name, arguments, function), calls)| Export { name, arguments, function, calls }).collect()
 }

@@ -158,7 +158,9 @@ mod tests {
     }
     #[test]
     fn tf32_keeps_ten_bits() {
-        for (value, expected) in [(1.0 + 2_f64.powi(-10), 1.0 + 2_f64.powi(-10)), (1.0 + 2_f64.powi(-11), 1.0 + 2_f64.powi(-10)), (1.0 + 2_f64.powi(-12), 1.0), (-3.0, -3.0)] {
+        for (value, expected) in
+            [(1.0 + 2_f64.powi(-10), 1.0 + 2_f64.powi(-10)), (1.0 + 2_f64.powi(-11), 1.0 + 2_f64.powi(-10)), (1.0 + 2_f64.powi(-12), 1.0), (-3.0, -3.0)]
+        {
             assert_eq!(tf32(value), expected);
         }
     }
