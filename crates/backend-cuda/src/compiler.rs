@@ -94,7 +94,7 @@ impl Compiler {
     fn arguments(&self, kind: Image, options: CompileOptions) -> Vec<String> {
         let arch = format!("--gpu-architecture={}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch);
         let contracts = format!("--fmad={}", options.contracts);
-        [arch, contracts].into_iter().chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings"].map(String::from)).collect()
+        [arch, contracts].into_iter().chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"].map(String::from)).collect()
     }
 }
 fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, ErrorKind> {
