@@ -25,3 +25,4 @@
 
 pub mod machine;
 pub mod memory;
+pub mod ptx;
