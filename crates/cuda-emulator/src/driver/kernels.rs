@@ -6,7 +6,7 @@ use super::pointer::Host;
 use super::profile::Profile;
 use super::state::State;
 use crate::machine::finding::FindingKind;
-use crate::machine::{Conduct, Launch};
+use crate::machine::{Conduct, Launch, Loaded, Module};
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ pub(crate) struct KernelFacts {
     pub max_threads: Option<u32>,
 }
 /// A module's code with the places of its variables.
-pub(crate) struct LoadedCode;
+pub(crate) struct LoadedCode(Loaded);
 
 impl LoadedCode {
     /// A variable's address and bytes.
-    pub fn global(&self, _name: &str) -> Option<(u64, u64)> {
-        None
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        self.0.global(name)
     }
 }
 
@@ -91,12 +91,21 @@ pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, S
     if runs { Ok(()) } else { Err((Code::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
 }
 /// Reads a text and places its variables.
-pub(crate) fn load(_text: &str, _memory: &DeviceMemory) -> Result<Arc<LoadedCode>, (Code, String)> {
-    Err((Code::NOT_SUPPORTED, String::new()))
+pub(crate) fn load(text: &str, memory: &DeviceMemory) -> Result<Arc<LoadedCode>, (Code, String)> {
+    let module = Module::parse(text).map_err(|e| (Code::INVALID_PTX, e.to_string()))?;
+    let loaded = Loaded::new(module, memory).map_err(|e| (Code::OUT_OF_MEMORY, e.to_string()))?;
+    Ok(Arc::new(LoadedCode(loaded)))
 }
 /// The kernels of a module.
-pub(crate) fn kernels_of(_loaded: &LoadedCode) -> Vec<Arc<KernelFacts>> {
-    Vec::new()
+pub(crate) fn kernels_of(loaded: &LoadedCode) -> Vec<Arc<KernelFacts>> {
+    let facts = |k: &crate::machine::Kernel| KernelFacts {
+        name: k.name.clone(),
+        parameters: k.parameters.iter().map(|p| ParameterPlace { offset: u64::from(p.offset), size: u64::from(p.size) }).collect(),
+        shared_bytes: u64::from(k.shared_bytes),
+        local_bytes: u64::from(k.local_bytes),
+        max_threads: k.max_threads,
+    };
+    loaded.0.module().kernels().map(facts).map(Arc::new).collect()
 }
 /// What the driver answers where the machine found this.
 fn answer_for(kind: FindingKind) -> Code {
@@ -136,6 +145,6 @@ impl State {
 /// What an error is planted for that comes when a kernel runs, not when it is asked for.
 pub(crate) const RUN: &str = "kernel";
 
-fn run(_: &LoadedCode, _: &Launch, _: &DeviceMemory, _: &Conduct) -> Result<u64, Box<crate::machine::finding::Finding>> {
-    Ok(0)
+fn run(loaded: &LoadedCode, launch: &Launch<'_>, memory: &DeviceMemory, conduct: &Conduct) -> Result<u64, Box<crate::machine::finding::Finding>> {
+    Ok(crate::machine::run(&loaded.0, launch, memory, conduct)?.instructions)
 }
