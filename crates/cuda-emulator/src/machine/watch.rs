@@ -432,13 +432,14 @@ mod tests {
         assert_eq!(kind(w.write(&f.notes, 0, ALL, party(0, 1), false, false)), None);
         assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 1), false)), None, "a lane knows its own");
         assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 2), false)), Some(Kind::Lanes));
-        assert_eq!(kind(w.write(&f.notes, 0, ALL, party(0, 2), false, true)), None, "the same value by the same instruction");
+        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 2), false, true)), None, "the same value by the same instruction");
         w.sync_lanes(0, 0b1100, false);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 3), false)), None, "lanes 2 and 3 met");
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 4), false)), Some(Kind::Lanes), "lane 4 was not there");
+        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 3), false)), None, "lanes 2 and 3 met");
+        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 4), false)), Some(Kind::Lanes), "lane 4 was not there");
         w.sync_lanes(0, u32::MAX, true);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 4), false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 4), false)), None);
+        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(1, 0), false)), Some(Kind::Warps));
     }
     #[test]
     fn warps_meet_unless_a_barrier_lies_between() {
@@ -503,7 +504,7 @@ mod tests {
             w.sync_lanes(0, u32::MAX, true);
         }
         assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 1), false)), None);
-        w.write(&f.notes, 0, ALL, party(0, 0), false, false);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 1), false)), Some(Kind::Lanes));
+        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 0), false, false)), None);
+        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 1), false)), Some(Kind::Lanes));
     }
 }
