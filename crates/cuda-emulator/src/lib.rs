@@ -28,6 +28,7 @@ mod emulator;
 mod library;
 pub mod machine;
 pub mod memory;
+pub mod ptx;
 mod stub;
 
 pub use driver::clock::{Engine, Span};

@@ -1,8 +1,39 @@
 //! Runs kernels over device memory, a warp at a time, and watches what they do.
 //!
+//! A module's text becomes a program once: instructions as functions over the rows of a warp's registers, labels as places.
+//! A warp's lanes go together; those that part meet again at the lowest place (`warp`). Blocks go over the host's threads.
+//! Each access to memory is checked for bounds, alignment and whether what it reads was written (`arena`), and for who else
+//! was there with nothing between (`watch`).
+//!
 //! It knows PTX and memory; contexts, streams and queues are the driver's affair.
 
+mod access;
+mod arena;
+mod atomics;
+mod bits;
+mod block;
+mod collective;
+mod compare;
+mod convert;
+mod decode;
+mod exact;
 pub mod finding;
+mod floats;
+mod halves;
+mod integers;
+mod launch;
+mod matrix;
+mod module;
+mod moves;
+mod registers;
+mod step;
+mod warp;
+mod watch;
+mod windows;
+
+pub use finding::{Finding, FindingKind, OtherParty};
+pub use launch::run;
+pub use module::{Global, Kernel, LoadError, Loaded, Module, Parameter};
 
 /// One launch of a kernel.
 #[derive(Debug, Clone, Copy)]

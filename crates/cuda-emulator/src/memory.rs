@@ -11,7 +11,7 @@ mod chunk;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chunk::{Chunk, WRITTEN};
+pub(crate) use chunk::{Chunk, WRITTEN, Zeros};
 
 use parking_lot::RwLock;
 use std::{
@@ -247,10 +247,12 @@ impl DeviceMemory {
     /// Puts `bytes` of physical memory, from `offset` on, at reserved addresses. Nobody has access yet.
     ///
     /// # Errors
-    /// The addresses are not all reserved, something is mapped there, or the memory is shorter.
+    /// The addresses are not all reserved, something is mapped there, the memory is shorter, or one of both begins at no
+    /// multiple of 256.
     pub fn map(&self, address: u64, bytes: u64, offset: u64, physical: &Physical) -> Result<(), Stale> {
         let stale = Stale { address };
-        let end = address.checked_add(bytes).filter(|_| bytes > 0).ok_or(stale)?;
+        let aligned = (address | offset).is_multiple_of(ALIGNMENT);
+        let end = address.checked_add(bytes).filter(|_| bytes > 0 && aligned).ok_or(stale)?;
         offset.checked_add(bytes).filter(|e| *e <= physical.bytes()).ok_or(stale)?;
         let mut places = self.places.write();
         let range = places.reserved.range(..=address).next_back().filter(|(start, bytes)| end <= *start + *bytes);

@@ -80,10 +80,10 @@ pub(crate) fn crossing(profile: &Profile, bytes: u64) -> f64 {
 pub(crate) fn moving(profile: &Profile, bytes: u64) -> f64 {
     KERNEL + 2.0 * bytes as f64 / profile.rates.0 * 1e9
 }
-/// How long a kernel's instructions take.
-pub(crate) fn executing(profile: &Profile, instructions: u64) -> f64 {
+/// How long a kernel takes: its instructions, or what it reads and writes.
+pub(crate) fn executing(profile: &Profile, instructions: u64, bytes: u64) -> f64 {
     let a_second = f64::from(profile.processors) * f64::from(profile.clocks.0) * 1e3 * ISSUED;
-    KERNEL + instructions as f64 / a_second * 1e9
+    KERNEL + (instructions as f64 / a_second).max(bytes as f64 / profile.rates.0) * 1e9
 }
 /// How long a product's multiply-adds take.
 pub(crate) fn multiplying(profile: &Profile, products: f64) -> f64 {

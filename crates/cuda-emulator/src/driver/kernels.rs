@@ -6,7 +6,7 @@ use super::pointer::Host;
 use super::profile::Profile;
 use super::state::State;
 use crate::machine::finding::FindingKind;
-use crate::machine::{Conduct, Launch};
+use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, run};
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
 
@@ -31,26 +31,30 @@ pub(crate) struct KernelLaunch {
     pub own_shared: u32,
     pub parameters: Vec<u8>,
 }
-/// A parameter's place.
-pub(crate) struct ParameterPlace {
-    pub offset: u64,
-    pub size: u64,
-}
 /// What the driver has to know of a kernel.
 pub(crate) struct KernelFacts {
     pub name: String,
-    pub parameters: Vec<ParameterPlace>,
-    pub shared_bytes: u64,
-    pub local_bytes: u64,
+    pub parameters: Vec<Parameter>,
+    pub parameter_bytes: usize,
+    pub shared_bytes: u32,
+    pub local_bytes: u32,
     pub max_threads: Option<u32>,
 }
-/// A module's code with the places of its variables.
-pub(crate) struct LoadedCode;
+/// A module's code with the places of its variables, and the memory that holds them.
+pub(crate) struct LoadedCode {
+    loaded: Loaded,
+    memory: Arc<DeviceMemory>,
+}
 
 impl LoadedCode {
     /// A variable's address and bytes.
-    pub fn global(&self, _name: &str) -> Option<(u64, u64)> {
-        None
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        self.loaded.global(name)
+    }
+}
+impl Drop for LoadedCode {
+    fn drop(&mut self) {
+        self.loaded.unload(&self.memory);
     }
 }
 
@@ -91,12 +95,25 @@ pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, S
     if runs { Ok(()) } else { Err((Code::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
 }
 /// Reads a text and places its variables.
-pub(crate) fn load(_text: &str, _memory: &DeviceMemory) -> Result<Arc<LoadedCode>, (Code, String)> {
-    Err((Code::NOT_SUPPORTED, String::new()))
+pub(crate) fn load(text: &str, memory: &Arc<DeviceMemory>) -> Result<Arc<LoadedCode>, (Code, String)> {
+    let module = Module::parse(text).map_err(|why| (Code::INVALID_PTX, why.to_string()))?;
+    let loaded = Loaded::new(module, memory).map_err(|why| match why {
+        LoadError::OutOfMemory => (Code::OUT_OF_MEMORY, why.to_string()),
+        LoadError::NoSuchName(_) => (Code::INVALID_PTX, why.to_string()),
+    })?;
+    Ok(Arc::new(LoadedCode { loaded, memory: memory.clone() }))
 }
 /// The kernels of a module.
-pub(crate) fn kernels_of(_loaded: &LoadedCode) -> Vec<Arc<KernelFacts>> {
-    Vec::new()
+pub(crate) fn kernels_of(code: &LoadedCode) -> Vec<Arc<KernelFacts>> {
+    let facts = |k: &crate::machine::Kernel| KernelFacts {
+        name: k.name.clone(),
+        parameters: k.parameters.clone(),
+        parameter_bytes: k.parameter_bytes() as usize,
+        shared_bytes: k.shared_bytes,
+        local_bytes: k.local_bytes,
+        max_threads: k.max_threads,
+    };
+    code.loaded.module().kernels().map(|k| Arc::new(facts(k))).collect()
 }
 /// What the driver answers where the machine found this.
 fn answer_for(kind: FindingKind) -> Code {
@@ -115,14 +132,12 @@ impl State {
             return Err(Code(planted));
         }
         let context = self.streams.get(&present.stamp.stream).map_or(0, |s| s.context);
-        let device = self.context(context)?.device;
         let memory = self.card(context)?.memory.clone();
         let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
-        match run(&launch.loaded, &asked, &memory, &conduct) {
-            Ok(instructions) => {
-                let _ = device;
-                let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, instructions));
+        match run(&launch.loaded.loaded, &asked, &memory, &conduct) {
+            Ok(ran) => {
+                let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, ran.instructions, ran.global_bytes));
                 Ok((Engine::Compute, start, end))
             }
             Err(finding) => {
@@ -135,7 +150,3 @@ impl State {
 }
 /// What an error is planted for that comes when a kernel runs, not when it is asked for.
 pub(crate) const RUN: &str = "kernel";
-
-fn run(_: &LoadedCode, _: &Launch, _: &DeviceMemory, _: &Conduct) -> Result<u64, Box<crate::machine::finding::Finding>> {
-    Ok(0)
-}

@@ -72,7 +72,7 @@ impl Zeros {
         // SAFETY: both are that long, and apart: a slice of the caller's is no part of an allocation of ours.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
-    fn fill(&self, at: u64, bytes: u64, value: u8) {
+    pub fn fill(&self, at: u64, bytes: u64, value: u8) {
         let to = self.at(at, bytes);
         // SAFETY: in bounds.
         unsafe { std::ptr::write_bytes(to, value, bytes as usize) }

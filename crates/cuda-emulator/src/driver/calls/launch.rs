@@ -83,7 +83,7 @@ impl State {
         if !fits(grid, GRID) || !fits(block, BLOCK) || threads > most {
             return Err(Code::INVALID_VALUE);
         }
-        let own = kernel.shared_bytes as u32;
+        let own = kernel.shared_bytes;
         if shared > dynamic || shared.saturating_add(own) > self.profile.shared_of_block {
             return Err(Code::INVALID_VALUE);
         }
@@ -94,7 +94,7 @@ impl State {
             }
         }
         let stream = self.stream(stream)?;
-        let bytes = kernel.parameters.iter().map(|p| p.offset as usize + p.size as usize).max().unwrap_or(0);
+        let bytes = kernel.parameter_bytes;
         let mut packed = vec![0; bytes];
         match (parameters.is_null(), extra.is_null()) {
             (false, false) => return Err(Code::INVALID_VALUE),

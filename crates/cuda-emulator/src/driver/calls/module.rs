@@ -112,7 +112,7 @@ calls! { exports, Code;
         match attribute {
             DYNAMIC_SHARED => {
                 let asked = u32::try_from(value).map_err(|_| Code::INVALID_VALUE)?;
-                if asked.saturating_add(own as u32) > most {
+                if asked.saturating_add(own) > most {
                     return Err(Code::INVALID_VALUE);
                 }
                 function.dynamic_shared = asked;
@@ -162,7 +162,7 @@ calls! { exports, Code;
         }
         let reserved = if state.profile.capability.0 >= 8 { 1024 } else { 0 };
         let of_block = (state.profile.shared_of_processor / blocks as u32).saturating_sub(reserved);
-        let own = state.function(function)?.kernel.shared_bytes as u32;
+        let own = state.function(function)?.kernel.shared_bytes;
         bytes.set(of_block.min(state.profile.shared_of_block).saturating_sub(own) as usize)
     }
 }
@@ -176,7 +176,7 @@ impl State {
     fn resident(&self, function: u64, threads: i32, dynamic: usize) -> Answer<i32> {
         let function = self.function(function)?;
         let threads = u32::try_from(threads).ok().filter(|t| *t > 0).ok_or(Code::INVALID_VALUE)?;
-        let own = u64::from(function.kernel.shared_bytes as u32) + dynamic as u64;
+        let own = u64::from(function.kernel.shared_bytes) + dynamic as u64;
         let most = function.kernel.max_threads.unwrap_or(THREADS_OF_BLOCK).min(THREADS_OF_BLOCK);
         if threads > most || own > u64::from(self.profile.shared_of_block) {
             return Ok(0);
@@ -203,7 +203,7 @@ impl State {
             let function = self.handle();
             let name = CString::new(kernel.name.clone()).unwrap_or_default();
             functions.insert(kernel.name.clone(), function);
-            let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes as u32);
+            let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes);
             let loaded = loaded.clone();
             self.functions.insert(function, Function { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
         }
