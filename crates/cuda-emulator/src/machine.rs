@@ -32,7 +32,9 @@ mod watch;
 mod windows;
 
 pub use finding::{Finding, FindingKind, OtherParty};
+pub(crate) use launch::run_unordered;
 pub use launch::run;
+pub(crate) use watch::{Serials, next_serial, touched};
 pub use module::{Global, Kernel, LoadError, Loaded, Module, Parameter};
 
 /// One launch of a kernel.

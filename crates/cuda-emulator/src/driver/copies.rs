@@ -5,6 +5,7 @@ use super::order::Present;
 use super::pointer::Host;
 use super::state::State;
 use crate::machine::finding::FindingKind;
+use crate::machine::touched;
 use crate::memory::{MemoryFault, MemoryFaultKind};
 use std::sync::Arc;
 
@@ -69,9 +70,15 @@ impl State {
         if self.options.null || bytes == 0 {
             return;
         }
+        self.touching.push((address, bytes, writes));
         let Some(device) = self.devices.get_mut(device) else { return };
-        if let Some(other) = device.accesses.touch(address, bytes, writes, present) {
-            let (what, other, act) = (present.stamp.what.clone(), other.what, if writes { "writes" } else { "reads" });
+        let other = device.accesses.touch(address, bytes, writes, present).map(|other| other.what);
+        // Kernels left marks of their own; no address of the host's has any.
+        let launches = &self.unordered.launches;
+        let marked = || if launches.is_empty() { None } else { touched(&device.memory, address, bytes, launches, writes) };
+        let other = other.or_else(|| marked().map(|_| self.unordered.names.join("`, `").into()));
+        if let Some(other) = other {
+            let (what, act) = (present.stamp.what.clone(), if writes { "writes" } else { "reads" });
             let note = format!("it {act} what `{other}` of another stream touched, and no event orders the two");
             self.find_of_call(FindingKind::MissingEvent, &what, note, Some(address));
         }

@@ -1,12 +1,12 @@
 //! Kernels: images become code, launches become runs of the machine, and what it finds becomes an answer.
 use super::clock::{Engine, executing};
 use super::code::{Answer, Code};
-use super::order::Present;
+use super::order::{Present, Range};
 use super::pointer::Host;
 use super::profile::Profile;
 use super::state::State;
 use crate::machine::finding::FindingKind;
-use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, run};
+use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, next_serial, run_unordered, touched};
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
 
@@ -135,12 +135,23 @@ impl State {
         let memory = self.card(context)?.memory.clone();
         let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
-        match run(&launch.loaded.loaded, &asked, &memory, &conduct) {
+        let first = next_serial();
+        let unordered = std::mem::take(&mut self.unordered);
+        match run_unordered(&launch.loaded.loaded, &asked, &memory, &conduct, &unordered.launches) {
             Ok(ran) => {
+                let mine = [(first, next_serial())];
+                let met = |((from, bytes, wrote), _): &&(Range, Arc<str>)| touched(&memory, *from, *bytes, &mine, *wrote).is_some();
+                if let Some(((from, ..), other)) = unordered.ranges.iter().find(met) {
+                    let note = format!("it touches what `{other}` of another stream touched, and no event orders the two");
+                    self.find_of_call(FindingKind::MissingEvent, &launch.name, note, Some(*from));
+                }
                 let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, ran.instructions, ran.global_bytes));
                 Ok((Engine::Compute, start, end))
             }
-            Err(finding) => {
+            Err(mut finding) => {
+                if finding.kind == FindingKind::MissingEvent {
+                    finding.note = format!("no event orders it with `{}` of another stream", unordered.names.join("`, `"));
+                }
                 let code = answer_for(finding.kind);
                 self.find(*finding);
                 Err(code)

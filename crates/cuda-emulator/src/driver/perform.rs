@@ -5,6 +5,7 @@ use super::graph::Program;
 use super::order::{Present, Stamp};
 use super::queue::{Task, Work};
 use super::state::{Recorded, State};
+use crate::machine::next_serial;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -92,6 +93,12 @@ impl State {
     /// Does what is no graph.
     fn perform_one(&mut self, work: &Work, present: &Present, ready: f64, by_graph: bool) -> Answer<f64> {
         let idle = self.options.null && matches!(work, Work::Launch(_) | Work::Product(_));
+        let watched = !self.options.null && matches!(work, Work::Launch(_) | Work::Product(_) | Work::Copy(_) | Work::Fill(_));
+        if watched {
+            self.unordered = self.log.unordered(present);
+            self.touching.clear();
+        }
+        let first = next_serial();
         let (engine, start, end) = match work {
             _ if idle => (Engine::Compute, ready, ready),
             Work::Launch(launch) => self.perform_launch(launch, present, ready, by_graph)?,
@@ -109,6 +116,7 @@ impl State {
                 if let Some(device) = device.and_then(|d| self.devices.get_mut(d)) {
                     if let Some((start, bytes)) = device.memory.allocation(*address) {
                         device.accesses.forget(start, bytes);
+                        self.log.forget_range(start, bytes);
                     }
                     // It was checked when it was asked for; a second end in between is refused there.
                     let _ = device.memory.free(*address);
@@ -117,6 +125,11 @@ impl State {
             }
             Work::Record(_) | Work::Graph(_) | Work::Nothing => (Engine::Host, ready, ready),
         };
+        if watched {
+            let end = next_serial();
+            let ranges = std::mem::take(&mut self.touching);
+            self.log.note(&present.stamp, (first != end).then_some((first, end)), ranges);
+        }
         if engine != Engine::Host {
             let stream = present.stamp.stream;
             let what = present.stamp.what.to_string();

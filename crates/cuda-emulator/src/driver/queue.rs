@@ -198,6 +198,9 @@ impl State {
                 device.accesses.clear();
             }
         }
+        if self.pending.is_empty() {
+            self.log.forget(&self.host_clock);
+        }
         match self.contexts.get(&self.current_if_lost()?).and_then(|c| c.lost) {
             Some(code) => Err(code),
             None => Ok(()),

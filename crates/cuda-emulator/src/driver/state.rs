@@ -5,7 +5,7 @@ use super::code::{Answer, Code};
 use super::graph::{ExecutableGraph, Graph};
 use super::host::HostMemory;
 use super::kernels::{KernelFacts, LoadedCode};
-use super::order::{Accesses, VectorClock};
+use super::order::{Accesses, Log, Range, Unordered, VectorClock};
 use super::profile::Profile;
 use super::queue::Task;
 use crate::emulator::Options;
@@ -195,6 +195,10 @@ pub(crate) struct State {
     pub clock: VirtualClock,
     /// What the host waited for comes before all that it asks for next.
     pub host_clock: VectorClock,
+    /// What is done, and of the work that runs now what it is not ordered with and what it touched so far.
+    pub log: Log,
+    pub unordered: Unordered,
+    pub touching: Vec<Range>,
     pub random: Random,
     pub findings: Vec<Finding>,
     pub launches: Vec<Launched>,
@@ -229,6 +233,9 @@ impl State {
             ends: HashMap::new(),
             clock: VirtualClock::default(),
             host_clock: VectorClock::default(),
+            log: Log::default(),
+            unordered: Unordered::default(),
+            touching: Vec::new(),
             random: Random::new(options.seed),
             findings: Vec::new(),
             launches: Vec::new(),

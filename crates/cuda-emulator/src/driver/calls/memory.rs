@@ -153,6 +153,7 @@ impl State {
         let Some(device) = self.devices.get_mut(device) else { return Err(Code::INVALID_CONTEXT) };
         if let Some((start, bytes)) = device.memory.allocation(address) {
             device.accesses.forget(start, bytes);
+            self.log.forget_range(start, bytes);
         }
         device.memory.free(address).map_err(|_| Code::INVALID_VALUE)
     }

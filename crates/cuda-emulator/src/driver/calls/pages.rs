@@ -121,6 +121,7 @@ calls! { exports, Code;
         let Some(device) = state.devices.get_mut(device) else { return Err(Code::INVALID_DEVICE) };
         device.memory.unmap(address, bytes as u64).map_err(|_| Code::INVALID_VALUE)?;
         device.accesses.forget(address, bytes as u64);
+        state.log.forget_range(address, bytes as u64);
         for (start, handle) in mapped {
             if let Some((_, range)) = state.reserved.range_mut(..=address).next_back() {
                 range.mapped.remove(&start);
