@@ -32,10 +32,10 @@ mod watch;
 mod windows;
 
 pub use finding::{Finding, FindingKind, OtherParty};
-pub(crate) use launch::run_unordered;
 pub use launch::run;
-pub(crate) use watch::{Serials, next_serial, touched};
+pub(crate) use launch::run_unordered;
 pub use module::{Global, Kernel, LoadError, Loaded, Module, Parameter};
+pub(crate) use watch::{Serials, next_serial, touched};
 
 /// One launch of a kernel.
 #[derive(Debug, Clone, Copy)]

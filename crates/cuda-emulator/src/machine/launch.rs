@@ -29,7 +29,13 @@ pub fn run(loaded: &Loaded, launch: &Launch<'_>, memory: &DeviceMemory, conduct:
     run_unordered(loaded, launch, memory, conduct, &[])
 }
 /// The same, where nothing orders it with some earlier launches: what both touch, one of them writing, is found.
-pub(crate) fn run_unordered(loaded: &Loaded, launch: &Launch<'_>, memory: &DeviceMemory, conduct: &Conduct, unordered: &[Serials]) -> Result<Ran, Box<Finding>> {
+pub(crate) fn run_unordered(
+    loaded: &Loaded,
+    launch: &Launch<'_>,
+    memory: &DeviceMemory,
+    conduct: &Conduct,
+    unordered: &[Serials],
+) -> Result<Ran, Box<Finding>> {
     let refused = |what: String| {
         Box::new(Finding {
             kind: FindingKind::BadParameter,
