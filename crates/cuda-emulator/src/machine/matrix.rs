@@ -11,6 +11,7 @@ use super::{
     block::{Block, Flow, Outcome},
     convert::{e4m3, e5m2},
     finding::FindingKind,
+    floats::canonical,
     registers::{ALL, Registers},
     step::{MatrixAccess, Multiply},
 };
@@ -74,7 +75,7 @@ pub fn multiply(r: &mut Registers, m: &Multiply) {
         let value = c[row][column];
         match m.d_type {
             Type::F16 => d[i / 2][lane] |= u32::from(if value.is_nan() { 0x7fff } else { f16::from_f32(value).to_bits() }) << (16 * (i % 2)),
-            _ => d[i][lane] = if value.is_nan() { 0x7fff_ffff } else { value.to_bits() },
+            _ => d[i][lane] = canonical(value).to_bits(),
         }
     });
     for (row, words) in m.d.iter().zip(&d) {
