@@ -4,7 +4,7 @@
 mod calls;
 mod rig;
 
-use adamant_cuda_emulator::{FindingKind, Launched, Options};
+use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
@@ -258,7 +258,9 @@ fn a_graph_of_kernels_ends_as_the_kernels_one_by_one() {
         let launches = machine.emulator.launches();
         assert_eq!(launches.len(), 10);
         assert!(
-            launches.iter().all(|l| *l == Launched { kernel: "add".into(), grid: [2, 1, 1], block: [32, 1, 1], shared: 0, stream: s as u64, by_graph: frozen })
+            launches
+                .iter()
+                .all(|l| *l == EmulatedLaunch { kernel: "add".into(), grid: [2, 1, 1], block: [32, 1, 1], shared: 0, stream: s as u64, by_graph: frozen })
         );
         assert_eq!(cu!(cuStreamSynchronize(s)), 0);
         ends.insert(download::<f32>(buffers[0], 64).iter().map(|v| v.to_bits()).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use super::profile::Profile;
 
 /// What does a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum CardEngine {
     /// Kernels, products, copies within the device.
     Compute,
     /// Copies to the device.
@@ -21,7 +21,7 @@ pub struct Span {
     /// A kernel's name, or that of the call.
     pub what: String,
     /// What did it.
-    pub engine: Engine,
+    pub engine: CardEngine,
     /// The stream's handle.
     pub stream: u64,
     /// Nanoseconds since the emulator began.
@@ -59,12 +59,12 @@ impl VirtualClock {
         self.host = self.host.max(until);
     }
     /// An engine does work that may begin at `ready` and takes `duration`: when it begins and ends.
-    pub fn run(&mut self, engine: Engine, ready: f64, duration: f64) -> (f64, f64) {
+    pub fn run(&mut self, engine: CardEngine, ready: f64, duration: f64) -> (f64, f64) {
         let free = match engine {
-            Engine::Compute => &mut self.compute,
-            Engine::Up => &mut self.up,
-            Engine::Down => &mut self.down,
-            Engine::Host => return (ready, ready + duration),
+            CardEngine::Compute => &mut self.compute,
+            CardEngine::Up => &mut self.up,
+            CardEngine::Down => &mut self.down,
+            CardEngine::Host => return (ready, ready + duration),
         };
         let start = ready.max(*free);
         *free = start + duration;

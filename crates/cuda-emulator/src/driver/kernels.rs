@@ -1,10 +1,10 @@
 //! Kernels: images become code, launches become runs of the machine, and what it finds becomes an answer.
-use super::clock::{Engine, executing};
+use super::clock::{CardEngine, executing};
 use super::code::{Answer, Code};
 use super::order::{Present, Range};
 use super::pointer::Host;
 use super::profile::Profile;
-use super::state::State;
+use super::state::DriverState;
 use crate::machine::finding::FindingKind;
 use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, next_serial, run_unordered, touched};
 use crate::memory::DeviceMemory;
@@ -125,9 +125,9 @@ fn answer_for(kind: FindingKind) -> Code {
     }
 }
 
-impl State {
+impl DriverState {
     /// Runs a kernel.
-    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(Engine, f64, f64)> {
+    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
         if let Some(planted) = self.planted_for(RUN) {
             return Err(Code(planted));
         }
@@ -145,8 +145,8 @@ impl State {
                     let note = format!("it touches what `{other}` of another stream touched, and no event orders the two");
                     self.find_of_call(FindingKind::MissingEvent, &launch.name, note, Some(*from));
                 }
-                let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, ran.instructions, ran.global_bytes));
-                Ok((Engine::Compute, start, end))
+                let (start, end) = self.clock.run(CardEngine::Compute, ready, executing(self.profile, ran.instructions, ran.global_bytes));
+                Ok((CardEngine::Compute, start, end))
             }
             Err(mut finding) => {
                 if finding.kind == FindingKind::MissingEvent {

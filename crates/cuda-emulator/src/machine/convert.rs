@@ -67,9 +67,7 @@ pub fn usual(c: &Conversion) -> Option<Plain> {
         (Type::F32, Type::F32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.trunc())),
         (Type::F32, Type::F32, Some(Rounding::Nearest)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.round_ties_even())),
         (Type::F32, Type::F64, None) => |r, o, m| map1::<f32, f64>(r, o, m, f64::from),
-        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => {
-            |r, o, m| map1::<f64, f32>(r, o, m, |a| canonical(a as f32))
-        }
+        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => |r, o, m| map1::<f64, f32>(r, o, m, |a| canonical(a as f32)),
         (Type::F16, Type::F32, None) => |r, o, m| map1::<f16, f32>(r, o, m, |a| canonical(a.to_f32())),
         (Type::Bf16, Type::F32, None) => |r, o, m| map1::<bf16, f32>(r, o, m, |a| canonical(a.to_f32())),
         (Type::F32, Type::F16, None) if c.rounding == Some(Rounding::Nearest) => {

@@ -4,8 +4,8 @@ use crate::driver::entry::calls;
 use crate::driver::kernels::KernelLaunch;
 use crate::driver::pointer::{Host, In};
 use crate::driver::profile::{BLOCK, GRID, THREADS_OF_BLOCK};
-use crate::driver::queue::Work;
-use crate::driver::state::{Launched, State};
+use crate::driver::queue::StreamWork;
+use crate::driver::state::{DriverState, EmulatedLaunch};
 use std::sync::Arc;
 
 /// `CUlaunchConfig`.
@@ -63,7 +63,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     fn launch(
         &mut self,
         handle: u64,
@@ -122,9 +122,9 @@ impl State {
             }
         }
         let name: Arc<str> = kernel.name.as_str().into();
-        self.launched(|| Launched { kernel: name.to_string(), grid, block, shared: shared + own, stream, by_graph: false });
+        self.launched(|| EmulatedLaunch { kernel: name.to_string(), grid, block, shared: shared + own, stream, by_graph: false });
         let launch = KernelLaunch { function: handle, name, loaded, grid, block, shared, own_shared: own, parameters: packed };
-        self.enqueue(stream, Work::Launch(Arc::new(launch)))
+        self.enqueue(stream, StreamWork::Launch(Arc::new(launch)))
     }
 }
 

@@ -4,8 +4,8 @@ use crate::driver::entry::calls;
 use crate::driver::kernels;
 use crate::driver::pointer::{Host, In, Out, Text};
 use crate::driver::profile::{SHARED_UNASKED, THREADS_OF_BLOCK};
-use crate::driver::queue::Goal;
-use crate::driver::state::{Function, LoadedModule, State};
+use crate::driver::queue::Awaited;
+use crate::driver::state::{DriverState, Function, LoadedModule};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 
@@ -40,10 +40,10 @@ calls! { exports, Code;
         }
         state.load(module, image).map_err(|(code, why)| {
             let value = |which: u32| given.iter().position(|o| *o == which).and_then(|k| values.moved(k).get().ok());
-            if let (Some(log), Some(room)) = (value(ERROR_LOG), value(ERROR_LOG_BYTES)) {
-                let room = (room as u32).saturating_sub(1) as usize;
-                let text: Vec<u8> = why.bytes().take(room).chain([0]).collect();
-                if room > 0 {
+            if let (Some(log), Some(capacity)) = (value(ERROR_LOG), value(ERROR_LOG_BYTES)) {
+                let capacity = (capacity as u32).saturating_sub(1) as usize;
+                let text: Vec<u8> = why.bytes().take(capacity).chain([0]).collect();
+                if capacity > 0 {
                     Host::at(log).write(&text);
                 }
             }
@@ -58,7 +58,7 @@ calls! { exports, Code;
             return Err(Code::INVALID_HANDLE);
         }
         // What is under way may run its code.
-        state.run_until(Goal::Context(current));
+        state.run_until(Awaited::Context(current));
         state.modules.remove(&module);
         state.functions.retain(|_, f| f.module != module);
         state.current().map(drop)
@@ -167,7 +167,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     /// A kernel of the current context.
     pub fn function(&self, handle: u64) -> Answer<&Function> {
         let current = self.current()?;
