@@ -92,7 +92,7 @@ impl Stream {
 pub(crate) enum Recorded {
     Never,
     /// In a stream: the work it stands for, when that is done, and what comes before.
-    StreamWork {
+    Work {
         task: u64,
         at: Option<f64>,
         clock: VectorClock,
