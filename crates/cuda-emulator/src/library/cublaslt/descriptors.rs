@@ -38,7 +38,7 @@ impl CallStatus for LtStatus {
 /// What a descriptor describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DescriptorKind {
-    LtProduct,
+    Product,
     Layout,
     Preference,
 }
