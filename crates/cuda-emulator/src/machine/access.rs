@@ -16,6 +16,7 @@ pub fn race(kind: Kind) -> FindingKind {
         Kind::Lanes => FindingKind::RaceOfLanes,
         Kind::Warps => FindingKind::RaceOfThreads,
         Kind::Blocks => FindingKind::RaceOfBlocks,
+        Kind::Launches => FindingKind::MissingEvent,
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     finding::{Finding, FindingKind, OtherParty},
     module::{Kernel, Loaded},
     step::Program,
-    watch::Launched,
+    watch::{Kind, Launched, Serials},
 };
 use crate::memory::DeviceMemory;
 use parking_lot::Mutex;
@@ -26,6 +26,16 @@ const RESIDENT: usize = 64;
 /// # Errors
 /// The launch does not fit its kernel, or the kernel did something that it must not do: the first such thing that was met.
 pub fn run(loaded: &Loaded, launch: &Launch<'_>, memory: &DeviceMemory, conduct: &Conduct) -> Result<Ran, Box<Finding>> {
+    run_unordered(loaded, launch, memory, conduct, &[])
+}
+/// The same, where nothing orders it with some earlier launches: what both touch, one of them writing, is found.
+pub(crate) fn run_unordered(
+    loaded: &Loaded,
+    launch: &Launch<'_>,
+    memory: &DeviceMemory,
+    conduct: &Conduct,
+    unordered: &[Serials],
+) -> Result<Ran, Box<Finding>> {
     let refused = |what: String| {
         Box::new(Finding {
             kind: FindingKind::BadParameter,
@@ -53,7 +63,7 @@ pub fn run(loaded: &Loaded, launch: &Launch<'_>, memory: &DeviceMemory, conduct:
     let crew = Crew {
         program,
         shape: &shape,
-        launched: Launched::new(program.has_fences),
+        launched: Launched::new(program.has_fences, unordered),
         memory,
         parameters: launch.parameters,
         blocks,
@@ -213,6 +223,9 @@ impl Crew<'_> {
         let (line, instruction) = origin(found.fault.pc);
         let [x, y, _] = self.shape.grid;
         let other = found.fault.meeting.map(|m| {
+            if m.kind == Kind::Launches {
+                return OtherParty { line: 0, instruction: String::new(), block: None, thread: None, wrote: m.wrote };
+            }
             let (line, instruction) = if m.instruction == 0 { (0, String::new()) } else { origin(m.instruction) };
             let block = self.launched.serials.read().get(&m.serial).map(|n| [n % x, n / x % y, n / x / y]);
             let [bx, by, _] = self.shape.block;

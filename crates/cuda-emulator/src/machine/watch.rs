@@ -9,7 +9,7 @@
 //! Between blocks nothing orders accesses but one pattern: a fence, then an atomic on a word; an atomic on that word by
 //! another block, afterwards. What the first block did before its fence is then known to all of the second.
 //! Atomics do not race among each other, nor with volatile or relaxed accesses.
-use crate::memory::Zeros;
+use crate::memory::{DeviceMemory, Zeros};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
@@ -81,17 +81,57 @@ impl Clock {
 /// What a block has handed to others: of each serial, what is known of its warps' clocks.
 type Known = HashMap<u32, [u32; WARPS]>;
 
+/// The serial that the next block gets, of whichever launch: what a launch gave out lies between two answers.
+pub fn next_serial() -> u32 {
+    SERIALS.load(Relaxed)
+}
+/// Serials of a launch: the first, and the one after the last.
+pub type Serials = (u32, u32);
+
+/// Whether work with one of these serials touched the bytes, as the notes still tell; `reads` count where they conflict.
+pub fn touched(memory: &DeviceMemory, address: u64, bytes: u64, serials: &[Serials], reads: bool) -> Option<u64> {
+    let is_theirs = |word: u64, mask: u32| {
+        let note = Note::of(word);
+        note.bytes & mask != 0 && serials.iter().any(|(first, end)| (*first..*end).contains(&note.serial))
+    };
+    let mut start = address;
+    for (segment, at, bytes) in memory.pieces(address, bytes).ok()? {
+        if let Some(notes) = segment.chunk.notes_so_far() {
+            for word in at / 4..(at + bytes).div_ceil(4) {
+                let mask = (0..4).filter(|b| (at..at + bytes).contains(&(4 * word + b))).fold(0, |m, b| m | 1 << b);
+                let place = word * NOTES;
+                let writes = [place, place + 16].iter().any(|p| is_theirs(notes.word64(*p).load(Relaxed), mask));
+                if writes || reads && is_theirs(notes.word64(place + 8).load(Relaxed), mask) {
+                    return Some(start + (4 * word).saturating_sub(at));
+                }
+            }
+        }
+        start += bytes;
+    }
+    None
+}
+
 /// What a launch's blocks know of each other.
 pub struct Launched {
     base: u32,
+    /// Earlier launches that nothing orders with this one.
+    unordered: Vec<Serials>,
     pub serials: RwLock<HashMap<u32, u32>>,
     published: Mutex<HashMap<u64, Known>>,
     has_fences: bool,
 }
 
 impl Launched {
-    pub fn new(has_fences: bool) -> Launched {
-        Launched { base: new_serial(), serials: RwLock::default(), published: Mutex::default(), has_fences }
+    pub fn new(has_fences: bool, unordered: &[Serials]) -> Launched {
+        Launched { base: new_serial(), unordered: unordered.to_vec(), serials: RwLock::default(), published: Mutex::default(), has_fences }
+    }
+}
+
+impl Launched {
+    /// Is it of an earlier launch that nothing orders with this one?
+    #[inline(always)]
+    fn is_unordered(&self, serial: u32) -> bool {
+        !self.unordered.is_empty() && self.unordered.iter().any(|(first, end)| (*first..*end).contains(&serial))
     }
 }
 
@@ -113,6 +153,7 @@ pub enum Kind {
     Lanes,
     Warps,
     Blocks,
+    Launches,
 }
 
 /// Who accesses.
@@ -270,7 +311,10 @@ impl<'l> Watch<'l> {
     }
     #[cold]
     fn other_block(&self, note: &Note) -> Option<Kind> {
-        if note.serial <= self.launched.base || self.own.contains(&note.serial) {
+        if note.serial <= self.launched.base {
+            return self.launched.is_unordered(note.serial).then_some(Kind::Launches);
+        }
+        if self.own.contains(&note.serial) {
             return None;
         }
         let known = self.acquired.get(&note.serial).is_some_and(|k| k[note.warp as usize] > note.clock);
@@ -278,7 +322,7 @@ impl<'l> Watch<'l> {
     }
     #[inline(always)]
     fn recent(&self, note: &Note) -> bool {
-        note.serial > self.launched.base
+        note.serial > self.launched.base || self.launched.is_unordered(note.serial)
     }
     fn meeting(&self, note: Note, kind: Kind, instruction: u32, wrote: bool) -> Meeting {
         Meeting { serial: note.serial, warp: note.warp, lane: note.lane, instruction, wrote, kind }
@@ -420,7 +464,7 @@ mod tests {
         notes: Zeros,
     }
     fn field() -> Field {
-        Field { launched: Box::leak(Box::new(Launched::new(true))), notes: Zeros::new(NOTES * 4).unwrap() }
+        Field { launched: Box::leak(Box::new(Launched::new(true, &[]))), notes: Zeros::new(NOTES * 4).unwrap() }
     }
     fn kind(meeting: Option<Meeting>) -> Option<Kind> {
         meeting.map(|m| m.kind)
@@ -485,7 +529,7 @@ mod tests {
         b.strong(0, 64, true, true, false);
         assert_eq!(kind(b.read(&f.notes, 0, ALL, party(0, 0), false)), None);
         assert_eq!(kind(c.read(&f.notes, 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
-        let later = Launched::new(false);
+        let later = Launched::new(false, &[]);
         assert_eq!(kind(Watch::new(&later, 0, 1).write(&f.notes, 0, ALL, party(0, 0), false, false)), None, "launches are one after another");
         // Atomics among each other, and reads among each other.
         for w in [&a, &b, &c] {
