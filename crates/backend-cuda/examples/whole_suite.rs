@@ -27,7 +27,7 @@ fn main() {
         for (f, why) in &r.unsupported { println!("unsupported: {f}: {why}"); }
         println!("{name}: {} checks, {} failed, {} unsupported, {:.1} s", r.checks, r.failures.len(), r.unsupported.len(), t.elapsed().as_secs_f64());
         let mut seen = std::collections::BTreeMap::new();
-        for f in e.findings() { *seen.entry(format!("{:?} {} {} {}", f.kind, f.kernel, f.line, f.instruction)).or_insert(0) += 1; }
+        for f in e.findings() { if std::env::var_os("FULL").is_some() { println!("{f:?}"); } *seen.entry(format!("{:?} {} {} {}", f.kind, f.kernel, f.line, f.instruction)).or_insert(0) += 1; }
         for (k, n) in seen.iter().take(20) { println!("  finding x{n}: {k}"); }
         println!("{:?}", device.counters());
     }
