@@ -54,8 +54,7 @@ const BINARY: &[Binary] = &[
     ("fmax", libm::fmax, -10.0, 10.0, 0.0, 0.0),
     ("copysign", libm::copysign, -10.0, 10.0, 0.0, 0.0),
 ];
-const SPECIAL: [f64; 14] =
-    [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -1e-40];
+const SPECIAL: [f64; 14] = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -1e-40];
 const COUNT: usize = 2000;
 
 fn text() -> String {
@@ -69,9 +68,7 @@ fn text() -> String {
         seen.push(name);
         for (t, suffix) in [("float", "f"), ("double", "")] {
             let (parameter, argument) = if two { (format!(", const {t}* y"), ", y[i]") } else { (String::new(), "") };
-            text += &format!(
-                "extern \"C\" __global__ void {name}_{t}({t}* o, const {t}* x{parameter}, int n) {{ {head} {name}{suffix}(x[i]{argument}); }}\n"
-            );
+            text += &format!("extern \"C\" __global__ void {name}_{t}({t}* o, const {t}* x{parameter}, int n) {{ {head} {name}{suffix}(x[i]{argument}); }}\n");
         }
     }
     text

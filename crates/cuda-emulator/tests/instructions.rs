@@ -12,14 +12,31 @@ const COUNT: usize = 8 * THREADS;
 type Case = (&'static str, u32, &'static [u32], fn(&[u64]) -> u64);
 
 fn kernel(name: &str, op: &str, d: u32, sources: &[u32]) -> String {
-    let register = |bits: u32, k: usize| if bits == 64 { format!("%rd{}", 10 + k) } else if bits == 16 { format!("%rs{}", 10 + k) } else { format!("%r{}", 10 + k) };
-    let mut text = format!(".visible .entry {name}(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3) {{\n.reg .b32 %r<20>; .reg .b64 %rd<30>; .reg .b16 %rs<20>; .reg .pred %p<5>;\n");
+    let register = |bits: u32, k: usize| {
+        if bits == 64 {
+            format!("%rd{}", 10 + k)
+        } else if bits == 16 {
+            format!("%rs{}", 10 + k)
+        } else {
+            format!("%r{}", 10 + k)
+        }
+    };
+    let mut text = format!(
+        ".visible .entry {name}(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3) {{\n.reg .b32 %r<20>; .reg .b64 %rd<30>; .reg .b16 %rs<20>; .reg .pred %p<5>;\n"
+    );
     text += "mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r0, %r1, %r2;\n";
     for (k, bits) in sources.iter().enumerate() {
         text += &format!("ld.param.u64 %rd0, [p{}]; mad.wide.u32 %rd1, %r3, {}, %rd0; ld.global.b{bits} {}, [%rd1];\n", k + 1, bits / 8, register(*bits, k));
     }
     let operands: Vec<String> = sources.iter().enumerate().map(|(k, bits)| register(*bits, k)).collect();
-    let op = if op.contains('$') { op.replace("$d", &register(d, 9)).replace("$a", &operands[0]).replace("$b", operands.get(1).map_or("", |o| o)).replace("$c", operands.get(2).map_or("", |o| o)) } else { format!("{op} {}, {}", register(d, 9), operands.join(", ")) };
+    let op = if op.contains('$') {
+        op.replace("$d", &register(d, 9))
+            .replace("$a", &operands[0])
+            .replace("$b", operands.get(1).map_or("", |o| o))
+            .replace("$c", operands.get(2).map_or("", |o| o))
+    } else {
+        format!("{op} {}, {}", register(d, 9), operands.join(", "))
+    };
     text += &format!("{op};\nld.param.u64 %rd0, [p0]; mad.wide.u32 %rd1, %r3, {}, %rd0; st.global.b{d} [%rd1], {}; ret;\n}}\n", d / 8, register(d, 9));
     text
 }
@@ -146,7 +163,7 @@ fn bits_of_words() {
         ("shr.s64", 64, &[64, 32], |v| (s64(v[0]) >> v[1].min(63)) as u64),
         ("shr.s16", 16, &[16, 32], |v| ((v[0] as i16) >> v[1].min(15)) as u64),
         ("popc.b64", 32, &[64], |v| u64::from(v[0].count_ones())),
-        ("clz.b32", 32, &[32], |v| u(( v[0] as u32).leading_zeros())),
+        ("clz.b32", 32, &[32], |v| u((v[0] as u32).leading_zeros())),
         ("brev.b64", 64, &[64], |v| v[0].reverse_bits()),
         ("bfind.u32", 32, &[32], |v| (v[0] as u32).checked_ilog2().map_or(u64::MAX, u64::from)),
         ("bfind.shiftamt.u32", 32, &[32], |v| (v[0] as u32).checked_ilog2().map_or(u64::MAX, |k| u(31 - k))),
@@ -176,11 +193,13 @@ fn bits_of_words() {
         ("shf.l.clamp.b32", 32, &[32, 32, 32], |v| ((v[1] << 32 | v[0]) as u128 * (1u128 << v[2].min(32)) >> 32) as u64),
         ("prmt.b32", 32, &[32, 32, 32], |v| {
             let source = v[1] << 32 | v[0];
-            (0..4u64).map(|k| {
-                let choice = v[2] >> (4 * k) & 15;
-                let byte = source >> (8 * (choice & 7)) & 0xff;
-                (if choice > 7 { if byte > 127 { 255 } else { 0 } } else { byte }) << (8 * k)
-            }).sum()
+            (0..4u64)
+                .map(|k| {
+                    let choice = v[2] >> (4 * k) & 15;
+                    let byte = source >> (8 * (choice & 7)) & 0xff;
+                    (if choice > 7 { if byte > 127 { 255 } else { 0 } } else { byte }) << (8 * k)
+                })
+                .sum()
         }),
         ("bmsk.clamp.b32", 32, &[32, 32], |v| (0..32).filter(|k| *k >= v[0] && *k < v[0] + v[1]).map(|k| 1 << k).sum()),
         ("fns.b32", 32, &[32, 32, 32], |v| {
@@ -232,7 +251,8 @@ fn conversions_of_integers() {
 
 /// Floats of a width: drawn bits, halves between representable ones, special ones.
 fn floats(random: &mut Random, bits: u32) -> Vec<u64> {
-    let special = [0.0, -0.0, 1.0, -1.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 65504.0, 65520.0, -70000.0, 448.0, 464.0, 0.5, 2.5, 1e30, -3e9, 5e9];
+    let special =
+        [0.0, -0.0, 1.0, -1.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 65504.0, 65520.0, -70000.0, 448.0, 464.0, 0.5, 2.5, 1e30, -3e9, 5e9];
     (0..COUNT)
         .map(|_| {
             let x = match random.below(4) {
@@ -341,10 +361,18 @@ fn arithmetic_of_floats() {
             ("neg.f32", 32, &[32], |v| v[0] ^ 0x8000_0000),
             ("abs.ftz.f32", 32, &[32], |v| u(flush(f(v[0])).abs().to_bits())),
             ("copysign.f32", 32, &[32, 32], |v| v[0] & 0x8000_0000 | v[1] & 0x7fff_ffff),
-            ("max.f32", 32, &[32, 32], |v| bits(if f(v[0]) == 0.0 && f(v[1]) == 0.0 { f32::from_bits(v[0] as u32 & v[1] as u32) } else { f(v[0]).max(f(v[1])) })),
+            ("max.f32", 32, &[32, 32], |v| {
+                bits(if f(v[0]) == 0.0 && f(v[1]) == 0.0 { f32::from_bits(v[0] as u32 & v[1] as u32) } else { f(v[0]).max(f(v[1])) })
+            }),
             ("min.NaN.f32", 32, &[32, 32], |v| {
                 let (x, y) = (f(v[0]), f(v[1]));
-                bits(if x.is_nan() || y.is_nan() { f32::NAN } else if x == 0.0 && y == 0.0 { f32::from_bits((v[0] | v[1]) as u32) } else { x.min(y) })
+                bits(if x.is_nan() || y.is_nan() {
+                    f32::NAN
+                } else if x == 0.0 && y == 0.0 {
+                    f32::from_bits((v[0] | v[1]) as u32)
+                } else {
+                    x.min(y)
+                })
             }),
             ("add.f16", 16, &[16, 16], |v| half_bits(h(v[0]) + h(v[1]))),
             ("mul.bf16x2", 32, &[32, 32], |v| brain_bits(b(v[0] >> 16) * b(v[1] >> 16)) << 16 | brain_bits(b(v[0]) * b(v[1]))),

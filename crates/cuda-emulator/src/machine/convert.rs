@@ -67,9 +67,7 @@ pub fn usual(c: &Conversion) -> Option<Plain> {
         (Type::F32, Type::F32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.trunc())),
         (Type::F32, Type::F32, Some(Rounding::Nearest)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.round_ties_even())),
         (Type::F32, Type::F64, None) => |r, o, m| map1::<f32, f64>(r, o, m, f64::from),
-        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => {
-            |r, o, m| map1::<f64, f32>(r, o, m, |a| canonical(a as f32))
-        }
+        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => |r, o, m| map1::<f64, f32>(r, o, m, |a| canonical(a as f32)),
         (Type::F16, Type::F32, None) => |r, o, m| map1::<f16, f32>(r, o, m, |a| canonical(a.to_f32())),
         (Type::Bf16, Type::F32, None) => |r, o, m| map1::<bf16, f32>(r, o, m, |a| canonical(a.to_f32())),
         (Type::F32, Type::F16, None) if c.rounding == Some(Rounding::Nearest) => {
@@ -152,7 +150,11 @@ impl Conversion {
             Number::Whole(n) if self.saturate => n.clamp(least, most),
             Number::Whole(n) => n,
             Number::Float(x) if x.is_nan() => {
-                if self.from != Type::F64 && bits < 64 { 0 } else { 1i128 << (bits - 1) }
+                if self.from != Type::F64 && bits < 64 {
+                    0
+                } else {
+                    1i128 << (bits - 1)
+                }
             }
             Number::Float(x) => (to_whole(x, self.whole.unwrap_or(Rounding::Zero)) as i128).clamp(least, most),
         };
