@@ -61,8 +61,8 @@ pub(crate) fn text(name: &str, of_f32: &str, operands: &[(&str, &str)]) -> Optio
             is_known(&wide).then_some(wide)
         }
         Word::Name(n) => Some(operands.iter().find(|(from, _)| *from == n).map_or(n, |(_, to)| to).to_string()),
-        Word::Number(n) => Some(n.trim_end_matches('f').to_string()),
-        Word::Verbatim(s) | Word::Other(s) => Some(s.to_string()),
+        Word::Number(n) if n.contains('.') => Some(n.trim_end_matches('f').to_string()),
+        Word::Number(s) | Word::Verbatim(s) | Word::Other(s) => Some(s.to_string()),
     };
     notation::words(of_f32).into_iter().map(wide).collect()
 }

@@ -43,8 +43,8 @@ static inline double adm_airy_far_f64(double z, int which) {
         const double after = term * (6.0 * n - 5.0) * (6.0 * n - 3.0) * (6.0 * n - 1.0) / (216.0 * n * (2.0 * n - 1.0)) / zeta.high;
         if (fabs(after) > fabs(term) || fabs(after) < 1e-18) break;
         term = after;
-        const double turned = (k >> 1) % 2 == 1 ? -term : term;
-        const double part = which == 0 ? turned : -(turned * (6.0 * n + 1.0) / (6.0 * n - 1.0));
+        const double signed_term = (k >> 1) % 2 == 1 ? -term : term;
+        const double part = which == 0 ? signed_term : -(signed_term * (6.0 * n + 1.0) / (6.0 * n - 1.0));
         if (k % 2 == 0) even += part;
         else odd += part;
     }

@@ -48,8 +48,8 @@ static inline double adm_digamma_near_root_f64(double x) {
     const adm_dekker_f64 straight = adm_dekker_minus_f64(adm_dekker_ln_f64(at), adm_dekker_over_f64(adm_dekker_from_f64(0.5), at));
     adm_dekker_f64 value = adm_dekker_minus_f64(adm_dekker_minus_f64(straight, series), steps);
     if (x < 0.0) {
-        const double turned = x - round(x);
-        value = adm_dekker_minus_f64(value, adm_dekker_over_f64(adm_dekker_times_f64(adm_dekker_pi_f64(), adm_dekker_cos_pi_f64(turned)), adm_dekker_sin_pi_f64(turned)));
+        const double off = x - round(x);
+        value = adm_dekker_minus_f64(value, adm_dekker_over_f64(adm_dekker_times_f64(adm_dekker_pi_f64(), adm_dekker_cos_pi_f64(off)), adm_dekker_sin_pi_f64(off)));
     }
     return value.high + value.low;
 }
@@ -108,8 +108,8 @@ static inline double adm_trigamma_f64(double x) {
     if (!(x <= 0.0)) return adm_trigamma_right_f64(x);
     if (x == floor(x)) return INFINITY;
     /* Reflection (DLMF 5.15.6). */
-    const double turned = 3.141592653589793 / adm_sin_pi_f64(x);
-    return turned * turned - adm_trigamma_right_f64(1.0 - x);
+    const double ratio = 3.141592653589793 / adm_sin_pi_f64(x);
+    return ratio * ratio - adm_trigamma_right_f64(1.0 - x);
 }
 /* A place is a pair: what is rounded off it is missing in its power, n times. */
 static inline double adm_zeta_power_f64(adm_dekker_f64 at, double n) {
