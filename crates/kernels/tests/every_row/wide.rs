@@ -44,6 +44,11 @@ fn points(row: Row, random: &mut Random) -> Vec<(f64, f64)> {
         let x = random.between(0, 40) as f64 - 20.0;
         (x + (unit(random) - 0.5) * 2f64.powi(-(random.between(0, 50) as i32)), random.between(0, 12) as f64)
     }));
+    // Two that are almost alike.
+    points.extend((0..200).map(|_| {
+        let x = anywhere(random).abs();
+        (x, x * (1.0 + (unit(random) - 0.5) * 2f64.powi(-(random.between(0, 50) as i32))))
+    }));
     let edges = edges();
     match row {
         Row::One(_) => points.extend(edges.iter().map(|&x| (x, 0.0))),
