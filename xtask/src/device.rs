@@ -2,12 +2,10 @@
 //! in: the chore starts again as a program with that feature.
 use crate::{exit::Exit, workspace};
 use adamant::{Device, backend::BACKENDS};
-use std::{process::Command, str::FromStr, sync::OnceLock};
+use std::{process::Command, str::FromStr};
 
 /// What a device text may begin with.
 const NAMES: [&str; 4] = ["cpu", "cuda", "wgpu", "reference"];
-/// The card that the emulator plays, for chores that were asked for it.
-static EMULATED: OnceLock<String> = OnceLock::new();
 /// Cards that it plays.
 const CARDS: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 /// Set for the program with the feature, so that a feature without its backend cannot start programs for ever.
@@ -41,12 +39,12 @@ pub fn emulate(card: &str) -> Result<(), Exit> {
     if !cfg!(feature = "emulated") && std::env::var_os(BUILT).is_none() {
         start_again_with("emulated");
     }
-    EMULATED.get_or_init(|| card.to_string());
     installed(card)
 }
 #[cfg(feature = "emulated")]
 fn installed(card: &str) -> Result<(), Exit> {
-    adamant_cuda_emulator::Emulator::install(adamant_cuda_emulator::Options::of(card)).map(drop).map_err(|e| {
+    use adamant_cuda_emulator::{Emulator, Options};
+    Emulator::install(Options { profile: card.into(), ..Options::default() }).map(drop).map_err(|e| {
         eprintln!("{e}");
         Exit::DeviceAbsent
     })

@@ -4,7 +4,7 @@
 //!
 //! Must not know: steps and skeletons. It is handed sizes and addresses.
 #![allow(unsafe_code)]
-use crate::{driver::StreamHandle, opened::Context};
+use crate::{driver::StreamHandle, opened::CudaContext};
 use adamant_runtime::{DType, ErrorKind};
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute, cublasLtMatmulHeuristicResult_t,
@@ -29,7 +29,7 @@ pub(crate) struct LtMatrix {
     /// the largest power of two up to 256 that its address is a multiple of
     pub alignment: u32,
     /// is it read with rows and columns exchanged?
-    pub is_turned: bool,
+    pub is_transposed: bool,
 }
 /// What is to be computed: `d = a b`, all of one dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct BlasLt {
     /// f32 factors may be cut to TF32
     tf32: bool,
     plans: Mutex<HashMap<LtProduct, Option<Arc<LtPlan>>>>,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
 // SAFETY: the handle may be used from any thread; `plans` is locked.
 unsafe impl Send for BlasLt {}
@@ -78,7 +78,7 @@ fn kind_of(dtype: DType) -> Option<(Kind, Compute, Kind)> {
 impl BlasLt {
     /// # Errors
     /// The library does not start: its words.
-    pub fn new(context: &Arc<Context>, tf32: bool) -> Result<BlasLt, ErrorKind> {
+    pub fn new(context: &Arc<CudaContext>, tf32: bool) -> Result<BlasLt, ErrorKind> {
         let mut handle = ptr::null_mut();
         // SAFETY: it writes where it is told to, on the context that is bound.
         let status = context.call(|| Ok(unsafe { sys::cublasLtCreate(&mut handle) }))?;
@@ -119,8 +119,8 @@ impl BlasLt {
         };
         let mut plan = LtPlan { product: *product, description, layouts: [ptr::null_mut(); 3], algorithm: zeroed() };
         for (attribute, matrix) in [(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &product.a), (DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &product.b)] {
-            // As the header counts: 0 takes it as it is, 1 turns it.
-            let operation = i32::from(matrix.is_turned);
+            // As the header counts: 0 takes it as it is, 1 transposes it.
+            let operation = i32::from(matrix.is_transposed);
             // SAFETY: the attribute is of four bytes, which is what it is given.
             is_fine(unsafe { sys::cublasLtMatmulDescSetAttribute(description, attribute, ptr::from_ref(&operation).cast(), 4) }).then_some(())?;
         }
@@ -153,7 +153,7 @@ impl BlasLt {
         let mut offer: MaybeUninit<cublasLtMatmulHeuristicResult_t> = MaybeUninit::zeroed();
         let mut count = 0;
         let [a, b, d] = plan.layouts;
-        // SAFETY: at most one result is written, where there is room for one.
+        // SAFETY: at most one result is written, where there is space for one.
         let asked = is_set
             .then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, 1, offer.as_mut_ptr(), &mut count) });
         // SAFETY: it was made above.

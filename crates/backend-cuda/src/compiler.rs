@@ -1,7 +1,7 @@
 //! Texts to machine code, by NVRTC: for the card's own architecture, or as PTX, which the driver translates, where the card is
 //! newer than the compiler or takes no machine code. What was compiled is kept on disk under a hash of all that it depends on.
 #![allow(unsafe_code)]
-use crate::disk::Disk;
+use crate::disk::KernelDisk;
 use adamant_runtime::ErrorKind;
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::{
@@ -25,7 +25,7 @@ pub(crate) struct Compiler {
     version: (i32, i32),
     /// the card takes no machine code of this compiler
     wants_ptx: AtomicBool,
-    disk: Option<Disk>,
+    disk: Option<KernelDisk>,
 }
 /// How a text is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +49,7 @@ impl Compiler {
     ///
     /// # Errors
     /// A card that the compiler knows nothing of and is older than all it knows.
-    pub fn new(card: i32, disk: Option<Disk>) -> Result<Compiler, ErrorKind> {
+    pub fn new(card: i32, disk: Option<KernelDisk>) -> Result<Compiler, ErrorKind> {
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: both are written.
         told("nvrtcVersion", unsafe { sys::nvrtcVersion(&mut major, &mut minor) })?;

@@ -1,7 +1,7 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
     disk,
-    launch::{HeldStep, Launches, PassTimes},
+    launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, ours},
     opened::Opened,
     words::CudaWords,
@@ -165,7 +165,7 @@ impl Backend for CudaBackend {
             launches.begin_pass();
             sizes.push(together);
         })?;
-        let times = PassTimes::new(&opened, sizes.len())?;
+        let times = TurnTimes::new(&opened, sizes.len())?;
         let begin = Instant::now();
         launches.run_timed(Queue::Compute, &[], Some(&times))?;
         let mut rest = 0..steps.len();

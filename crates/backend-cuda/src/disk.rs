@@ -26,21 +26,21 @@ pub(crate) fn directory() -> Option<PathBuf> {
     system.map(|s| s.join("adamant"))
 }
 /// A directory of compiled texts.
-pub(crate) struct Disk {
+pub(crate) struct KernelDisk {
     folder: PathBuf,
     /// after a write that failed there is no other
     failed: AtomicBool,
     written: AtomicU64,
 }
-impl Disk {
+impl KernelDisk {
     /// The folder `cuda` of a directory, and what is to be told of it. What others could have filled is not used.
-    pub fn open(directory: Option<&Path>) -> (Option<Disk>, String) {
+    pub fn open(directory: Option<&Path>) -> (Option<KernelDisk>, String) {
         let Some(directory) = directory else { return (None, format!("none ({DIRECTORY} is empty, or there is no directory for caches)")) };
         let folder = directory.join("cuda");
         match own(&folder) {
             Ok(()) => {
                 let told = folder.display().to_string();
-                (Some(Disk { folder, failed: AtomicBool::new(false), written: AtomicU64::new(0) }), told)
+                (Some(KernelDisk { folder, failed: AtomicBool::new(false), written: AtomicU64::new(0) }), told)
             }
             Err(e) => (None, format!("none ({}: {e})", folder.display())),
         }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_damaged_is_not_taken() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
-        let (disk, _) = Disk::open(Some(folder.path()));
+        let (disk, _) = KernelDisk::open(Some(folder.path()));
         let disk = disk.ok_or_else(|| io::Error::other("no disk"))?;
         disk.keep("a", &[1, 2, 3]);
         assert_eq!(disk.read("a"), Some(vec![1, 2, 3]));

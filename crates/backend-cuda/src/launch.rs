@@ -5,7 +5,7 @@ use crate::{
     blaslt::{LtPlan, WORKSPACE},
     compiler::CompileOptions,
     driver::{self, EventHandle, Pinned, StreamHandle},
-    memory::{Block, ours},
+    memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
     words::{CudaWords, REPORT, fault},
@@ -130,7 +130,7 @@ fn address(o: &Operand<'_>) -> Result<u64, ErrorKind> {
     Ok(ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?.address())
 }
 /// The times of the passes of one turn, as the device tells them: one pass ends where the next begins.
-pub(crate) struct PassTimes {
+pub(crate) struct TurnTimes {
     opened: Arc<Opened>,
     bounds: Vec<EventHandle>,
 }
@@ -258,7 +258,7 @@ impl<'a> Launches<'a> {
     ///
     /// # Errors
     /// As [`Launches::run`].
-    pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&PassTimes>) -> Result<Event, ErrorKind> {
+    pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&TurnTimes>) -> Result<Event, ErrorKind> {
         let opened = self.opened;
         let gates = self.gate_launches()?;
         opened.load(&self.unloaded)?;
@@ -268,12 +268,12 @@ impl<'a> Launches<'a> {
         let mut turn = opened.queue(queue).turn(&opened.behind(queue, behind))?;
         let stream = turn.stream();
         let shared = turn.shared();
-        let parameters = Block::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?;
-        let reports = Block::grown(opened, &mut shared.reports, report_words * 4)?;
-        let scratch = Block::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?;
-        let flags = Block::grown(opened, &mut shared.gates, count * GRID as usize)?;
+        let parameters = DeviceBlock::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?;
+        let reports = DeviceBlock::grown(opened, &mut shared.reports, report_words * 4)?;
+        let scratch = DeviceBlock::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?;
+        let flags = DeviceBlock::grown(opened, &mut shared.gates, count * GRID as usize)?;
         let has_products = self.launches.iter().any(|l| matches!(l, Issued::Library(_)));
-        let workspace = if has_products { Block::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
+        let workspace = if has_products { DeviceBlock::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
         let event = turn.event();
         let placed = if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(parameters, &piece, self.parameters.len() * 4, s)) };
         opened.staging.give(piece, event);
@@ -338,14 +338,14 @@ impl<'a> Launches<'a> {
 }
 impl<'a> Launches<'a> {
     /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
-    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<(Pinned, [Block; 2]), ErrorKind> {
+    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<(Pinned, [DeviceBlock; 2]), ErrorKind> {
         let mut own = Launches::new(opened);
         let held = HeldStep::new(step);
         own.begin(std::slice::from_ref(step))?;
         skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
         opened.load(&own.unloaded)?;
-        let parameters = Block::new(opened, own.parameters.len() * 4)?;
-        let scratch = Block::new(opened, own.scratch_words as usize * 4)?;
+        let parameters = DeviceBlock::new(opened, own.parameters.len() * 4)?;
+        let scratch = DeviceBlock::new(opened, own.scratch_words as usize * 4)?;
         let piece = opened.pinned_words(&own.parameters, true)?;
         opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
         for launch in &own.launches {
@@ -358,13 +358,13 @@ impl<'a> Launches<'a> {
         Ok((piece, [parameters, scratch]))
     }
 }
-impl PassTimes {
+impl TurnTimes {
     /// For so many passes.
     ///
     /// # Errors
     /// A lost device.
-    pub fn new(opened: &Arc<Opened>, passes: usize) -> Result<PassTimes, ErrorKind> {
-        let mut times = PassTimes { opened: opened.clone(), bounds: Vec::with_capacity(passes + 1) };
+    pub fn new(opened: &Arc<Opened>, passes: usize) -> Result<TurnTimes, ErrorKind> {
+        let mut times = TurnTimes { opened: opened.clone(), bounds: Vec::with_capacity(passes + 1) };
         for _ in 0..=passes {
             times.bounds.push(opened.context.call(|| driver::event(true))?);
         }
@@ -389,7 +389,7 @@ impl PassTimes {
         Ok(bounds.windows(2).map(|w| [w[0], w[1].max(w[0])]).collect())
     }
 }
-impl Drop for PassTimes {
+impl Drop for TurnTimes {
     fn drop(&mut self) {
         for event in self.bounds.drain(..) {
             let _ = self.opened.context.call(|| driver::destroy_event(event));

@@ -1,7 +1,7 @@
 //! Device memory, and how bytes get there and back.
 use crate::{
     driver::{self, Pinned},
-    opened::{Context, Opened, internal},
+    opened::{CudaContext, Opened, internal},
     stream::Waits,
 };
 use adamant_runtime::{
@@ -15,15 +15,15 @@ use std::{
 };
 
 /// A piece of device memory, given back when it is dropped.
-pub(crate) struct Block {
+pub(crate) struct DeviceBlock {
     pub address: u64,
     pub bytes: usize,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
-impl Block {
+impl DeviceBlock {
     /// # Errors
     /// `OutOfMemory`; a lost device.
-    pub fn new(opened: &Opened, bytes: usize) -> Result<Block, ErrorKind> {
+    pub fn new(opened: &Opened, bytes: usize) -> Result<DeviceBlock, ErrorKind> {
         let context = opened.context.clone();
         let bytes = bytes.max(4);
         let address = context.call(|| driver::allocate(bytes)).map_err(|kind| match kind {
@@ -34,31 +34,31 @@ impl Block {
             other => other,
         })?;
         opened.counts.allocated.fetch_add(bytes as u64, Relaxed);
-        Ok(Block { address, bytes, context })
+        Ok(DeviceBlock { address, bytes, context })
     }
     /// A block of at least so many bytes in the place of one that is too small. Whoever uses that one does so in earlier turns
     /// of the stream whose block it is, which the driver lets pass before it takes the memory back.
     ///
     /// # Errors
-    /// As [`Block::new`].
-    pub fn grown(opened: &Opened, kept: &mut Option<Block>, bytes: usize) -> Result<u64, ErrorKind> {
+    /// As [`DeviceBlock::new`].
+    pub fn grown(opened: &Opened, kept: &mut Option<DeviceBlock>, bytes: usize) -> Result<u64, ErrorKind> {
         if let Some(block) = kept.as_ref().filter(|b| b.bytes >= bytes) {
             return Ok(block.address);
         }
-        let new = Block::new(opened, bytes.next_power_of_two().max(4096))?;
+        let new = DeviceBlock::new(opened, bytes.next_power_of_two().max(4096))?;
         let address = new.address;
         *kept = Some(new);
         Ok(address)
     }
 }
-impl Drop for Block {
+impl Drop for DeviceBlock {
     fn drop(&mut self) {
         let _ = self.context.call(|| driver::free(self.address));
     }
 }
 /// Memory of the CUDA backend.
 pub(crate) struct CudaMemory {
-    block: Block,
+    block: DeviceBlock,
     bytes: usize,
 }
 impl CudaMemory {
@@ -69,7 +69,7 @@ impl CudaMemory {
         if bytes as u64 > largest {
             return Err(ErrorKind::Unsupported { backend: "cuda".into(), what: format!("{bytes} bytes in one piece: kernels see at most {largest} at once") });
         }
-        Ok(CudaMemory { block: Block::new(opened, bytes)?, bytes })
+        Ok(CudaMemory { block: DeviceBlock::new(opened, bytes)?, bytes })
     }
     pub fn address(&self) -> u64 {
         self.block.address

@@ -3,11 +3,11 @@
 use crate::{
     blaslt::BlasLt,
     compiler::{CompileOptions, Compiler},
-    disk::Disk,
+    disk::KernelDisk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
     staging::Staging,
-    stream::Stream,
+    stream::CudaStream,
     words::Spares,
 };
 use adamant_kernels::{CUDA_BUFFERS, Cuda, Forms, Key, LaunchTarget, Prepared, entry_of};
@@ -65,17 +65,17 @@ pub(crate) fn internal(what: &str) -> ErrorKind {
     ErrorKind::Internal(what.into())
 }
 /// A device's own context, held until this is dropped.
-pub(crate) struct Context {
+pub(crate) struct CudaContext {
     device: CUdevice,
     handle: ContextHandle,
     /// why nothing is to be had of it any more
     lost: Mutex<Option<String>>,
 }
-impl Context {
+impl CudaContext {
     /// # Errors
     /// As the driver says.
-    fn retain(device: CUdevice) -> Told<Context> {
-        Ok(Context { device, handle: driver::retain_context(device)?, lost: Mutex::default() })
+    fn retain(device: CUdevice) -> Told<CudaContext> {
+        Ok(CudaContext { device, handle: driver::retain_context(device)?, lost: Mutex::default() })
     }
     /// Makes a call on it.
     ///
@@ -105,7 +105,7 @@ impl Context {
         self.lost().map_or(Ok(()), Err)
     }
 }
-impl Drop for Context {
+impl Drop for CudaContext {
     fn drop(&mut self) {
         // Nobody is left to be told.
         let _ = driver::release_context(self.device);
@@ -114,7 +114,7 @@ impl Drop for Context {
 /// What was loaded together, given back when its last kernel is.
 struct LoadedModule {
     handle: ModuleHandle,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
 impl Drop for LoadedModule {
     fn drop(&mut self) {
@@ -130,7 +130,7 @@ pub(crate) struct CompiledKernel {
     /// threads of a block
     pub threads: u32,
     loaded: OnceLock<(FunctionHandle, Arc<LoadedModule>)>,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
 impl CompiledKernel {
     /// Its function, once it is loaded.
@@ -147,7 +147,7 @@ impl CompiledKernel {
 /// An opened card.
 pub(crate) struct Opened {
     pub card: Card,
-    pub queues: [Stream; 3],
+    pub queues: [CudaStream; 3],
     pub staging: Staging,
     pub spares: Arc<Spares>,
     pub counts: Counts,
@@ -161,7 +161,7 @@ pub(crate) struct Opened {
     texts: Mutex<HashMap<(String, CompileOptions), Arc<CompiledKernel>>>,
     forms: Forms,
     // The last field: what is above is given back to it.
-    pub context: Arc<Context>,
+    pub context: Arc<CudaContext>,
 }
 impl Opened {
     /// Opens card number `number`. `caches`: where compiled texts are kept.
@@ -171,11 +171,11 @@ impl Opened {
     pub fn open(number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
         let libraries = libraries::open()?;
         let (device, card) = found(number)?;
-        let (disk, kept) = Disk::open(caches);
+        let (disk, kept) = KernelDisk::open(caches);
         let compiler = Compiler::new(card.capability, disk)?;
-        let context = Arc::new(Context::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
+        let context = Arc::new(CudaContext::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
         let [a, b, c] = Queue::ALL;
-        let queues = [Stream::new(&context, a)?, Stream::new(&context, b)?, Stream::new(&context, c)?];
+        let queues = [CudaStream::new(&context, a)?, CudaStream::new(&context, b)?, CudaStream::new(&context, c)?];
         let (products, multiplies) = multiplied(&context, libraries);
         let (staging, spares) = (Staging::new(&context), Arc::default());
         Ok(Arc::new(Opened {
@@ -205,7 +205,7 @@ impl Opened {
         })?;
         Opened::open(number, caches)
     }
-    pub fn queue(&self, queue: Queue) -> &Stream {
+    pub fn queue(&self, queue: Queue) -> &CudaStream {
         &self.queues[queue as usize]
     }
     /// What kernels must know of it.
@@ -319,7 +319,7 @@ impl Opened {
     /// A lost device.
     pub fn synchronize(&self) -> Result<(), ErrorKind> {
         self.counts.waits.fetch_add(1, Relaxed);
-        self.queues.iter().try_for_each(Stream::synchronize)
+        self.queues.iter().try_for_each(CudaStream::synchronize)
     }
 }
 /// Machine code that the card does not take: it is newer than the compiler, or no card at all.
@@ -327,7 +327,7 @@ fn is_refused(code: CUresult) -> bool {
     matches!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
 }
 /// The library of products, and what is to be told of it.
-fn multiplied(context: &Arc<Context>, libraries: &Libraries) -> (Option<BlasLt>, String) {
+fn multiplied(context: &Arc<CudaContext>, libraries: &Libraries) -> (Option<BlasLt>, String) {
     if let Some(why) = &libraries.no_products {
         return (None, format!("own kernels ({why})"));
     }

@@ -33,7 +33,7 @@ pub(crate) fn of(step: &Step<'_>, work: &Work<'_>, address: impl Fn(usize) -> Op
         leading: columns as i64,
         batched: (rows * columns) as i64,
         alignment: alignment(at_d),
-        is_turned: false,
+        is_transposed: false,
     };
     Some((LtProduct { dtype, batch: i32::try_from(batch).ok()?, a: left, b: right, d }, [at_b, at_a, at_d]))
 }
@@ -44,7 +44,7 @@ fn matrix(array: &Array, rows: usize, columns: usize, address: u64) -> Option<Lt
     // Our columns are the library's rows.
     let (along, across) = (array.strides[column], array.strides[row]);
     let is_one = |extent: usize, step: isize| extent == 1 || step == 1;
-    let (is_turned, leading, within, others) = if is_one(rows, along) && (columns == 1 || across >= rows as isize) {
+    let (is_transposed, leading, within, others) = if is_one(rows, along) && (columns == 1 || across >= rows as isize) {
         (false, if columns == 1 { rows as isize } else { across }, rows, columns)
     } else if is_one(columns, across) && (rows == 1 || along >= columns as isize) {
         (true, if rows == 1 { columns as isize } else { along }, columns, rows)
@@ -52,7 +52,7 @@ fn matrix(array: &Array, rows: usize, columns: usize, address: u64) -> Option<Lt
         return None;
     };
     let batched = evenly(array, row)?;
-    Some(LtMatrix { rows: within as u64, columns: others as u64, leading: leading as i64, batched, alignment: alignment(address), is_turned })
+    Some(LtMatrix { rows: within as u64, columns: others as u64, leading: leading as i64, batched, alignment: alignment(address), is_transposed })
 }
 /// The step between neighbouring matrices, where all are evenly apart: the axes before `row` are one axis.
 fn evenly(array: &Array, row: usize) -> Option<i64> {

@@ -2,7 +2,7 @@
 //! to it, and the host does not wait. A piece is used again when the copy that uses it has passed.
 use crate::{
     driver::{self, Pinned},
-    opened::{Context, Opened},
+    opened::{CudaContext, Opened},
 };
 use adamant_runtime::{ErrorKind, backend::Event};
 use parking_lot::Mutex;
@@ -19,10 +19,10 @@ pub(crate) const PIECE: usize = LARGEST;
 /// Pieces that are not in use, or will not be when an event has passed.
 pub(crate) struct Staging {
     free: Mutex<Vec<(Pinned, Event)>>,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
 impl Staging {
-    pub fn new(context: &Arc<Context>) -> Staging {
+    pub fn new(context: &Arc<CudaContext>) -> Staging {
         Staging { free: Mutex::default(), context: context.clone() }
     }
     /// A piece of at least so many bytes, which nobody uses.

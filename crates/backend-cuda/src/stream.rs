@@ -3,8 +3,8 @@
 //! event that has passed is used again.
 use crate::{
     driver::{self, EventHandle, StreamHandle},
-    memory::Block,
-    opened::Context,
+    memory::DeviceBlock,
+    opened::CudaContext,
 };
 use adamant_runtime::{
     ErrorKind,
@@ -14,11 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{collections::VecDeque, sync::Arc};
 
 /// A stream.
-pub(crate) struct Stream {
+pub(crate) struct CudaStream {
     queue: Queue,
     handle: StreamHandle,
     state: Mutex<StreamState>,
-    context: Arc<Context>,
+    context: Arc<CudaContext>,
 }
 #[derive(Default)]
 struct StreamState {
@@ -32,23 +32,23 @@ struct StreamState {
 /// Memory that turns use one after the other: a stream runs them in order.
 #[derive(Default)]
 pub(crate) struct SharedBlocks {
-    pub parameters: Option<Block>,
-    pub reports: Option<Block>,
-    pub scratch: Option<Block>,
+    pub parameters: Option<DeviceBlock>,
+    pub reports: Option<DeviceBlock>,
+    pub scratch: Option<DeviceBlock>,
     /// what gates write
-    pub gates: Option<Block>,
+    pub gates: Option<DeviceBlock>,
     /// what a library uses beside operands
-    pub workspace: Option<Block>,
+    pub workspace: Option<DeviceBlock>,
 }
 /// What a turn waits for.
 pub(crate) type Waits = smallvec::SmallVec<[EventHandle; 4]>;
 
-impl Stream {
+impl CudaStream {
     /// # Errors
     /// As the driver says.
-    pub fn new(context: &Arc<Context>, queue: Queue) -> Result<Stream, ErrorKind> {
+    pub fn new(context: &Arc<CudaContext>, queue: Queue) -> Result<CudaStream, ErrorKind> {
         let handle = context.call(driver::stream)?;
-        Ok(Stream { queue, handle, state: Mutex::default(), context: context.clone() })
+        Ok(CudaStream { queue, handle, state: Mutex::default(), context: context.clone() })
     }
     /// Has this turn passed?
     pub fn has_passed(&self, number: u64) -> bool {
@@ -103,13 +103,13 @@ impl Stream {
     ///
     /// # Errors
     /// A lost device.
-    pub fn turn(&self, behind: &Waits) -> Result<Turn<'_>, ErrorKind> {
-        let turn = Turn { stream: self, state: self.state.lock() };
+    pub fn turn(&self, behind: &Waits) -> Result<StreamTurn<'_>, ErrorKind> {
+        let turn = StreamTurn { stream: self, state: self.state.lock() };
         behind.iter().try_for_each(|e| self.context.call(|| driver::wait_for(self.handle, *e)))?;
         Ok(turn)
     }
 }
-impl Drop for Stream {
+impl Drop for CudaStream {
     fn drop(&mut self) {
         // What still runs runs to its end before anything is given back; of a lost device there is nothing to give.
         let _ = self.context.call(|| driver::synchronize(self.handle));
@@ -122,11 +122,11 @@ impl Drop for Stream {
     }
 }
 /// The right to issue to a stream.
-pub(crate) struct Turn<'s> {
-    stream: &'s Stream,
+pub(crate) struct StreamTurn<'s> {
+    stream: &'s CudaStream,
     state: MutexGuard<'s, StreamState>,
 }
-impl Turn<'_> {
+impl StreamTurn<'_> {
     pub fn stream(&self) -> StreamHandle {
         self.stream.handle
     }
@@ -140,7 +140,7 @@ impl Turn<'_> {
     /// Makes a call of the driver.
     ///
     /// # Errors
-    /// As [`Context::call`].
+    /// As [`CudaContext::call`].
     pub fn call<T>(&self, f: impl FnOnce(StreamHandle) -> driver::Told<T>) -> Result<T, ErrorKind> {
         self.stream.context.call(|| f(self.stream.handle))
     }

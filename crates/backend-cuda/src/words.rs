@@ -3,7 +3,7 @@
 //! still being read of them is waited for by the stream, not by the host.
 use crate::{
     driver,
-    memory::{Block, OnItsWay},
+    memory::{DeviceBlock, OnItsWay},
     opened::{Opened, internal},
 };
 use adamant_kernels::{Found, skeleton::gate::NOTHING};
@@ -20,7 +20,7 @@ pub(crate) const REPORT: u32 = 3;
 
 /// Blocks of words that nobody uses behind an event.
 #[derive(Default)]
-pub(crate) struct Spares(Mutex<Vec<(Block, Event)>>);
+pub(crate) struct Spares(Mutex<Vec<(DeviceBlock, Event)>>);
 /// The most that are kept.
 const KEPT: usize = 64;
 
@@ -28,7 +28,7 @@ const KEPT: usize = 64;
 #[derive(Clone)]
 pub(crate) struct CudaWords(Arc<WordSet>);
 struct WordSet {
-    block: Option<Block>,
+    block: Option<DeviceBlock>,
     address: u64,
     /// what is looked for, by word
     found: Mutex<Vec<Option<Found>>>,
@@ -67,7 +67,7 @@ impl CudaWords {
         };
         let (block, read) = match spare {
             Some(spare) => spare,
-            None => (Block::new(opened, bytes)?, Event::DONE),
+            None => (DeviceBlock::new(opened, bytes)?, Event::DONE),
         };
         let turn = opened.queue(Queue::Compute).turn(&opened.behind(Queue::Compute, &[read]))?;
         turn.call(|s| driver::fill(block.address, NOTHING, bytes / 4, s))?;

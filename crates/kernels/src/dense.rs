@@ -24,15 +24,15 @@ impl Output {
     }
 }
 /// Which inputs an invocation has taken with their neighbours, into the arrays `taken<k>`.
-pub(crate) struct Taken<'t> {
+pub(crate) struct TakenInputs<'t> {
     pub inputs: &'t [bool],
 }
-impl Taken<'static> {
+impl TakenInputs<'static> {
     /// Each element is loaded by itself.
-    pub const NOTHING: Taken<'static> = Taken { inputs: &[] };
+    pub const NOTHING: TakenInputs<'static> = TakenInputs { inputs: &[] };
 }
 /// What one invocation does at once: so many elements, of the outputs and of those inputs that lie as they do.
-struct Wide {
+struct WideUnit {
     each: u32,
     inputs: Vec<bool>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Dense {
     outputs: Vec<Output>,
     elements: u64,
     each: u32,
-    wide: Option<Wide>,
+    wide: Option<WideUnit>,
     /// where its parameters begin
     base: usize,
 }
@@ -82,7 +82,7 @@ impl Dense {
             return;
         }
         let inputs = inputs.iter().enumerate().map(|(k, i)| nest.is_dense(k) && i.offset % each == 0).collect();
-        self.wide = Some(Wide { each: each as u32, inputs });
+        self.wide = Some(WideUnit { each: each as u32, inputs });
     }
     /// How many invocations there are.
     pub fn units(&self) -> u64 {
@@ -126,10 +126,10 @@ impl Dense {
         bindings: &Bindings,
         program: &Program<'_>,
         nest: &Nest,
-        body: &dyn Fn(&Taken<'_>) -> Result<String, ErrorKind>,
+        body: &dyn Fn(&TakenInputs<'_>) -> Result<String, ErrorKind>,
         bits: &[String],
     ) -> Result<String, ErrorKind> {
-        let one = body(&Taken::NOTHING)?;
+        let one = body(&TakenInputs::NOTHING)?;
         let Some(wide) = &self.wide else { return Ok(self.unit(bindings, &one, bits)) };
         let each = wide.each;
         let (mut takes, mut makes, mut puts, mut singles) = (String::new(), String::new(), String::new(), String::new());
@@ -162,7 +162,7 @@ let i: u32 = first + e;
 }}
 ",
             verbatim(takes + "#pragma unroll\n"),
-            body(&Taken { inputs: &wide.inputs })?,
+            body(&TakenInputs { inputs: &wide.inputs })?,
             verbatim(puts),
         ))
     }

@@ -2,7 +2,7 @@
 use crate::{
     Dialect, Sources,
     bindings::{Access, Bindings, Place},
-    dense::{REPORT, Taken},
+    dense::{REPORT, TakenInputs},
     launcher::{Found, Key, Launcher, Work},
     nest::{Nest, Strides},
     write_expr,
@@ -111,7 +111,7 @@ impl<'e> Program<'e> {
         &self.inputs
     }
     /// Input k at its place, or where it was taken from there with its neighbours.
-    pub fn load(&self, bindings: &Bindings, k: u16, taken: &Taken<'_>) -> String {
+    pub fn load(&self, bindings: &Bindings, k: u16, taken: &TakenInputs<'_>) -> String {
         if let Some(own) = self.input_of(k).filter(|own| taken.inputs.get(*own).is_some_and(|is_taken| *is_taken)) {
             return bindings.value_of(self.inputs[own].1, &format!("taken{own}[e]"));
         }
@@ -135,13 +135,13 @@ impl<'e> Program<'e> {
     /// # Errors
     /// As [`check`].
     pub fn body(&self, bindings: &Bindings, nest: &Nest, number: &str) -> Result<String, ErrorKind> {
-        self.body_of(bindings, nest, number, &Taken::NOTHING)
+        self.body_of(bindings, nest, number, &TakenInputs::NOTHING)
     }
     /// As [`Program::body`], where some inputs' elements have been taken with their neighbours.
     ///
     /// # Errors
     /// As [`check`].
-    pub fn body_of(&self, bindings: &Bindings, nest: &Nest, number: &str, taken: &Taken<'_>) -> Result<String, ErrorKind> {
+    pub fn body_of(&self, bindings: &Bindings, nest: &Nest, number: &str, taken: &TakenInputs<'_>) -> Result<String, ErrorKind> {
         let mut text = self.places(nest, number);
         let first_index = self.inputs.len();
         let element = format!("a{}", (first_index + self.indices.len() + usize::from(self.random)).saturating_sub(1));

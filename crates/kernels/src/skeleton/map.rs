@@ -5,7 +5,7 @@ mod split;
 
 use crate::{
     bindings::{Bindings, Place},
-    dense::{Dense, Taken},
+    dense::{Dense, TakenInputs},
     frame::KernelFrame,
     launcher::{Array, Key, Launcher, Work},
     nest::AxisGroup,
@@ -48,7 +48,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let body = |taken: &Taken<'_>| Ok(nest.coordinates(AxisGroup::Outer, "i") + &program.body_of(&bindings, &nest, "i", taken)?);
+        let body = |taken: &TakenInputs<'_>| Ok(nest.coordinates(AxisGroup::Outer, "i") + &program.body_of(&bindings, &nest, "i", taken)?);
         let bits: Vec<String> = results.iter().map(|&r| program.bits(&bindings, r)).collect();
         let unit = dense.unit_of(&bindings, &program, &nest, &body, &bits)?;
         KernelFrame::alone(&bindings, "", format!("    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;\n{unit}")).text()

@@ -5,7 +5,7 @@ use crate::{
     nest::{AxisGroup, Strides},
     skeleton::{
         epilogue::BoundEpilogue,
-        product::{self, MatrixFactor, MatrixFactors, OWN, ProductEnds, ProductForm, ProductSizes, accumulator},
+        product::{self, OWN, ProductEnds, ProductForm, ProductSizes, UnitFactor, UnitFactors, accumulator},
     },
 };
 use adamant_ir::{DType, ErrorKind, product::Product};
@@ -121,7 +121,7 @@ return {t}({});
     })
 }
 /// The factors for the matrix unit, where the device has one and it is of use: of 16 bits, and more than a few rows and columns.
-fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 2], along: [bool; 2], sizes: &ProductSizes) -> Option<MatrixFactors> {
+fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 2], along: [bool; 2], sizes: &ProductSizes) -> Option<UnitFactors> {
     let dtype = arrays[0].dtype;
     let is_fit = launcher.target().matrices && matches!(dtype, DType::F16 | DType::BF16) && arrays[1].dtype == dtype;
     if !is_fit || sizes.rows.min(sizes.columns) < FEW || sizes.depth < FEW {
@@ -136,9 +136,9 @@ fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 
         let batched = (0..row).all(|x| array.shape[x] == 1 || array.strides[x] == 0 || in_pieces(array.strides[x]));
         let is_copied = array.strides[inner] == 1 && in_pieces(array.strides[outer]) && array.offset as isize % OF_PIECE == 0 && batched;
         let step = OWN + 2 * k + usize::from(outer == column);
-        MatrixFactor { binding: bindings[k], across: is_copied.then_some(step), along_depth: (k == 0) == along[k] }
+        UnitFactor { binding: bindings[k], across: is_copied.then_some(step), along_depth: (k == 0) == along[k] }
     };
-    Some(MatrixFactors { dtype, sides: [side(0), side(1)] })
+    Some(UnitFactors { dtype, sides: [side(0), side(1)] })
 }
 /// Rows, columns or a depth of which the matrix unit would be mostly idle.
 const FEW: usize = 16;

@@ -5,7 +5,7 @@
 //! A long K with a small result is split over workgroups; the parts are added in order by a second launch, so the bits
 //! are the same from run to run.
 mod matrices;
-pub(crate) use matrices::{MatrixFactor, MatrixFactors};
+pub(crate) use matrices::{UnitFactor, UnitFactors};
 
 use crate::{
     Subgroup,
@@ -41,7 +41,7 @@ pub(crate) struct ProductForm {
     /// are results stored two columns at a time? Columns are even then.
     pub paired: bool,
     /// the factors, where the matrix unit of a warp is to multiply them
-    pub matrices: Option<MatrixFactors>,
+    pub matrices: Option<UnitFactors>,
 }
 impl ProductForm {
     /// How many results are stored together.

@@ -4,7 +4,7 @@
 use crate::{
     Dialect, Sources,
     bindings::{Bindings, Place},
-    dense::{Dense, Taken},
+    dense::{Dense, TakenInputs},
     frame::{GROUP, KernelFrame},
     launcher::{Array, Key, LaunchTarget, Launcher, Work},
     nest::{AxisGroup, Nest},
@@ -93,7 +93,7 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
         let mut chain = String::new();
         for (k, segment) in segments.iter().enumerate().rev() {
             let BoundSegment { program, dense, nest } = segment;
-            let body = |taken: &Taken<'_>| {
+            let body = |taken: &TakenInputs<'_>| {
                 let value = |i: &Instr| match *i {
                     Instr::Load(k) => program.load(&bindings, k, taken),
                     Instr::Arg(k) => program.arg(&bindings, k),

@@ -1,6 +1,6 @@
 //! Tiles by the matrix unit of a warp: 16 x 8 x 16 elements by one instruction, factors of 16 bits, sums in f32. Factors lie
 //! in the block's memory as they lie in their own, along K or across it, in pieces of 16 bytes that are swapped within their
-//! rows so that eight rows of one piece lie in eight different banks; `ldmatrix` takes them out as the unit wants them, turned
+//! rows so that eight rows of one piece lie in eight different banks; `ldmatrix` takes them out as the unit wants them, transposed
 //! round where they lie across.
 //!
 //! K is walked in slices of 32 in three stages: while one is multiplied, the next two are on their way. A factor whose pieces
@@ -21,7 +21,7 @@ const STAGES: usize = 3;
 
 /// A factor as the unit's tiles take it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MatrixFactor {
+pub(crate) struct UnitFactor {
     /// its binding
     pub binding: usize,
     /// which parameter is its step across the axis along which it lies; none where it is gathered
@@ -31,13 +31,13 @@ pub(crate) struct MatrixFactor {
 }
 /// Both factors of a product for the matrix unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MatrixFactors {
+pub(crate) struct UnitFactors {
     /// F16 or BF16
     pub dtype: DType,
     /// the left one and the right one
-    pub sides: [MatrixFactor; 2],
+    pub sides: [UnitFactor; 2],
 }
-impl MatrixFactors {
+impl UnitFactors {
     /// What texts differ by.
     pub fn describe(&self, key: &mut crate::Key) {
         key.push(self.dtype as u8);
@@ -55,7 +55,7 @@ const NAMES: [[&str; 4]; 2] = [["lefts", "left", "top", "p[0u]"], ["rights", "ri
 ///
 /// # Errors
 /// As `KernelFrame::text`.
-pub(super) fn text(bindings: &Bindings, functions: &str, factors: &MatrixFactors, is_large: bool, form: ProductForm) -> Result<String, ErrorKind> {
+pub(super) fn text(bindings: &Bindings, functions: &str, factors: &UnitFactors, is_large: bool, form: ProductForm) -> Result<String, ErrorKind> {
     let [rows, columns] = tile(is_large);
     // Warps down and across, and each one's part of the tile in units of 16 rows and 8 columns.
     let (down, across) = if is_large { (2, 4) } else { (2, 2) };
@@ -132,7 +132,7 @@ for (uint32_t slice = 0; slice < slices; slice++) {{
     KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
 }
 /// Where a piece lies in its stage, in elements: `row` along which it lies and its number there.
-fn place(factor: &MatrixFactor, extent: usize, row: &str, piece: &str) -> String {
+fn place(factor: &UnitFactor, extent: usize, row: &str, piece: &str) -> String {
     if factor.along_depth {
         format!("({row}) * {SLICE}u + (({piece}) ^ (({row}) / 2u % 4u)) * {PIECE}u")
     } else {
@@ -140,7 +140,7 @@ fn place(factor: &MatrixFactor, extent: usize, row: &str, piece: &str) -> String
     }
 }
 /// Statements by which all threads fill a stage of one factor: `stage_`, from `k0_` on.
-fn fill(factors: &MatrixFactors, side: usize, extent: usize, lanes: usize) -> String {
+fn fill(factors: &UnitFactors, side: usize, extent: usize, lanes: usize) -> String {
     let (factor, [array, name, from, bound]) = (&factors.sides[side], NAMES[side]);
     // Pieces of a row: along K each of the extent's rows has four; across it each of K's 32 has as many as fill the extent.
     let of_row = if factor.along_depth { SLICE } else { extent } / PIECE;
@@ -184,10 +184,10 @@ const uint32_t outer = {outer}, inner = {inner};
     )
 }
 /// Statements that take the registers of all units of one factor out of the stage `held`, from `k` on.
-fn loaded(factors: &MatrixFactors, side: usize, extent: usize, units: usize) -> String {
+fn loaded(factors: &UnitFactors, side: usize, extent: usize, units: usize) -> String {
     let (factor, name) = (&factors.sides[side], NAMES[side][1]);
     let (first, size) = (["warp_row", "warp_column"][side], extent * SLICE);
-    let turned = if factor.along_depth { "" } else { ".trans" };
+    let transposed = if factor.along_depth { "" } else { ".trans" };
     // The eight rows of each of four 8 x 8 matrices come from eight lanes: the left's are the two halves of its rows, then of K;
     // the right's the two halves of K, then of two units' columns.
     let (low, high) = ("of_warp % 8u", ["of_warp / 8u % 2u", "of_warp / 16u"]);
@@ -207,7 +207,7 @@ fn loaded(factors: &MatrixFactors, side: usize, extent: usize, units: usize) -> 
         "#pragma unroll
 for (uint32_t i = 0; i < {count}u; i++) {{
 const uint32_t row = {row}, piece = {piece}, at = {name}_shared + (held * {size}u + {}) * 2u;
-asm volatile(\"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{%0, %1, %2, %3}}, [%4];\" : {registers} : \"r\"(at) : \"memory\");
+asm volatile(\"ldmatrix.sync.aligned.m8n8.x4{transposed}.shared.b16 {{%0, %1, %2, %3}}, [%4];\" : {registers} : \"r\"(at) : \"memory\");
 }}
 ",
         place(factor, extent, "row", "piece")
