@@ -11,6 +11,7 @@ mod collected;
 mod compressed;
 mod learned;
 mod losses;
+mod meshed;
 mod pieces;
 mod saved;
 mod scaled;
@@ -36,6 +37,8 @@ use captured::CapturedStep;
 pub use captured::OpByOp;
 pub use compressed::{CompressionPlan, GradientCompression};
 use losses::{Losses, UnreadLoss};
+use meshed::CollectedModel;
+pub use meshed::{MeshedModel, PassOf, WholeModel};
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
 pub(crate) use scaled::{FP8, fallen};
@@ -128,6 +131,13 @@ pub struct Session<M, B> {
     watched: SteppedWatch,
     looks: SessionLooks,
     shared: Option<SharedSteps>,
+    /// what of the model this rank has, and how a step goes through all stages, where others have the rest
+    meshed: Option<Arc<MeshedModel>>,
+    pass: Option<PassOf<M, B>>,
+    /// may other parameters have gradients in each step?
+    graph_changes: bool,
+    /// what all ranks together have, until a snapshot is taken
+    collected: Option<CollectedModel>,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -156,6 +166,7 @@ pub struct Look {
 struct StepParts<'a, M, B> {
     model: &'a M,
     loss: &'a LossOf<M, B>,
+    pass: Option<&'a PassOf<M, B>>,
     optimizer: &'a mut dyn Optimizer,
     clipper: Option<&'a mut GradientClipper>,
     accumulator: &'a mut GradAccumulator,
@@ -202,6 +213,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
             watched,
             looks,
             shared: None,
+            meshed: None,
+            pass: None,
+            graph_changes: false,
+            collected: None,
         })
     }
     /// Where it is.
@@ -271,8 +286,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let device = self.device;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         self.agree_on_used(&batches)?;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, shared, .. } = self;
-        let shared = shared.as_ref();
+        let Session { model, loss, pass, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, shared, .. } = self;
+        let (shared, pass) = (shared.as_ref(), pass.as_ref());
         // Who looks into a step keeps more than the walk back does.
         let looks_in = visitor.is_some() || look.layers || watched.looks_at_ops();
         if let (true, Some(batch)) = (looks_in, batches.first()) {
@@ -282,7 +297,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
             let mut parts =
-                StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
+                StepParts { model, loss, pass, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
@@ -301,7 +316,13 @@ impl<M: Walk, B: Batch> Session<M, B> {
             false => None,
         };
         let norms = match look.each {
-            true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
+            true => {
+                let norms = outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?;
+                match &self.meshed {
+                    Some(meshed) => monitor::read_named(&norms, meshed.whole().trained())?,
+                    None => monitor::read_norms(&norms, &self.parameters)?,
+                }
+            }
             false => Vec::new(),
         };
         self.position.step += 1;
@@ -431,16 +452,18 @@ impl<M: Walk, B: Batch> Session<M, B> {
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
-        let model = self.model.state_dict();
+        let parts = self.collected.take();
+        let (model, parts) = parts.map_or_else(|| (self.model.state_dict(), None), |parts| (parts.model, Some((parts.slots, parts.average))));
         // As a whole where that was collected, else of this rank's pieces.
         let collected = self.shared.as_ref().and_then(|shared| shared.sharded.take_collected());
-        let (slots, errors) = collected.unwrap_or_else(|| (self.optimizer.state_dict(), Vec::new()));
+        let (slots, average) = parts.map_or((None, None), |(slots, average)| (Some(slots), Some(average)));
+        let (slots, errors) = collected.unwrap_or_else(|| (slots.unwrap_or_else(|| self.optimizer.state_dict()), Vec::new()));
         let mut tensors = BTreeMap::from([("model".to_string(), model), ("optimizer".to_string(), slots)]);
         tensors.extend((!errors.is_empty()).then(|| (COMPRESSED.to_string(), errors)));
         tensors.extend(self.precision.state()?);
         tensors.extend(self.watched.state().map(|state| (watched::STABILITY.to_string(), state)));
         tensors.extend(self.clipper.as_ref().map(|c| (CLIP.to_string(), c.state_dict())).filter(|(_, state)| !state.is_empty()));
-        tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
+        tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), average.unwrap_or_else(|| a.state_dict()))));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
     /// What was learnt up to a snapshot: weights, buffers, slots, the running mean, clipping, precision, the generator.
@@ -448,15 +471,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        self.model.load_state_dict(part("model")?).map_err(said)?;
+        match &self.meshed {
+            Some(meshed) => meshed.load_state(&self.model, part("model")?),
+            None => self.model.load_state_dict(part("model")?),
+        }
+        .map_err(said)?;
         let slots = match &self.shared {
             Some(shared) if shared.sharded.stage() >= ZeroStage::Slots => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
-            _ => part("optimizer")?.to_vec(),
+            _ => self.own_slots(part("optimizer")?).map_err(said)?,
         };
         self.optimizer.load_state_dict(&slots).map_err(said)?;
+        let means = from.tensors.get("ema").map(|means| self.own_means(means)).transpose().map_err(said)?;
         match (&mut self.average, saved.averaged) {
             (None, None) => {}
-            (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
+            (Some(average), Some(updates)) => average.load_state_dict(means.as_deref().map_or_else(|| part("ema"), Ok)?, updates).map_err(said)?,
             _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
         }
         if let Some(clipper) = &mut self.clipper {

@@ -1,6 +1,6 @@
 //! One attempt at a step: forward and back, judged, clipped, and what the optimizer makes of it. It is the same ops each time, so that it can be
 //! captured. Must not know whether it is.
-use super::{Look, StepParts, scaled, sharded::ZeroStage};
+use super::{Look, StepParts, scaled, sharded::ZeroStage, shared::SharedSteps};
 use crate::{monitor, trainer::Batch};
 use adamant_amp::GradScaler;
 use adamant_core::{Grads, Result as Computed, Tensor, intercept::casting_once, profile::record_function};
@@ -50,7 +50,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         outputs.extend(underflow);
         // With pieces all ranks measure, whether they look or not.
         let (shared, parameters) = (self.shared, self.parameters);
-        let pieces = shared.is_some_and(|shared| shared.sharded.stage() >= ZeroStage::Gradients);
+        let pieces = shared.is_some_and(SharedSteps::has_pieces);
         let measure = |grads: &Grads, wanted: bool| shared.filter(|_| wanted || pieces).map(|shared| shared.norms(grads, parameters)).transpose();
         let of_pieces = measure(&grads, false)?;
         if let Some(handler) = handler {

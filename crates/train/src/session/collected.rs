@@ -43,7 +43,7 @@ fn read(bytes: &[u8], device: Device) -> Computed<Vec<(String, Tensor)>> {
     layout.places().iter().map(tensor).collect()
 }
 /// The slots of all ranks, in their order; on rank 0 alone.
-fn of_ranks(group: &dyn Communicator, own: Vec<(String, Tensor)>, device: Device) -> Computed<Vec<Vec<(String, Tensor)>>> {
+pub(super) fn of_ranks(group: &dyn Communicator, own: Vec<(String, Tensor)>, device: Device) -> Computed<Vec<Vec<(String, Tensor)>>> {
     let fail = |kind| Error::new("collect", kind);
     let bytes = if group.rank() == 0 { Vec::new() } else { message(&own)? };
     let lengths = gather(group, &(bytes.len() as u64).to_le_bytes()).map_err(fail)?;
@@ -90,6 +90,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// A lost peer; no memory.
     pub fn collect(&mut self) -> Result<(), Failure> {
+        if let Some(meshed) = self.meshed.clone().filter(|meshed| !meshed.is_whole()) {
+            return self.collect_parts(&meshed);
+        }
         let Some(shared) = &self.shared else { return Ok(()) };
         let (stage, group) = (shared.sharded.stage(), shared.group());
         if stage == ZeroStage::Off && shared.compressed.is_none() {
@@ -124,5 +127,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Lets go of what was put together, where no snapshot was taken: from now on parameters are read as they are.
     pub fn let_go(&mut self) {
         self.shared.iter().for_each(|shared| drop(shared.sharded.take_collected()));
+        self.collected = None;
     }
 }

@@ -16,8 +16,9 @@
 use super::{
     Batch, Session, StepParts,
     compressed::{CompressedGradients, CompressionPlan},
+    meshed::MeshedModel,
     pieces::PieceUnit,
-    sharded::{ShardedParameters, SharedNorms, ZeroStage, must_be_shareable},
+    sharded::{ShardedParameters, SharedNorms, ZeroStage, looks_at_all, must_be_shareable},
 };
 use crate::Failure;
 use adamant_amp::GradScaler;
@@ -31,6 +32,7 @@ use adamant_core::{
     step_reviewed, time_block,
 };
 use adamant_nn::{Param, Role, Walk, init::generator};
+use adamant_stability::HandlingType;
 use std::{
     collections::HashMap,
     ops::Range,
@@ -73,6 +75,8 @@ pub(super) struct SharedSteps {
     used: Option<Vec<bool>>,
     pub sharded: Arc<ShardedParameters>,
     pub compressed: Option<CompressedGradients>,
+    /// what of the model this rank has, where others have the rest
+    meshed: Option<Arc<MeshedModel>>,
 }
 /// What parts give, before it is added.
 struct PartSums {
@@ -110,7 +114,7 @@ impl SharedSteps {
         let device = parameters.first().map_or_else(Device::reference, |(_, p)| p.meta().device);
         let wide = if parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let compressed = sharing.compress.map(|plan| CompressedGradients::new(plan, &sharing.group, parameters, (wide, device))).transpose()?;
-        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed })
+        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed, meshed: None })
     }
     /// Which of the parts held here the batches of the next step are of, and how many were taken for it.
     pub fn assign(&self, of_part: Vec<usize>, taken: usize) {
@@ -128,9 +132,16 @@ impl SharedSteps {
     fn idle_passes(&self, own: usize) -> Computed<()> {
         (own..self.passes()).try_for_each(|_| self.sharded.idle_pass())
     }
+    /// Has each rank pieces of gradients?
+    pub fn has_pieces(&self) -> bool {
+        self.sharded.stage() >= ZeroStage::Gradients || self.meshed.as_ref().is_some_and(|meshed| !meshed.is_whole())
+    }
     /// How long gradients are.
     pub fn norms(&self, grads: &Grads, parameters: &[(String, Param)]) -> Computed<SharedNorms> {
         let used = self.used.as_deref().unwrap_or_default();
+        if let Some(meshed) = self.meshed.as_ref().filter(|meshed| !meshed.is_whole()) {
+            return meshed.norms(grads, parameters, used);
+        }
         let used: Vec<(Param, bool)> = parameters.iter().zip(used).map(|((_, p), used)| (p.clone(), *used)).collect();
         self.sharded.norms(grads, &used)
     }
@@ -309,7 +320,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// What ranks cannot share out; no memory.
     pub fn share(&mut self, sharing: StepSharing) -> Result<(), Failure> {
-        let shared = SharedSteps::new(sharing, states(&self.model), &self.parameters)?;
+        let mut shared = SharedSteps::new(sharing, states(&self.model), &self.parameters)?;
         let stage = shared.sharded.stage();
         if shared.compressed.is_some() && stage >= ZeroStage::Gradients {
             return Err(Failure::Usage(format!(
@@ -322,11 +333,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
             let told = "`[stability]` that looks at activations sees one rank's alone: it goes with one rank";
             return Err(Failure::Usage(format!("[distributed]: {told}")));
         }
-        must_be_shareable(stage, handling, self.precision.scaler.is_enabled())?;
+        let scales = self.precision.scaler.is_enabled();
+        must_be_shareable(stage, handling, scales)?;
+        let parts = self.meshed.clone().filter(|meshed| !meshed.is_whole());
+        let goes_back = handling.filter(|options| options.handling_type == HandlingType::Restore).map(|_| "a state that is put back (`restore`) is held as a whole");
+        if let (Some(_), Some(what)) = (&parts, looks_at_all(handling, scales).or(goes_back)) {
+            return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces")));
+        }
+        shared.meshed = parts.clone();
         if stage >= ZeroStage::Slots {
             self.optimizer.share_out(shared.sharded.clone())?;
+        }
+        if stage >= ZeroStage::Slots || parts.is_some() {
             // Each rank looks at the slots of its pieces.
-            let group = shared.group().clone();
+            let group = parts.map_or_else(|| shared.group().clone(), |parts| parts.mesh().world().clone());
             let least = CollectiveKind::AllReduce { reduce: ReduceOp::Min, parts: 0, used: RankUse::Alike };
             let agree = move |good: &Tensor| collective(least, &group, &good.cast(DType::U8).reshape([1])).reshape([0usize; 0]).ne(0u8);
             self.watched.handler.iter_mut().for_each(|handler| handler.agree_by(agree.clone()));
@@ -359,14 +379,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn assign(&mut self, of_part: Vec<usize>, taken: usize) {
         self.shared.iter().for_each(|shared| shared.assign(of_part.clone(), taken));
     }
-    /// Once, before the first step: which parameters have gradients on any rank.
+    /// From now on it is found out before each step which parameters have gradients on any rank, by a pass more, and not once.
+    pub fn changes_graph(&mut self) {
+        self.graph_changes = true;
+        self.captured.leave("`static_graph` is false: which parameters have gradients is found out before each step");
+    }
+    /// Before the first step, or before each: which parameters have gradients on any rank.
     pub(super) fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, .. } = self;
-        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed()) else { return Ok(()) };
+        let Session { model, loss, pass, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, graph_changes, .. } = self;
+        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed() || *graph_changes) else { return Ok(()) };
         let (average, clipper) = (average.as_mut(), clipper.as_mut());
         let optimizer = &mut **optimizer;
-        let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
+        let (pass, handler) = (pass.as_ref(), None);
+        let mut parts = StepParts { model, loss, pass, optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared: None, device };
         let used = parts.used_here(shared, batches)?;
         Ok(shared.agree(&used)?)
     }
@@ -378,8 +404,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         for batch in batches {
             taken_back(|| {
                 shared.sharded.pass(|| {
-                    let mean = self.precision.forward(&mut None, || (self.loss)(self.model, batch))?;
-                    let grads = mean.backward()?;
+                    let grads = match self.pass {
+                        Some(pass) => pass(self.model, batch)?.1,
+                        None => self.precision.forward(&mut None, || (self.loss)(self.model, batch))?.backward()?,
+                    };
                     self.parameters.iter().zip(&mut used).for_each(|((_, p), used)| *used |= grads.of(&p.cell()).is_some());
                     Ok(())
                 })
@@ -407,20 +435,24 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
         let wide = if leaves.iter().any(|p| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let random = generator(device)?;
-        let seeds = random.bits([shared.sharing.parts, 2]);
+        let seeds = (shared.sharing.parts > 1).then(|| random.bits([shared.sharing.parts, 2]));
         let behind = random.cell().detached();
         let before: Vec<Tensor> = shared.states.iter().map(|state| state.detached()).collect();
         let mut sums = Vec::new();
         for (own, part) in shared.sharing.held().enumerate() {
-            let seed = seeds.select(0, part);
-            random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
+            // One part alone is the step of one rank, and draws as that does.
+            if let Some(seed) = seeds.as_ref().map(|seeds| seeds.select(0, part)) {
+                random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
+            }
             let of_this: Vec<&B> = batches.iter().zip(&of_part).filter(|(_, part)| **part == own).map(|(batch, _)| batch).collect();
             sums.push(self.part(shared, &of_this, (flags, scaler), (wide, device))?);
             for (state, before) in shared.states.iter().zip(&before) {
                 state.set(before)?;
             }
         }
-        random.cell().set(&behind)?;
+        if seeds.is_some() {
+            random.cell().set(&behind)?;
+        }
         shared.idle_passes(batches.len())?;
         if let Some(seen) = flags.as_mut() {
             let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
@@ -440,6 +472,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         for batch in batches {
             let n = batch.rows()?;
             let pass = || -> Computed<(Tensor, Grads, bool)> {
+                if let Some(pass) = self.pass {
+                    return pass(self.model, batch).map(|(mean, grads)| (mean, grads, true));
+                }
                 let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
                 self.precision.measure(&mean)?;
                 // Gradients times rows at once, and not each by itself behind; of a loss of 16 bits that would round the rows.

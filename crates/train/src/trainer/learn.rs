@@ -19,7 +19,7 @@ use crate::{
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
 use adamant_amp::{AmpStats, Autocast};
-use adamant_core::{Device, memory, profile::record_function, time_block};
+use adamant_core::{Device, Tensor, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
 use adamant_optim::schedule::Goal;
@@ -153,6 +153,8 @@ where
     pub places: Vec<LoaderState>,
     /// the state that a bad step is answered by, where that is the policy
     pub held: HeldStates,
+    /// the weights of the best validation as a whole, until a snapshot is taken, where this rank has a part of them
+    pub best: Option<Vec<(String, Tensor)>>,
     /// what is asked for from outside
     pub controls: Controls,
     /// a request to end
@@ -175,7 +177,7 @@ where
         self.restore_held(from)?;
         if let (Some(stopping), Some(seen)) = (&mut self.stopping, self.kept.stopping) {
             stopping.seen = seen;
-            stopping.best = from.tensors.get(BEST).cloned();
+            stopping.best = from.tensors.get(BEST).map(|best| self.session.own_weights(best)).transpose()?;
         }
         for callback in self.callbacks.iter_mut() {
             if let Some(state) = self.kept.callbacks.get(callback.name()) {
@@ -249,7 +251,7 @@ where
             let vote = self.saves_at(step, ends);
             let AskedOfAll { signal: asked, called, saving } = self.asked_of_all(interrupt.asked(), vote)?;
             if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
-                self.session.collect()?;
+                self.collect()?;
             }
             // Who leads may be another one than before.
             match self.saves_at(step, ends) {

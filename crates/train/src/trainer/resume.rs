@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 19] = [
+const FREE: [&str; 27] = [
     "capture",
     "device",
     "epochs",
@@ -30,6 +30,14 @@ const FREE: [&str; 19] = [
     "distributed.bucket_mb",
     "distributed.timeout",
     "distributed.zero",
+    "distributed.mesh.",
+    "distributed.tensor",
+    "distributed.tensor.",
+    "distributed.sequence_axis",
+    "distributed.schedule",
+    "distributed.micro_batches",
+    "distributed.static_graph",
+    "distributed.retries",
 ];
 /// Among those: what decides when a model is judged, where the next steps depend on what the judgement is.
 const JUDGING: &str = "eval_every";

@@ -1,0 +1,169 @@
+//! Runs whose ranks share the model too: on any mesh a description ends where one process ends, writes as many lines, goes on from the
+//! checkpoints of any other mesh; what does not go together is refused with the line.
+#![allow(clippy::unwrap_used)]
+
+mod ranked;
+
+use adamant_backend_cpu as _;
+use adamant_distributed::local::local_threads_with;
+use adamant_formats::safetensors;
+use adamant_train::{Failure, Report};
+use ranked::train_on;
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+/// Data, pipeline, tensor.
+type Axes = [usize; 3];
+
+/// Characters that do not follow from each other, 24 of them.
+fn characters(folder: &Path) {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize
+    };
+    let text: String = (0..24).chain((0..700).map(|_| next() % 24)).map(|k| char::from(b'a' + k as u8)).collect();
+    fs::write(folder.join("input.txt"), text).unwrap();
+}
+/// A model, what is cut of it, and how it learns; all of it by a number.
+struct MeshSubject {
+    text: String,
+    /// `distributed.tensor`
+    tensor: &'static str,
+    /// may what is between pieces be cut along the sequence?
+    sequence: bool,
+}
+const BLOCKS: &str = "{ \"wte\" = \"vocabulary\", \"head\" = \"column_gathered\", \"blocks.*.self_attn\" = \"heads\", \"blocks.*.linear1\" = \"column\", \
+                      \"blocks.*.linear2\" = \"row\" }";
+const SLICES: &str = "{ \"wpe\" = \"scatter\", \"lnf\" = \"gather\", \"blocks.*.norm1\" = \"apart\", \"blocks.*.norm2\" = \"apart\", \"blocks.*.self_attn\" = \
+                      \"heads\", \"blocks.*.linear1\" = \"column\", \"blocks.*.linear2\" = \"row\" }";
+fn subject(k: usize, folder: &Path) -> MeshSubject {
+    let optimizer = [
+        "kind = \"SGD\"\nlr = 0.2\nmomentum = 0.9",
+        "kind = \"AdamW\"\nlr = 0.01\neps = 0.01\nweight_decay = 0.1",
+        "kind = \"RMSprop\"\nlr = 0.01\neps = 0.1",
+        "kind = \"Adagrad\"\nlr = 0.05\neps = 0.1",
+        "kind = \"NAdam\"\nlr = 0.01\neps = 0.01",
+        "kind = \"Adamax\"\nlr = 0.01\neps = 0.1",
+        "kind = \"SGD\"\nlr = 0.1\ngroups = [{ parameters = [\"head\", \"*.bias\"], lr = 0.05 }]",
+    ][k % 7];
+    let clip = ["clip = { kind = \"global_norm\", max_norm = 0.3 }", "", "clip = { kind = \"value\", max = 0.02 }", "clip = { kind = \"zclip\", z_warm_up = 2 }"][k % 4];
+    let (ema, accumulate) = (["", "[ema]\ndecay = 0.5\n"][k % 2], [1, 2, 1][k % 3]);
+    let head = format!(
+        "seed = {k}\niterations = 6\nbatch = 8\naccumulate = {accumulate}\nlog_every = 2\neval_every = 3\n{clip}\ncheckpoint = {{ every = 2, last = 9, best = 0 }}\n"
+    );
+    let tail = format!("[optimizer]\n{optimizer}\n[schedule]\nkind = \"CosineAnnealingLR\"\nT_max = 9\n{ema}");
+    let stopping = "[early_stopping]\npatience = 5\nrestore_best = true\n";
+    if k % 2 == 0 {
+        let path = folder.join("input.txt");
+        let tied = if k % 4 == 0 { "tied = \"wte\"" } else { "in_features = 16, out_features = \"$vocabulary\"" };
+        let (tensor, sequence) = [(BLOCKS, false), ("auto", false), (SLICES, true)][(k / 2) % 3];
+        let text = format!(
+            "{head}[data]\nkind = \"text\"\npath = \"{}\"\ncontext = 8\ntest = 0.1\nvalid = 0.1\nworkers = 0\n[model]\ninit = {{ kind = \"normal\", std = 0.1 }}\nlayers = [\n\
+             {{ name = \"wte\", kind = \"Embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }},\n\
+             {{ name = \"wpe\", kind = \"PositionEmbedding\", max_length = 8, features = 16 }},\n\
+             {{ name = \"blocks\", repeat = 2, kind = \"TransformerEncoderLayer\", d_model = 16, nhead = 4, dim_feedforward = 32, dropout = 0.0, activation = \"gelu\", \
+             norm_first = true, is_causal = true }},\n\
+             {{ name = \"lnf\", kind = \"LayerNorm\", normalized_shape = 16 }},\n{{ name = \"head\", kind = \"Linear\", {tied} }},\n]\n{tail}{stopping}",
+            path.display()
+        );
+        return MeshSubject { text, tensor, sequence };
+    }
+    let text = format!(
+        "{head}[data]\nkind = \"permutation\"\nclasses = 12\nrows = 60\nvalid = 0.2\nworkers = 0\n[model]\nlayers = [\n\
+         {{ name = \"table\", kind = \"Embedding\", num_embeddings = 12, embedding_dim = 8 }},\n{{ name = \"fc\", kind = \"Linear\", in_features = 8, out_features = 16 }},\n\
+         {{ kind = \"Tanh\" }},\n{{ name = \"proj\", kind = \"Linear\", in_features = 16, out_features = 8 }},\n{{ name = \"norm\", {} }},\n\
+         {{ name = \"head\", kind = \"Linear\", in_features = 8, out_features = 12 }},\n]\n{tail}",
+        ["kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8"][(k / 2) % 2]
+    );
+    MeshSubject { text, tensor: ["auto", "{ fc = \"column\", proj = \"row\", table = \"vocabulary\" }"][(k / 4) % 2], sequence: false }
+}
+fn on(subject: &MeshSubject, [data, pipeline, tensor]: Axes, more: &[String]) -> Vec<String> {
+    let mut set = vec![format!("distributed.mesh={{ data = {data}, pipeline = {pipeline}, tensor = {tensor} }}")];
+    set.push(if subject.tensor == "auto" { "distributed.tensor=auto".to_string() } else { format!("distributed.tensor={}", subject.tensor) });
+    if subject.sequence {
+        set.push("distributed.sequence_axis=1".into());
+    }
+    set.extend(more.iter().cloned());
+    set
+}
+fn run(text: &str, ranks: usize, set: &[String], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
+    train_on(text, local_threads_with(ranks, Duration::from_secs(20)).unwrap(), set, folder, stop)
+}
+fn weights(folder: &Path) -> BTreeMap<String, Vec<f32>> {
+    let all = safetensors::load(&folder.join("weights.safetensors")).unwrap();
+    all.into_iter().map(|(name, t)| (name, t.to_vec::<f32>().unwrap())).collect()
+}
+/// The largest difference of two runs' weights.
+fn apart(a: &Path, b: &Path) -> f64 {
+    let (a, b) = (weights(a), weights(b));
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    let of = |(name, x): (&String, &Vec<f32>)| {
+        assert_eq!(x.len(), b[name].len(), "{name}");
+        x.iter().zip(&b[name]).map(|(x, y)| f64::from((x - y).abs())).fold(0f64, f64::max)
+    };
+    a.iter().map(of).fold(0f64, f64::max)
+}
+/// Lines of metrics: their kinds and steps, the names of their norms, and their numbers.
+fn lines(folder: &Path) -> (Vec<String>, Vec<f64>) {
+    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let (mut heads, mut numbers) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let norms = line["grad_norms"].as_object();
+        heads.push(format!("{} {} {:?}", line["kind"], line["step"], norms.map(|n| n.keys().cloned().collect::<Vec<_>>())));
+        let mut of = vec![line["loss"].as_f64(), line["valid"]["loss"].as_f64(), line["grad_norm"].as_f64()];
+        of.extend(norms.into_iter().flat_map(|n| n.values().map(|v| v.as_f64())));
+        numbers.extend(of.into_iter().map(|v| v.unwrap_or(0.0)));
+    }
+    (heads, numbers)
+}
+/// In f32 sums that are rounded otherwise come to this after some steps.
+const NEAR: f64 = 1e-6;
+fn near(alone: &Path, shared: &Path, case: &str) {
+    let off = apart(alone, shared);
+    let ((want, numbers), (heads, got)) = (lines(alone), lines(shared));
+    assert_eq!(heads, want, "{case}");
+    let by = numbers.iter().zip(&got).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0f64, f64::max);
+    assert!(off <= NEAR && by <= 10.0 * NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
+}
+/// The meshes that a subject is run on: all of four ranks, in turns those of two, three and eight.
+fn meshes(k: usize) -> Vec<Axes> {
+    let of_four = [[1, 1, 4], [1, 2, 2], [2, 2, 1], [2, 1, 2], [1, 4, 1], [4, 1, 1]];
+    let others = [[2, 2, 2], [1, 1, 2], [1, 2, 1], [1, 3, 1], [3, 2, 1]];
+    vec![of_four[k % 6], of_four[(k + 1 + k / 6) % 6], of_four[(k + 3) % 6], others[k % 5]]
+}
+fn ended(done: Vec<Result<Report, Failure>>, case: &str) {
+    for (rank, done) in done.into_iter().enumerate() {
+        let report = done.unwrap_or_else(|e| panic!("rank {rank}, {case}: {e}"));
+        assert!(report.test.loss.is_finite(), "{case}");
+    }
+}
+#[test]
+fn a_mesh_that_ends_elsewhere_than_one_process() {
+    let place = tempfile::tempdir().unwrap();
+    characters(place.path());
+    let schedules = ["gpipe", "1f1b", "interleaved"];
+    for k in 0..14 {
+        let subject = subject(k, place.path());
+        let mut alone: BTreeMap<usize, std::path::PathBuf> = BTreeMap::new();
+        for (m, axes) in meshes(k).into_iter().enumerate() {
+            let [data, pipeline, _] = axes;
+            let schedule = if pipeline == 2 { schedules[(k + m) % 3] } else { schedules[k % 2] };
+            let more = [format!("distributed.schedule={schedule}"), "distributed.micro_batches=1".into()];
+            let more = if schedule == "interleaved" { &more[..1] } else { &more[..] };
+            // A batch norm sees a micro-batch: one, or none is the same.
+            if schedule == "interleaved" && subject.text.contains("BatchNorm") && pipeline > 1 {
+                continue;
+            }
+            let alone = alone.entry(data).or_insert_with(|| {
+                let folder = place.path().join(format!("{k}-alone-{data}"));
+                ended(run(&subject.text, 1, &[format!("distributed.shards={data}")], &folder, None), &format!("alone, of\n{}", subject.text));
+                folder
+            });
+            let folder = place.path().join(format!("{k}-on-{data}-{pipeline}-{}", axes[2]));
+            let case = format!("{k}: {axes:?}, {schedule}, of\n{}", subject.text);
+            ended(run(&subject.text, axes.iter().product(), &on(&subject, axes, more), &folder, None), &case);
+            near(alone, &folder, &case);
+        }
+    }
+}
