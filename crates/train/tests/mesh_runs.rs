@@ -167,3 +167,132 @@ fn a_mesh_that_ends_elsewhere_than_one_process() {
         }
     }
 }
+#[test]
+fn a_run_that_another_mesh_does_not_go_on_with() {
+    let place = tempfile::tempdir().unwrap();
+    characters(place.path());
+    let of_four: [Axes; 6] = [[1, 1, 4], [1, 2, 2], [2, 2, 1], [4, 1, 1], [1, 4, 1], [2, 1, 2]];
+    for k in [0, 1, 6] {
+        let subject = subject(k, place.path());
+        let more = ["distributed.shards=4".to_string(), "distributed.micro_batches=1".into(), "distributed.schedule=1f1b".into()];
+        let alone = place.path().join(format!("{k}-undisturbed"));
+        ended(run(&subject.text, 1, &more[..1], &alone, None), "undisturbed");
+        for (m, from) in of_four.into_iter().enumerate() {
+            // Each to two others, the last of which is one process.
+            for to in [of_four[(m + 1 + k) % 6], [1, 1, 1]] {
+                let folder = place.path().join(format!("{k}-{from:?}-{to:?}"));
+                let case = format!("{k}: from {from:?} to {to:?}, of\n{}", subject.text);
+                let stopped = run(&subject.text, 4, &on(&subject, from, &more), &folder, Some(3));
+                assert!(stopped.iter().all(|done| matches!(done, Err(Failure::Interrupted { step: 3, .. }))), "{case}: {stopped:?}");
+                let set = if to == [1, 1, 1] { more[..1].to_vec() } else { on(&subject, to, &more) };
+                ended(run(&subject.text, to.iter().product(), &set, &folder, None), &case);
+                near(&alone, &folder, &case);
+            }
+        }
+    }
+}
+const REFUSED: &str = r#"seed = 1
+epochs = 1
+batch = 8
+[data]
+kind = "permutation"
+classes = 12
+rows = 60
+workers = 0
+[model]
+layers = [
+    { name = "table", kind = "Embedding", num_embeddings = 12, embedding_dim = 8 },
+    { name = "fc", kind = "Linear", in_features = 8, out_features = 16 },
+    { kind = "Tanh" },
+    { name = "proj", kind = "Linear", in_features = 16, out_features = 8 },
+    { name = "norm", kind = "LayerNorm", normalized_shape = 8 },
+    { name = "head", kind = "Linear", in_features = 8, out_features = 12 },
+]
+[optimizer]
+kind = "SGD"
+[distributed]
+"#;
+#[test]
+fn what_a_mesh_cannot_be() {
+    let place = tempfile::tempdir().unwrap();
+    let tensor = "mesh = { tensor = 2 }\n";
+    let stages = "mesh = { pipeline = 2 }\n";
+    let cases: Vec<(String, Vec<&str>, usize, &str)> = vec![
+        // What follows from the keys.
+        ("mesh = { tensors = 2 }".into(), vec![], 2, "run.toml:22: unknown key `distributed.mesh.tensors`; did you mean `tensor`?"),
+        ("mesh = { data = 3 }".into(), vec![], 2, "run.toml:22: `distributed.mesh`: data 3 is 3 ranks, and 2 ranks were started"),
+        ("mesh = { data = 0 }".into(), vec![], 2, "run.toml:22: `distributed.mesh.data`: an axis that is not used has 1"),
+        ("mesh = { expert = 2 }".into(), vec![], 2, "run.toml:22: `distributed.mesh.expert`: no layer of a description has experts"),
+        (tensor.into(), vec![], 2, "run.toml:22: `distributed.mesh.tensor`: which layers are cut is not said"),
+        ("schedule = \"1f1b\"".into(), vec![], 1, "run.toml:22: `distributed.schedule`: it says nothing without a `mesh`"),
+        (format!("{stages}schedule = \"2f2b\""), vec![], 2, "run.toml:23: `distributed.schedule`: `2f2b` is no schedule"),
+        (format!("{stages}micro_batches = 0"), vec![], 2, "run.toml:23: `distributed.micro_batches`: it is 1 at least"),
+        (format!("{stages}schedule = \"interleaved\"\nmicro_batches = 3"), vec![], 2, "run.toml:24: `distributed.micro_batches`: with 2 stretches"),
+        (format!("{tensor}tensor = \"all\""), vec![], 2, "run.toml:23: `distributed.tensor`: there is no `all`"),
+        (format!("{tensor}[distributed.tensor]\nfc = \"columns\""), vec![], 2, "run.toml:24: `distributed.tensor.fc`: there is no `columns`; there are column, column_gathered"),
+        (format!("{tensor}[distributed.tensor]\nfcc = \"column\""), vec![], 2, "run.toml:24: `distributed.tensor.fcc`: no layer has a path like this one; there are table, fc"),
+        (format!("{tensor}tensor = \"auto\"\nzero = 1"), vec![], 2, "run.toml:24: `distributed.zero`: ranks of a `mesh` hold pieces"),
+        (format!("{tensor}tensor = \"auto\"\ncompress = \"bf16\""), vec![], 2, "run.toml:24: `distributed.compress`: what a rank has not sent"),
+        (format!("{tensor}tensor = \"auto\"\n[precision]\nmode = \"bf16\""), vec![], 2, "run.toml:25: `precision.mode`: a model that ranks share"),
+        (format!("{tensor}tensor = \"auto\""), vec!["clip={ kind = \"percentile\" }"], 2, "`clip`: `percentile` looks at gradients as a whole"),
+        (stages.into(), vec!["clip={ kind = \"layer_wise\", layer_norm_thresholds = [{ layers = \"head\", max_norm = 0.1 }] }"], 2, "which lie on several stages"),
+        ("mode = \"hybrid\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: ranks that share rows and model have a `mesh`"),
+        ("mode = \"dataparallel\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: several devices in one process are `adamant::parallel::DataParallel`"),
+        ("mode = \"rpc\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: who takes remote calls runs code that a peer sends"),
+        ("sync_bn = true".into(), vec![], 2, "run.toml:22: `distributed.sync_bn`: the model has no batch norm"),
+        ("sync_bn = true\nshards = 4".into(), vec![], 2, "run.toml:22: `distributed.sync_bn`: a norm sees one part of each rank: 2 shards on 2 ranks, not 4"),
+        (format!("{stages}sync_bn = true"), vec![], 2, "run.toml:23: `distributed.sync_bn`: stages of a pipeline see micro-batches"),
+        ("retries = -1".into(), vec![], 1, "run.toml:22: `distributed.retries`"),
+        // What the model says.
+        (format!("{tensor}[distributed.tensor]\nfc = \"row\"\nproj = \"heads\""), vec![], 2, "run.toml:25: `distributed.tensor.proj`"),
+        (format!("{tensor}[distributed.tensor]\nfc = \"column\""), vec![], 2, "these patterns do not go together"),
+        (format!("{tensor}[distributed.tensor]\nhead = \"column\""), vec![], 2, "what a `column` cuts a `row` takes up"),
+        (format!("{tensor}[distributed.tensor]\nfc = \"column\"\nproj = \"row\"\nnorm = \"apart\""), vec![], 2, "the gradient of norm.weight is another one"),
+        ("mesh = { tensor = 5 }\ntensor = \"auto\"".into(), vec![], 5, "run.toml:23: `distributed.tensor`: no layer is cut"),
+        ("mesh = { tensor = 3 }\n[distributed.tensor]\nhead = \"column_gathered\"\nfc = \"column\"".into(), vec![], 3, "run.toml:25: `distributed.tensor.fc`"),
+        ("mesh = { pipeline = 3 }\nschedule = \"interleaved\"".into(), vec![], 3, "run.toml:22: `distributed.mesh`: 5 layers are trained"),
+        (format!("{stages}schedule = \"interleaved\""), vec!["batch=7"], 2, "takes as many micro-batches as there are stages (2), and a part of a step has 1 rows"),
+        (format!("{tensor}tensor = \"auto\""), vec!["optimizer.kind=LAMB"], 2, "looks at each parameter as a whole"),
+        (stages.into(), vec!["stability.handling_type=restore"], 2, "is held as a whole"),
+        (format!("{tensor}tensor = \"auto\""), vec!["stability.handling_type=replace"], 2, "looks at gradients as a whole"),
+    ];
+    for (k, (keys, set, ranks, told)) in cases.into_iter().enumerate() {
+        let set: Vec<String> = set.into_iter().map(String::from).collect();
+        for done in run(&format!("{REFUSED}{keys}\n"), ranks, &set, &place.path().join(format!("refused-{k}")), None) {
+            let error = done.map(|_| keys.clone()).expect_err(&keys);
+            assert!(error.to_string().contains(told), "{keys} {set:?}: {error}");
+            assert!([2, 4].contains(&error.exit_code()), "{keys}: {error}");
+        }
+    }
+}
+/// Batch norms of several ranks see what one process sees.
+#[test]
+fn norms_that_see_their_own_rows() {
+    let place = tempfile::tempdir().unwrap();
+    let text = REFUSED.replace("kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8").replace("epochs = 1", "iterations = 7");
+    let alone = place.path().join("alone");
+    ended(run(&text, 1, &[], &alone, None), "alone");
+    let plain = place.path().join("plain");
+    ended(run(&text, 4, &["distributed.shards=4".into()], &plain, None), "each its own");
+    assert!(apart(&alone, &plain) > 1e-4, "norms of their own rows do the same");
+    for (ranks, mesh) in [(2, ""), (4, ""), (4, "{ data = 2, tensor = 2 }")] {
+        let folder = place.path().join(format!("{ranks}{}", mesh.len()));
+        let mut set = vec!["distributed.sync_bn=true".to_string()];
+        if !mesh.is_empty() {
+            set.extend([format!("distributed.mesh={mesh}"), "distributed.tensor=auto".into()]);
+        }
+        ended(run(&text, ranks, &set, &folder, None), mesh);
+        near(&alone, &folder, &format!("{ranks} ranks {mesh}"));
+    }
+}
+/// Which parameters have gradients is found out before each step: the bits of a graph that never changes.
+#[test]
+fn a_graph_that_may_change_and_ends_elsewhere() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    ended(run(REFUSED, 2, &[], &at("static"), None), "static");
+    ended(run(REFUSED, 2, &["distributed.static_graph=false".into()], &at("changing"), None), "changing");
+    for name in ["weights.safetensors", "metrics.jsonl"] {
+        assert!(fs::read(at("static").join(name)).unwrap() == fs::read(at("changing").join(name)).unwrap(), "{name}");
+    }
+}

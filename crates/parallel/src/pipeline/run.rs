@@ -92,12 +92,25 @@ impl Pipeline {
     /// Fewer layers than stretches; another number of costs than of layers; costs that are no finite numbers from 0 on.
     #[track_caller]
     pub fn with_costs(layers: Vec<(String, Box<dyn Module>)>, mesh: &Mesh, schedule: PipelineSchedule, costs: &[f64]) -> Result<Pipeline> {
-        let group = mesh.group(MeshAxis::Pipeline).clone();
-        let (stage, stages) = (group.rank as usize, group.size as usize);
+        let stages = mesh.size(MeshAxis::Pipeline);
         if costs.len() != layers.len() {
             return Err(Error::new("pipeline", ErrorKind::Argument(format!("{} costs for {} layers", costs.len(), layers.len()))));
         }
-        let stretches = cut_by_cost(costs, stages * schedule.chunks())?;
+        Pipeline::with_stretches(layers, mesh, schedule, cut_by_cost(costs, stages * schedule.chunks())?)
+    }
+    /// The same by stretches of one's own, one behind another, as many for each stage as the schedule has it.
+    ///
+    /// # Errors
+    /// Another number of stretches; stretches that leave out a layer, or have one twice.
+    #[track_caller]
+    pub fn with_stretches(layers: Vec<(String, Box<dyn Module>)>, mesh: &Mesh, schedule: PipelineSchedule, stretches: Vec<Range<usize>>) -> Result<Pipeline> {
+        let group = mesh.group(MeshAxis::Pipeline).clone();
+        let (stage, stages) = (group.rank as usize, group.size as usize);
+        let ends = stretches.iter().try_fold(0, |end, stretch| (stretch.start == end && stretch.end > end).then_some(stretch.end));
+        if stretches.len() != stages * schedule.chunks() || ends != Some(layers.len()) {
+            let text = format!("{stretches:?} are not the {} layers in {} stretches one behind another", layers.len(), stages * schedule.chunks());
+            return Err(Error::new("pipeline", ErrorKind::Argument(text)));
+        }
         let shared = shared_params(&layers, &stretches, |stretch| stretch % stages == stage);
         let mut chunks: Vec<Vec<(String, Box<dyn Module>)>> = (0..schedule.chunks()).map(|_| Vec::new()).collect();
         for (k, layer) in layers.into_iter().enumerate() {

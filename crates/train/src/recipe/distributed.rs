@@ -73,6 +73,14 @@ pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Fai
         Some("none") => SharingMode::None,
         Some("distributed") => SharingMode::Distributed,
         Some("hybrid") => SharingMode::Hybrid,
+        Some("parameter_server") => {
+            let told = "a parameter server adds gradients as they arrive, so that no two runs are alike: not meant to come";
+            return Err(s.wrong_key("mode", format!("{told}; \"auto\" adds them in one order")));
+        }
+        Some("rpc") => {
+            let told = "who takes remote calls runs code that a peer sends: not meant to come";
+            return Err(s.wrong_key("mode", format!("{told}; \"auto\", `adamant launch -n N`")));
+        }
         Some("dataparallel") => {
             let told = "several devices in one process are `adamant::parallel::DataParallel`, of modules of one's own; a description has a process for each";
             return Err(s.wrong_key("mode", format!("{told}: \"auto\", and `adamant launch -n N`")));

@@ -24,7 +24,7 @@ use adamant_parallel::{
     pipeline::{Pipeline, cut_by_cost, layer_costs},
     tensor::{ParallelStyle, Sharding, TensorOptions, parallelize_with},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// The model of a run, as far as this rank has it.
 pub enum RunModel {
@@ -136,18 +136,35 @@ impl ModelSharing {
     ) -> Result<RunModel, Failure> {
         let (stages, schedule) = (mesh.size(MeshAxis::Pipeline), recipe.schedule);
         let wrong = |e: Error| section.wrong_key("mesh", e.kind());
-        let stretches = cut_by_cost(costs, stages * schedule.chunks()).map_err(wrong)?;
         let trains: Vec<bool> = model.layers().map(|(_, layer)| !layer.trainable_parameters().is_empty()).collect();
-        if let Some(stage) = (0..stages).find(|stage| !stretches.iter().skip(*stage).step_by(stages).any(|s| trains.get(s.clone()).is_some_and(|t| t.contains(&true)))) {
-            return Err(section.wrong_key("mesh", format!("stage {stage} of {stages} would have no parameter that is trained: fewer stages")));
+        let groups = learning_groups(&trains);
+        if groups.len() < stages * schedule.chunks() {
+            let told = format!("{} layers are trained, and {schedule} on {stages} stages cuts them into {} stretches", groups.len(), stages * schedule.chunks());
+            return Err(section.wrong_key("mesh", told));
         }
+        let of_groups: Vec<f64> = groups.iter().map(|group| costs.get(group.clone()).unwrap_or_default().iter().sum()).collect();
+        let stretches = cut_by_cost(&of_groups, stages * schedule.chunks()).map_err(wrong)?;
+        let stretches = stretches.into_iter().filter_map(|s| Some(groups.get(s.start)?.start..groups.get(s.end.checked_sub(1)?)?.end)).collect();
         let smallest = smallest_part(place.parts.train.len(), place.batch, self.parts);
         if schedule.chunks() > 1 && smallest < stages {
             let told = format!("{schedule} takes as many micro-batches as there are stages ({stages}), and a part of a step has {smallest} rows: 1f1b, or larger batches");
             return Err(section.wrong_key("schedule", told));
         }
-        Ok(RunModel::Stage(Box::new(Pipeline::with_costs(model.into_layers(), mesh, schedule, costs).map_err(wrong)?)))
+        Ok(RunModel::Stage(Box::new(Pipeline::with_stretches(model.into_layers(), mesh, schedule, stretches).map_err(wrong)?)))
     }
+}
+/// Layers that are trained, each with those behind it that are not, the first also with those before it: what a stage has one of at least.
+fn learning_groups(trains: &[bool]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut has_one = false;
+    for (k, is) in trains.iter().enumerate() {
+        match groups.last_mut() {
+            Some(last) if !(*is && has_one) => last.end = k + 1,
+            _ => groups.push(k..k + 1),
+        }
+        has_one |= is;
+    }
+    groups
 }
 /// Have all ranks the same weights?
 fn begins_alike(model: &Sequential, mesh: &Mesh) -> Result<(), Failure> {
@@ -314,7 +331,16 @@ pub(crate) fn pass(objective: Objective, recipe: &MeshRecipe) -> PassOf<RunModel
 }
 #[cfg(test)]
 mod tests {
-    use super::smallest_part;
+    use super::{learning_groups, smallest_part};
+
+    #[test]
+    fn a_stage_that_learns_nothing() {
+        for (trains, want) in [("1", "0"), ("11", "01"), ("0110", "0011"), ("1001", "0001"), ("00", "00"), ("01001", "00001"), ("101010", "001122")] {
+            let trains: Vec<bool> = trains.chars().map(|c| c == '1').collect();
+            let told: String = learning_groups(&trains).into_iter().enumerate().flat_map(|(k, group)| group.map(move |_| k.to_string())).collect();
+            assert_eq!(told, want);
+        }
+    }
 
     #[test]
     fn the_part_with_the_fewest_rows() {
