@@ -51,6 +51,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "adamant-lang",
             "adamant-amp",
             "adamant-plot",
+            "adamant-parallel",
             "adamant-stability",
             "adamant-quant",
             "adamant-distributed",

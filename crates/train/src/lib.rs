@@ -56,7 +56,10 @@ pub use model::model;
 pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, rank_timeout, train};
-pub use session::{CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, MeshedModel, OpByOp, PassOf, Position, Session, WholeModel, StepSharing, Stepped, ZeroStage};
+pub use session::{
+    CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, MeshedModel, OpByOp, PassOf, Position, Session, StepSharing, Stepped, WholeModel,
+    ZeroStage,
+};
 pub use setup::{CheckpointPlan, Length, RunModel, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
 pub use trainer::{EarlyStopping, MetAgain, Monitor, RankMeeting, Trainer};

@@ -254,8 +254,7 @@ impl<'a> Run<'a> {
                 plan: &plan,
                 on_length,
                 ranks: ranks.clone(),
-                init: init_from
-                    .map(|from| Box::new(move |model: &RunModel| from.apply(model, device)) as Box<dyn FnOnce(&RunModel) -> Result<(), Failure>>),
+                init: init_from.map(|from| Box::new(move |model: &RunModel| from.apply(model, device)) as Box<dyn FnOnce(&RunModel) -> Result<(), Failure>>),
                 opened: Box::new(|folder| {
                     Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
                     picture.as_ref().map_or(Ok(()), |text| folder::write(&folder.path().join("architecture.json"), text))?;
@@ -269,7 +268,8 @@ impl<'a> Run<'a> {
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
         let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None, leads };
-        let judge = |model: &adamant_nn::Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
+        let judge =
+            |model: &adamant_nn::Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
         self.finish((&session, whole), &parts, folder, (report, &judge), watch)
     }
     /// The description with the number of parts that steps are cut into, and how they are shared; none where they are not.

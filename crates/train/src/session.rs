@@ -296,8 +296,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts =
-                StepParts { model, loss, pass, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
+            let mut parts = StepParts {
+                model,
+                loss,
+                pass,
+                optimizer: &mut **optimizer,
+                clipper,
+                accumulator,
+                average,
+                parameters,
+                precision,
+                handler,
+                looks,
+                shared,
+                device,
+            };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };

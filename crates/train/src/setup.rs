@@ -25,9 +25,9 @@ use adamant_amp::Precision;
 use adamant_core::{DType, Device};
 use adamant_data::{Columns, Dataset, Facts, Target};
 use adamant_nn::{Walk, manual_seed};
-use mesh::CutPlace;
 use adamant_optim::{ClippingOptions, Optimizer};
 use adamant_stability::NanOptions;
+use mesh::CutPlace;
 use std::path::{Path, PathBuf};
 
 /// How long a run is.

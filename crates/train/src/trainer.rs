@@ -515,7 +515,8 @@ impl<M: Walk> Fitted<M> {
         let texts = BTreeMap::from([("run".to_string(), format!("{} steps", plan.steps))]);
         if let Some(path) = &self.weights {
             let needed = self.model.memory_usage() as u64;
-            adamant_formats::safetensors::save(path, whole.unwrap_or_else(|| self.model.state_dict()), &texts).map_err(|e| storage::written(path, needed, e))?;
+            adamant_formats::safetensors::save(path, whole.unwrap_or_else(|| self.model.state_dict()), &texts)
+                .map_err(|e| storage::written(path, needed, e))?;
         }
         let valid = self.valid.as_ref().map(|v| {
             let mut all = json!({ "loss": number(v.loss), "rows": v.rows });

@@ -5,6 +5,7 @@
 mod ranked;
 
 use adamant_backend_cpu as _;
+use adamant_core::DType;
 use adamant_distributed::local::local_threads_with;
 use adamant_formats::safetensors;
 use adamant_train::{Failure, Report};
@@ -21,7 +22,7 @@ fn characters(folder: &Path) {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize
     };
-    let text: String = (0..24).chain((0..700).map(|_| next() % 24)).map(|k| char::from(b'a' + k as u8)).collect();
+    let text: String = (0..24).chain((0..704).map(|_| next() % 24)).map(|k| char::from(b'a' + k as u8)).collect();
     fs::write(folder.join("input.txt"), text).unwrap();
 }
 /// A model, what is cut of it, and how it learns; all of it by a number.
@@ -46,7 +47,9 @@ fn subject(k: usize, folder: &Path) -> MeshSubject {
         "kind = \"Adamax\"\nlr = 0.01\neps = 0.1",
         "kind = \"SGD\"\nlr = 0.1\ngroups = [{ parameters = [\"head\", \"*.bias\"], lr = 0.05 }]",
     ][k % 7];
-    let clip = ["clip = { kind = \"global_norm\", max_norm = 0.3 }", "", "clip = { kind = \"value\", max = 0.02 }", "clip = { kind = \"zclip\", z_warm_up = 2 }"][k % 4];
+    let clip =
+        ["clip = { kind = \"global_norm\", max_norm = 0.3 }", "", "clip = { kind = \"value\", max = 0.02 }", "clip = { kind = \"zclip\", z_warm_up = 2 }"]
+            [k % 4];
     let (ema, accumulate) = (["", "[ema]\ndecay = 0.5\n"][k % 2], [1, 2, 1][k % 3]);
     let head = format!(
         "seed = {k}\niterations = 6\nbatch = 8\naccumulate = {accumulate}\nlog_every = 2\neval_every = 3\n{clip}\ncheckpoint = {{ every = 2, last = 9, best = 0 }}\n"
@@ -71,9 +74,10 @@ fn subject(k: usize, folder: &Path) -> MeshSubject {
     let text = format!(
         "{head}[data]\nkind = \"permutation\"\nclasses = 12\nrows = 60\nvalid = 0.2\nworkers = 0\n[model]\nlayers = [\n\
          {{ name = \"table\", kind = \"Embedding\", num_embeddings = 12, embedding_dim = 8 }},\n{{ name = \"fc\", kind = \"Linear\", in_features = 8, out_features = 16 }},\n\
-         {{ kind = \"Tanh\" }},\n{{ name = \"proj\", kind = \"Linear\", in_features = 16, out_features = 8 }},\n{{ name = \"norm\", {} }},\n\
+         {{ kind = \"Tanh\" }},\n{{ name = \"proj\", kind = \"Linear\", in_features = 16, out_features = 8 }},\n{{ name = \"norm\", {} }},\n{}\
          {{ name = \"head\", kind = \"Linear\", in_features = 8, out_features = 12 }},\n]\n{tail}",
-        ["kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8"][(k / 2) % 2]
+        ["kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8"][(k / 2) % 2],
+        if k % 6 == 5 { "{ kind = \"Dropout\", p = 0.2 },\n" } else { "" }
     );
     MeshSubject { text, tensor: ["auto", "{ fc = \"column\", proj = \"row\", table = \"vocabulary\" }"][(k / 4) % 2], sequence: false }
 }
@@ -91,7 +95,7 @@ fn run(text: &str, ranks: usize, set: &[String], folder: &Path, stop: Option<u64
 }
 fn weights(folder: &Path) -> BTreeMap<String, Vec<f32>> {
     let all = safetensors::load(&folder.join("weights.safetensors")).unwrap();
-    all.into_iter().map(|(name, t)| (name, t.to_vec::<f32>().unwrap())).collect()
+    all.into_iter().map(|(name, t)| (name, t.cast(DType::F32).to_vec::<f32>().unwrap())).collect()
 }
 /// The largest difference of two runs' weights.
 fn apart(a: &Path, b: &Path) -> f64 {
@@ -148,7 +152,11 @@ fn a_mesh_that_ends_elsewhere_than_one_process() {
         let mut alone: BTreeMap<usize, std::path::PathBuf> = BTreeMap::new();
         for (m, axes) in meshes(k).into_iter().enumerate() {
             let [data, pipeline, _] = axes;
-            let schedule = if pipeline == 2 { schedules[(k + m) % 3] } else { schedules[k % 2] };
+            // On stages other masks are drawn.
+            if pipeline > 1 && subject.text.contains("Dropout") {
+                continue;
+            }
+            let schedule = if pipeline == 2 && data < 3 { schedules[(k + m) % 3] } else { schedules[(k + m) % 2] };
             let more = [format!("distributed.schedule={schedule}"), "distributed.micro_batches=1".into()];
             let more = if schedule == "interleaved" { &more[..1] } else { &more[..] };
             // A batch norm sees a micro-batch: one, or none is the same.
@@ -219,39 +227,59 @@ fn what_a_mesh_cannot_be() {
     let stages = "mesh = { pipeline = 2 }\n";
     let cases: Vec<(String, Vec<&str>, usize, &str)> = vec![
         // What follows from the keys.
-        ("mesh = { tensors = 2 }".into(), vec![], 2, "run.toml:22: unknown key `distributed.mesh.tensors`; did you mean `tensor`?"),
-        ("mesh = { data = 3 }".into(), vec![], 2, "run.toml:22: `distributed.mesh`: data 3 is 3 ranks, and 2 ranks were started"),
-        ("mesh = { data = 0 }".into(), vec![], 2, "run.toml:22: `distributed.mesh.data`: an axis that is not used has 1"),
-        ("mesh = { expert = 2 }".into(), vec![], 2, "run.toml:22: `distributed.mesh.expert`: no layer of a description has experts"),
-        (tensor.into(), vec![], 2, "run.toml:22: `distributed.mesh.tensor`: which layers are cut is not said"),
-        ("schedule = \"1f1b\"".into(), vec![], 1, "run.toml:22: `distributed.schedule`: it says nothing without a `mesh`"),
-        (format!("{stages}schedule = \"2f2b\""), vec![], 2, "run.toml:23: `distributed.schedule`: `2f2b` is no schedule"),
-        (format!("{stages}micro_batches = 0"), vec![], 2, "run.toml:23: `distributed.micro_batches`: it is 1 at least"),
-        (format!("{stages}schedule = \"interleaved\"\nmicro_batches = 3"), vec![], 2, "run.toml:24: `distributed.micro_batches`: with 2 stretches"),
-        (format!("{tensor}tensor = \"all\""), vec![], 2, "run.toml:23: `distributed.tensor`: there is no `all`"),
-        (format!("{tensor}[distributed.tensor]\nfc = \"columns\""), vec![], 2, "run.toml:24: `distributed.tensor.fc`: there is no `columns`; there are column, column_gathered"),
-        (format!("{tensor}[distributed.tensor]\nfcc = \"column\""), vec![], 2, "run.toml:24: `distributed.tensor.fcc`: no layer has a path like this one; there are table, fc"),
-        (format!("{tensor}tensor = \"auto\"\nzero = 1"), vec![], 2, "run.toml:24: `distributed.zero`: ranks of a `mesh` hold pieces"),
-        (format!("{tensor}tensor = \"auto\"\ncompress = \"bf16\""), vec![], 2, "run.toml:24: `distributed.compress`: what a rank has not sent"),
-        (format!("{tensor}tensor = \"auto\"\n[precision]\nmode = \"bf16\""), vec![], 2, "run.toml:25: `precision.mode`: a model that ranks share"),
+        ("mesh = { tensors = 2 }".into(), vec![], 2, "run.toml:21: unknown key `distributed.mesh.tensors`; did you mean `tensor`?"),
+        ("mesh = { data = 3 }".into(), vec![], 2, "run.toml:21: `distributed.mesh`: data 3 is 3 ranks, and 2 ranks were started"),
+        ("mesh = { data = 0 }".into(), vec![], 2, "run.toml:21: `distributed.mesh.data`: an axis that is not used has 1"),
+        ("mesh = { expert = 2 }".into(), vec![], 2, "run.toml:21: `distributed.mesh.expert`: no layer of a description has experts"),
+        (tensor.into(), vec![], 2, "run.toml:21: `distributed.mesh.tensor`: which layers are cut is not said"),
+        ("schedule = \"1f1b\"".into(), vec![], 1, "run.toml:21: `distributed.schedule`: it says nothing without a `mesh`"),
+        (format!("{stages}schedule = \"2f2b\""), vec![], 2, "run.toml:22: `distributed.schedule`: `2f2b` is no schedule"),
+        (format!("{stages}micro_batches = 0"), vec![], 2, "run.toml:22: `distributed.micro_batches`: it is 1 at least"),
+        (format!("{stages}schedule = \"interleaved\"\nmicro_batches = 3"), vec![], 2, "run.toml:23: `distributed.micro_batches`: with 2 stretches"),
+        (format!("{tensor}tensor = \"all\""), vec![], 2, "run.toml:22: `distributed.tensor`: there is no `all`"),
+        (
+            format!("{tensor}[distributed.tensor]\nfc = \"columns\""),
+            vec![],
+            2,
+            "run.toml:23: `distributed.tensor.fc`: there is no `columns`; there are column, column_gathered",
+        ),
+        (
+            format!("{tensor}[distributed.tensor]\nfcc = \"column\""),
+            vec![],
+            2,
+            "run.toml:23: `distributed.tensor.fcc`: no layer has a path like this one; there are table, fc",
+        ),
+        (format!("{tensor}tensor = \"auto\"\nzero = 1"), vec![], 2, "run.toml:23: `distributed.zero`: ranks of a `mesh` hold pieces"),
+        (format!("{tensor}tensor = \"auto\"\ncompress = \"bf16\""), vec![], 2, "run.toml:23: `distributed.compress`: what a rank has not sent"),
+        (format!("{tensor}tensor = \"auto\"\n[precision]\nmode = \"bf16\""), vec![], 2, "run.toml:24: `precision.mode`: a model that ranks share"),
         (format!("{tensor}tensor = \"auto\""), vec!["clip={ kind = \"percentile\" }"], 2, "`clip`: `percentile` looks at gradients as a whole"),
-        (stages.into(), vec!["clip={ kind = \"layer_wise\", layer_norm_thresholds = [{ layers = \"head\", max_norm = 0.1 }] }"], 2, "which lie on several stages"),
-        ("mode = \"hybrid\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: ranks that share rows and model have a `mesh`"),
-        ("mode = \"dataparallel\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: several devices in one process are `adamant::parallel::DataParallel`"),
-        ("mode = \"rpc\"".into(), vec![], 2, "run.toml:22: `distributed.mode`: who takes remote calls runs code that a peer sends"),
-        ("sync_bn = true".into(), vec![], 2, "run.toml:22: `distributed.sync_bn`: the model has no batch norm"),
-        ("sync_bn = true\nshards = 4".into(), vec![], 2, "run.toml:22: `distributed.sync_bn`: a norm sees one part of each rank: 2 shards on 2 ranks, not 4"),
-        (format!("{stages}sync_bn = true"), vec![], 2, "run.toml:23: `distributed.sync_bn`: stages of a pipeline see micro-batches"),
-        ("retries = -1".into(), vec![], 1, "run.toml:22: `distributed.retries`"),
+        (
+            stages.into(),
+            vec!["clip={ kind = \"layer_wise\", layer_norm_thresholds = [{ layers = \"head\", max_norm = 0.1 }] }"],
+            2,
+            "which lie on several stages",
+        ),
+        ("mode = \"hybrid\"".into(), vec![], 2, "run.toml:21: `distributed.mode`: ranks that share rows and model have a `mesh`"),
+        ("mode = \"dataparallel\"".into(), vec![], 2, "run.toml:21: `distributed.mode`: several devices in one process are `adamant::parallel::DataParallel`"),
+        ("mode = \"rpc\"".into(), vec![], 2, "run.toml:21: `distributed.mode`: who takes remote calls runs code that a peer sends"),
+        ("sync_bn = true".into(), vec![], 2, "run.toml:21: `distributed.sync_bn`: the model has no batch norm"),
+        ("sync_bn = true\nshards = 4".into(), vec![], 2, "run.toml:21: `distributed.sync_bn`: a norm sees one part of each rank: 2 shards on 2 ranks, not 4"),
+        (format!("{stages}sync_bn = true"), vec![], 2, "run.toml:22: `distributed.sync_bn`: stages of a pipeline see micro-batches"),
+        ("retries = -1".into(), vec![], 1, "run.toml:21: `distributed.retries`"),
         // What the model says.
-        (format!("{tensor}[distributed.tensor]\nfc = \"row\"\nproj = \"heads\""), vec![], 2, "run.toml:25: `distributed.tensor.proj`"),
+        (format!("{tensor}[distributed.tensor]\nfc = \"row\"\nproj = \"heads\""), vec![], 2, "run.toml:24: `distributed.tensor.proj`"),
         (format!("{tensor}[distributed.tensor]\nfc = \"column\""), vec![], 2, "these patterns do not go together"),
         (format!("{tensor}[distributed.tensor]\nhead = \"column\""), vec![], 2, "what a `column` cuts a `row` takes up"),
         (format!("{tensor}[distributed.tensor]\nfc = \"column\"\nproj = \"row\"\nnorm = \"apart\""), vec![], 2, "the gradient of norm.weight is another one"),
-        ("mesh = { tensor = 5 }\ntensor = \"auto\"".into(), vec![], 5, "run.toml:23: `distributed.tensor`: no layer is cut"),
-        ("mesh = { tensor = 3 }\n[distributed.tensor]\nhead = \"column_gathered\"\nfc = \"column\"".into(), vec![], 3, "run.toml:25: `distributed.tensor.fc`"),
-        ("mesh = { pipeline = 3 }\nschedule = \"interleaved\"".into(), vec![], 3, "run.toml:22: `distributed.mesh`: 5 layers are trained"),
-        (format!("{stages}schedule = \"interleaved\""), vec!["batch=7"], 2, "takes as many micro-batches as there are stages (2), and a part of a step has 1 rows"),
+        ("mesh = { tensor = 5 }\ntensor = \"auto\"".into(), vec![], 5, "run.toml:22: `distributed.tensor`: no layer is cut"),
+        ("mesh = { tensor = 3 }\n[distributed.tensor]\nhead = \"column_gathered\"\nfc = \"column\"".into(), vec![], 3, "run.toml:24: `distributed.tensor.fc`"),
+        ("mesh = { pipeline = 3 }\nschedule = \"interleaved\"".into(), vec![], 3, "run.toml:21: `distributed.mesh`: 5 layers are trained"),
+        (
+            format!("{stages}schedule = \"interleaved\""),
+            vec!["batch=7"],
+            2,
+            "takes as many micro-batches as there are stages (2), and a part of a step has 1 rows",
+        ),
         (format!("{tensor}tensor = \"auto\""), vec!["optimizer.kind=LAMB"], 2, "looks at each parameter as a whole"),
         (stages.into(), vec!["stability.handling_type=restore"], 2, "is held as a whole"),
         (format!("{tensor}tensor = \"auto\""), vec!["stability.handling_type=replace"], 2, "looks at gradients as a whole"),
@@ -269,7 +297,8 @@ fn what_a_mesh_cannot_be() {
 #[test]
 fn norms_that_see_their_own_rows() {
     let place = tempfile::tempdir().unwrap();
-    let text = REFUSED.replace("kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8").replace("epochs = 1", "iterations = 7");
+    let text =
+        REFUSED.replace("kind = \"LayerNorm\", normalized_shape = 8", "kind = \"BatchNorm1d\", num_features = 8").replace("epochs = 1", "iterations = 7");
     let alone = place.path().join("alone");
     ended(run(&text, 1, &[], &alone, None), "alone");
     let plain = place.path().join("plain");

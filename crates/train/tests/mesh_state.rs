@@ -53,7 +53,8 @@ fn session(on: &Arc<dyn Communicator>, [data, pipeline, tensor]: Axes, case: Sta
         _ => RunModel::Stage(Box::new(Pipeline::with_costs(model.into_layers(), &mesh, PipelineSchedule::Gpipe, &[1.0, 2.0, 0.5, 2.0, 1.5]).unwrap())),
     };
     let parameters = model.trainable_parameters();
-    let optimizer: Box<dyn adamant_optim::Optimizer> = if case.adam { Box::new(AdamW::new(0.01).over(parameters)) } else { Box::new(Sgd::new(0.1).momentum(0.9).over(parameters)) };
+    let optimizer: Box<dyn adamant_optim::Optimizer> =
+        if case.adam { Box::new(AdamW::new(0.01).over(parameters)) } else { Box::new(Sgd::new(0.1).momentum(0.9).over(parameters)) };
     let clip = ClippingOptions { clipping_type: ClippingType::GlobalNorm, max_norm: 0.2, ..ClippingOptions::default() };
     let habits = Habits {
         optimizer,
@@ -107,7 +108,10 @@ fn state(axes: Axes, case: StateCase, from: Option<&Snapshot>, steps: usize) -> 
 }
 /// Names, shapes and bytes, in the order of names.
 fn bits(of: &Snapshot) -> Vec<(String, Vec<usize>, Vec<u8>)> {
-    let all = of.tensors.iter().flat_map(|(part, tensors)| tensors.iter().map(move |(name, t)| (format!("{part}: {name}"), t.shape().unwrap().to_vec(), t.to_bytes().unwrap())));
+    let all = of
+        .tensors
+        .iter()
+        .flat_map(|(part, tensors)| tensors.iter().map(move |(name, t)| (format!("{part}: {name}"), t.shape().unwrap().to_vec(), t.to_bytes().unwrap())));
     let mut all: Vec<_> = all.collect();
     all.sort();
     all

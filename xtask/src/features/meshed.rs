@@ -1,4 +1,4 @@
-//! Rows about ranks that share more than rows: modes, meshes, what is shared out, ranks that are lost; devices of one process.
+//! LabelledRows about ranks that share more than rows: modes, meshes, what is shared out, ranks that are lost; devices of one process.
 use super::{CheckCost, Checked, RowCheck, Seen, device, plant, planted};
 use crate::{
     distributed::{CommonOptions, RankedTraining, set},
@@ -75,13 +75,13 @@ pub const ROWS: &[RowCheck] = &[
         plants: &[plant("a step for each batch", "exchanges"), plant("a batch of another rank", "the weights of one process")],
     },
 ];
-type Rows = (Tensor, Tensor);
+type LabelledRows = (Tensor, Tensor);
 /// Numbers from -1 to 1.
 fn numbers(seed: usize, count: usize) -> Vec<f32> {
     let mixed = |k: usize| ((k + seed * 7919) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..count).map(|k| ((mixed(k) ^ (mixed(k) >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f32 / (1u64 << 23) as f32 - 1.0).collect()
 }
-fn rows(seed: usize, count: usize) -> Rows {
+fn rows(seed: usize, count: usize) -> LabelledRows {
     let targets = (0..count).map(|k| ((k * 5 + seed) % 4) as i64).collect::<Vec<_>>();
     (Tensor::from_vec(numbers(seed, count * 6), [count, 6]), Tensor::from_vec(targets, [count]))
 }
@@ -89,7 +89,7 @@ fn model() -> Result<Sequential, adamant::Error> {
     manual_seed(3);
     Ok(Sequential::new().add(Linear::new(6, 8)?).add(Tanh::new()).add(Linear::new(8, 4)?))
 }
-fn loss(model: &dyn Module, (x, y): &Rows) -> Result<Tensor, adamant::Error> {
+fn loss(model: &dyn Module, (x, y): &LabelledRows) -> Result<Tensor, adamant::Error> {
     cross_entropy(&model.forward(x)?, y, &CrossEntropyOptions::default()).ok()
 }
 fn farthest(a: &[f32], b: &[f32]) -> f64 {
@@ -101,7 +101,7 @@ fn devices() -> Checked {
     device()?.scoped(|| {
         for (count, n) in (1..=4).flat_map(|count| [1, 3, 4, 7, 12].map(|n| (count, n))) {
             let (x, y) = rows(count, n);
-            let told = |model: &dyn Module, batch: &Rows, times: f64| -> Result<(Vec<f32>, Vec<f32>), adamant::Error> {
+            let told = |model: &dyn Module, batch: &LabelledRows, times: f64| -> Result<(Vec<f32>, Vec<f32>), adamant::Error> {
                 let outputs = model.forward(&batch.0)?.to_vec::<f32>()?;
                 let grads = (loss(model, batch)? * times).backward()?;
                 let all = model.parameters().into_iter().map(|p| grads.of(&p.cell()).map_or(Ok(Vec::new()), |g| g.to_vec::<f32>()));
@@ -125,21 +125,22 @@ fn learned(on: Option<&Arc<dyn communicator::Communicator>>, k: usize) -> Result
     let by_batch = planted("a step for each batch");
     let model = model()?;
     let optimizer = Box::new(Sgd::new(0.1).momentum(0.9).over(model.parameters()));
-    let habits = Habits { optimizer, course: Course::Constant, clip: None, stability: None, accumulate: k, ema: None, capture: true, precision: Default::default() };
-    let mut session = Session::new(model, Arc::new(|model: &Sequential, batch: &Rows| loss(model, batch)), habits, device()?)?;
+    let habits =
+        Habits { optimizer, course: Course::Constant, clip: None, stability: None, accumulate: k, ema: None, capture: true, precision: Default::default() };
+    let mut session = Session::new(model, Arc::new(|model: &Sequential, batch: &LabelledRows| loss(model, batch)), habits, device()?)?;
     if let Some(on) = on {
         session.share(StepSharing { group: communicator::group(on), parts: 2, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None })?;
     }
     let mut exchanged = 0;
     let now = |on: &Arc<dyn communicator::Communicator>| on.state().next();
     for step in 0..3 {
-        let batches: Vec<Rows> = (0..k).map(|b| rows(step * 10 + b, 8)).collect();
-        let own = |(x, y): &Rows| {
+        let batches: Vec<LabelledRows> = (0..k).map(|b| rows(step * 10 + b, 8)).collect();
+        let own = |(x, y): &LabelledRows| {
             let of = on.map_or(0..8, |on| rank_parts(8, on.rank(), on.size()));
             let start = if planted("a batch of another rank") { 0 } else { of.start };
             (x.narrow(0, start, of.len()), y.narrow(0, start, of.len()))
         };
-        let own: Vec<Rows> = batches.iter().map(own).collect();
+        let own: Vec<LabelledRows> = batches.iter().map(own).collect();
         let before = on.map_or(0, now);
         for group in own.chunks(if by_batch { 1 } else { k }) {
             session.assign(vec![0; group.len()], group.len());
@@ -168,7 +169,10 @@ fn accumulated() -> Checked {
         }
     }
     let same = exchanges.iter().all(|n| *n == exchanges[0] && *n > 0);
-    Ok(Seen::all(&[("exchanges", same), ("the weights of one process", most <= 1e-6)], format!("{} calls of each step, weights off by {most:.1e}", exchanges[0] - 1)))
+    Ok(Seen::all(
+        &[("exchanges", same), ("the weights of one process", most <= 1e-6)],
+        format!("{} calls of each step, weights off by {most:.1e}", exchanges[0] - 1),
+    ))
 }
 /// The digits, by a small network.
 const RUN: &str = r#"
@@ -226,7 +230,13 @@ impl DigitRuns {
         let mut most = 0f64;
         for ((name, x), (other, y)) in a.iter().zip(&b) {
             let float = x.dtype()?.is_float();
-            most = most.max(if name != other { f64::INFINITY } else if float { farthest(&x.to_vec::<f32>()?, &y.to_vec::<f32>()?) } else { 0.0 });
+            most = most.max(if name != other {
+                f64::INFINITY
+            } else if float {
+                farthest(&x.to_vec::<f32>()?, &y.to_vec::<f32>()?)
+            } else {
+                0.0
+            });
         }
         Ok(most)
     }
@@ -260,7 +270,12 @@ fn shared_out() -> Checked {
         refused &= told.iter().all(|text| text.contains(reason));
     }
     Ok(Seen::all(
-        &[("the bits of one process", bits), ("a mesh of 4", apart <= 1e-6), ("PowerSGD", (got - want).abs() <= 0.05 * want), ("refused with the reason", refused)],
+        &[
+            ("the bits of one process", bits),
+            ("a mesh of 4", apart <= 1e-6),
+            ("PowerSGD", (got - want).abs() <= 0.05 * want),
+            ("refused with the reason", refused),
+        ],
         format!("a mesh off by {apart:.1e} after 8 steps, test loss {want:.4}, with PowerSGD {got:.4}"),
     ))
 }
@@ -282,9 +297,13 @@ fn modes() -> Checked {
     let hybrid = runs.apart("undivided", "hybrid")?;
     let allowed = planted("a mode that is allowed");
     let mut refused = true;
-    for (ranks, mode, told) in
-        [(2, "none", "2 ranks were started"), (1, "distributed", "one rank was started"), (2, "hybrid", "`mesh`"), (2, "dataparallel", "DataParallel"), (2, "ring", "there are")]
-    {
+    for (ranks, mode, told) in [
+        (2, "none", "2 ranks were started"),
+        (1, "distributed", "one rank was started"),
+        (2, "hybrid", "`mesh`"),
+        (2, "dataparallel", "DataParallel"),
+        (2, "ring", "there are"),
+    ] {
         let mode = if allowed { "auto" } else { mode };
         refused &= runs.refused(ranks, &plain, &[&format!("distributed.mode={mode}"), "iterations=1"])?.iter().all(|text| text.contains(told));
     }

@@ -65,7 +65,17 @@ const RETRIES: u32 = 3;
 pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Failure> {
     let Some(s) = root.section("distributed")? else {
         let (bucket_bytes, zero) = (BUCKET << 20, ZeroStage::Off);
-        let usual = DistributedTraining { mode: SharingMode::Auto, shards: None, bucket_bytes, zero, compress: None, mesh: None, sync_bn: false, static_graph: true, retries: RETRIES };
+        let usual = DistributedTraining {
+            mode: SharingMode::Auto,
+            shards: None,
+            bucket_bytes,
+            zero,
+            compress: None,
+            mesh: None,
+            sync_bn: false,
+            static_graph: true,
+            retries: RETRIES,
+        };
         return Ok(usual);
     };
     let mode = match s.text("mode")? {

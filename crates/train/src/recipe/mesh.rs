@@ -108,7 +108,10 @@ pub(super) fn mesh(s: &Section<'_>) -> Result<Option<MeshRecipe>, Failure> {
     table.finish()?;
     let rest = MeshShape { data: 1, pipeline, tensor, expert };
     if expert > 1 {
-        return Err(table.wrong_key("expert", "no layer of a description has experts that ranks could share out: `adamant::parallel::MixtureOfExperts`, of modules of one's own"));
+        return Err(table.wrong_key(
+            "expert",
+            "no layer of a description has experts that ranks could share out: `adamant::parallel::MixtureOfExperts`, of modules of one's own",
+        ));
     }
     if tensor > 1 && styles.is_none() {
         return Err(table.wrong_key("tensor", "which layers are cut is not said: `tensor = \"auto\"`, or a table `[distributed.tensor]` of patterns"));
@@ -178,7 +181,9 @@ pub(crate) fn goes_with_mesh(root: &Section<'_>, recipe: &MeshRecipe) -> Result<
         }
         let of_groups = kind == adamant_optim::ClippingType::Norm && root.section("optimizer")?.is_some_and(|s| s.has("groups"));
         if recipe.pipelines() > 1 && (of_groups || kind == adamant_optim::ClippingType::LayerWise) {
-            return Err(root.wrong_key("clip", format!("`{kind}` limits some parameters by themselves, which lie on several stages of a pipeline: `global_norm`")));
+            return Err(
+                root.wrong_key("clip", format!("`{kind}` limits some parameters by themselves, which lie on several stages of a pipeline: `global_norm`"))
+            );
         }
     }
     Ok(())

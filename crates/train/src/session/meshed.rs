@@ -30,6 +30,8 @@ pub struct WholeModel {
     trained: Vec<String>,
     /// of each place of a parameter its first one
     first: HashMap<String, String>,
+    /// of each place of a parameter the path that the parameter goes by, under which an optimizer has its slots
+    called: HashMap<String, String>,
     /// names of a state dict
     saved: HashSet<String>,
     elements: usize,
@@ -52,6 +54,7 @@ impl WholeModel {
         model.visit(&mut places);
         WholeModel {
             trained: model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).map(|(path, _)| path).collect(),
+            called: self::places(model).into_iter().map(|(place, p)| (place, p.path().to_string())).collect(),
             first: places.first,
             saved: model.state_dict().into_iter().map(|(name, _)| name).collect(),
             elements: model.parameter_count(),
@@ -64,6 +67,9 @@ impl WholeModel {
     /// Numbers of all parameters.
     pub fn elements(&self) -> usize {
         self.elements
+    }
+    fn called<'p>(&'p self, path: &'p str) -> &'p str {
+        self.called.get(path).map_or(path, String::as_str)
     }
     fn first<'p>(&'p self, path: &'p str) -> &'p str {
         self.first.get(path).map_or(path, String::as_str)
@@ -150,8 +156,8 @@ impl MeshedModel {
         let own = state.into_iter().map(|(name, value)| {
             let (path, behind) = if slot { name.rsplit_once('.').map_or((name.as_str(), ""), |(path, slot)| (path, slot)) } else { (name.as_str(), "") };
             let Some(param) = by_path.get(path) else { return (name, value, None) };
-            let first = self.whole.first(path);
-            let named = if slot { format!("{first}.{behind}") } else { first.to_string() };
+            let called = self.whole.called(path);
+            let named = if slot { format!("{called}.{behind}") } else { called.to_string() };
             (named, value, Some((*param).clone()))
         });
         self.put_together(own.collect(), device)
@@ -182,15 +188,15 @@ impl MeshedModel {
     }
     /// The inverse of [`MeshedModel::whole_by_path`].
     fn own_by_path(&self, parameters: &[Param], state: &[(String, Tensor)], slot: bool) -> Computed<Vec<(String, Tensor)>> {
-        let mut by_first: HashMap<String, Vec<&Param>> = HashMap::new();
-        parameters.iter().for_each(|p| by_first.entry(self.whole.first(&p.path()).to_string()).or_default().push(p));
-        let trained: HashSet<&str> = self.whole.trained.iter().map(String::as_str).collect();
+        let mut by_path: HashMap<String, Vec<&Param>> = HashMap::new();
+        parameters.iter().for_each(|p| by_path.entry(self.whole.called(&p.path()).to_string()).or_default().push(p));
+        let known: HashSet<&str> = self.whole.called.values().map(String::as_str).collect();
         let mut own = Vec::new();
         for (name, value) in state {
             let (path, behind) = if slot { name.rsplit_once('.').map_or((name.as_str(), ""), |(path, slot)| (path, slot)) } else { (name.as_str(), "") };
-            let Some(here) = by_first.get(path) else {
+            let Some(here) = by_path.get(path) else {
                 // Another stage's; or nobody's, which the optimizer says.
-                if !trained.contains(path) {
+                if !known.contains(path) {
                     own.push((name.clone(), value.clone()));
                 }
                 continue;

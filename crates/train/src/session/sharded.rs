@@ -442,9 +442,7 @@ fn block_name(path: &str) -> &str {
 pub(super) fn must_be_shareable(stage: ZeroStage, handling: Option<&NanOptions>, scales: bool) -> Result<(), Failure> {
     match looks_at_all(handling, scales).filter(|_| stage >= ZeroStage::Gradients) {
         None => Ok(()),
-        Some(what) => {
-            Err(Failure::Usage(format!("[distributed]: {what}, and with `zero = {}` each rank has pieces: take `zero = 1`", stage as u8)))
-        }
+        Some(what) => Err(Failure::Usage(format!("[distributed]: {what}, and with `zero = {}` each rank has pieces: take `zero = 1`", stage as u8))),
     }
 }
 /// What looks at gradients as a whole, if something does.

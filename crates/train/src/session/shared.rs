@@ -336,7 +336,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let scales = self.precision.scaler.is_enabled();
         must_be_shareable(stage, handling, scales)?;
         let parts = self.meshed.clone().filter(|meshed| !meshed.is_whole());
-        let goes_back = handling.filter(|options| options.handling_type == HandlingType::Restore).map(|_| "a state that is put back (`restore`) is held as a whole");
+        let goes_back =
+            handling.filter(|options| options.handling_type == HandlingType::Restore).map(|_| "a state that is put back (`restore`) is held as a whole");
         if let (Some(_), Some(what)) = (&parts, looks_at_all(handling, scales).or(goes_back)) {
             return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces")));
         }

@@ -139,7 +139,8 @@ impl ModelSharing {
         let trains: Vec<bool> = model.layers().map(|(_, layer)| !layer.trainable_parameters().is_empty()).collect();
         let groups = learning_groups(&trains);
         if groups.len() < stages * schedule.chunks() {
-            let told = format!("{} layers are trained, and {schedule} on {stages} stages cuts them into {} stretches", groups.len(), stages * schedule.chunks());
+            let told =
+                format!("{} layers are trained, and {schedule} on {stages} stages cuts them into {} stretches", groups.len(), stages * schedule.chunks());
             return Err(section.wrong_key("mesh", told));
         }
         let of_groups: Vec<f64> = groups.iter().map(|group| costs.get(group.clone()).unwrap_or_default().iter().sum()).collect();
@@ -147,7 +148,9 @@ impl ModelSharing {
         let stretches = stretches.into_iter().filter_map(|s| Some(groups.get(s.start)?.start..groups.get(s.end.checked_sub(1)?)?.end)).collect();
         let smallest = smallest_part(place.parts.train.len(), place.batch, self.parts);
         if schedule.chunks() > 1 && smallest < stages {
-            let told = format!("{schedule} takes as many micro-batches as there are stages ({stages}), and a part of a step has {smallest} rows: 1f1b, or larger batches");
+            let told = format!(
+                "{schedule} takes as many micro-batches as there are stages ({stages}), and a part of a step has {smallest} rows: 1f1b, or larger batches"
+            );
             return Err(section.wrong_key("schedule", told));
         }
         Ok(RunModel::Stage(Box::new(Pipeline::with_stretches(model.into_layers(), mesh, schedule, stretches).map_err(wrong)?)))
@@ -209,13 +212,7 @@ fn looked(model: &Sequential, sharding: Option<&Sharding>, (objective, x, y): (&
     Ok((value, numbers))
 }
 /// Cuts layers by the patterns, and looks whether loss and gradients are still those of the whole model.
-fn pieces(
-    model: &Sequential,
-    mesh: &Mesh,
-    recipe: &MeshRecipe,
-    section: &Section<'_>,
-    rows: (&Objective, &Tensor, &Tensor),
-) -> Result<Sharding, Failure> {
+fn pieces(model: &Sequential, mesh: &Mesh, recipe: &MeshRecipe, section: &Section<'_>, rows: (&Objective, &Tensor, &Tensor)) -> Result<Sharding, Failure> {
     let styles = match &recipe.styles {
         TensorStyles::Patterns(styles) => styles.clone(),
         TensorStyles::Auto => automatic(model, mesh.size(MeshAxis::Tensor)),
@@ -241,7 +238,8 @@ fn pieces(
     let sharding = parallelize_with(model, mesh, &by_name, options).map_err(|e| wrong(e.kind().to_string(), e.hint_text()))?;
     let Some((loss, gradients)) = before else { return Ok(sharding) };
     let together = "what a `column` cuts a `row` takes up, with `apart` for what lies between; the last layer is `column_gathered`, or whole";
-    let (now, of_pieces) = looked(model, Some(&sharding), rows).map_err(|e| wrong(format!("these patterns do not go together: {}", e.kind()), Some(together)))?;
+    let (now, of_pieces) =
+        looked(model, Some(&sharding), rows).map_err(|e| wrong(format!("these patterns do not go together: {}", e.kind()), Some(together)))?;
     if !((now - loss).abs() <= NEAR * loss.abs() + 1e-6) {
         return Err(wrong(format!("with these patterns the loss is {now}, and {loss} of the whole model"), Some(together)));
     }
@@ -265,7 +263,9 @@ fn automatic(model: &Sequential, ranks: usize) -> Vec<(String, ParallelStyle)> {
     let pairs = |column: &str, row: &str| width(column, 0).is_some_and(|n| width(row, 1) == Some(n) && n.is_multiple_of(ranks));
     let mut styles = Vec::new();
     for (path, module) in &modules {
-        if module.kind == "MultiheadAttention" && heads(module, by_path.get(format!("{path}.out_proj").as_str()).copied()).is_some_and(|n| n.is_multiple_of(ranks)) {
+        if module.kind == "MultiheadAttention"
+            && heads(module, by_path.get(format!("{path}.out_proj").as_str()).copied()).is_some_and(|n| n.is_multiple_of(ranks))
+        {
             styles.push((path.clone(), ParallelStyle::Heads));
         }
         let (column, row) = (format!("{path}.linear1"), format!("{path}.linear2"));

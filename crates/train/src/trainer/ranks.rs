@@ -69,7 +69,17 @@ impl RunRanks {
     pub fn new(sharing: StepSharing, device: Device, folder: Option<&Path>) -> RunRanks {
         let now = Arc::new(Mutex::new(sharing.group.clone()));
         let job = sharing.group.clone();
-        RunRanks { sharing, job, device, folder: folder.map(Path::to_path_buf), meeting: None, is_newcomer: false, retries: u32::MAX, repeated: Arc::default(), now }
+        RunRanks {
+            sharing,
+            job,
+            device,
+            folder: folder.map(Path::to_path_buf),
+            meeting: None,
+            is_newcomer: false,
+            retries: u32::MAX,
+            repeated: Arc::default(),
+            now,
+        }
     }
     /// The same, of ranks of which not all have other rows: these are all.
     pub fn over(self, job: &Group) -> RunRanks {
@@ -194,5 +204,21 @@ impl RunRanks {
         if let Ok(group) = communicator::of(&now) {
             group.abort(&failure.to_string());
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ZeroStage;
+    use adamant_core::communicator::LoneRank;
+
+    #[test]
+    fn a_step_that_is_repeated_for_ever() {
+        let group = communicator::group(&(Arc::new(LoneRank::default()) as Arc<dyn Communicator>));
+        let sharing = StepSharing { group, parts: 1, bucket_bytes: 1, zero: ZeroStage::Off, compress: None };
+        let ranks = RunRanks::new(sharing, Device::reference(), None).retries(2);
+        // All handles of these ranks count together.
+        let told = [5, 5, 5, 6, 6, 6, 5].map(|step| ranks.clone().repeats_once_more(step));
+        assert_eq!(told, [true, true, false, true, true, false, true]);
     }
 }
