@@ -121,14 +121,14 @@ fn lines(folder: &Path) -> (Vec<String>, Vec<f64>) {
     }
     (heads, numbers)
 }
-/// In f32 sums that are rounded otherwise come to this after some steps.
-const NEAR: f64 = 1e-6;
+/// In f32 sums that are rounded otherwise come to this after six steps; in f64 to 1e-12 (`mesh_trainer`).
+const NEAR: f64 = 3e-6;
 fn near(alone: &Path, shared: &Path, case: &str) {
     let off = apart(alone, shared);
     let ((want, numbers), (heads, got)) = (lines(alone), lines(shared));
     assert_eq!(heads, want, "{case}");
     let by = numbers.iter().zip(&got).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0f64, f64::max);
-    assert!(off <= NEAR && by <= 10.0 * NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
+    assert!(off <= NEAR && by <= NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
 }
 /// The meshes that a subject is run on: all of four ranks, in turns those of two, three and eight.
 fn meshes(k: usize) -> Vec<Axes> {
@@ -276,7 +276,7 @@ fn what_a_mesh_cannot_be() {
         ("mesh = { pipeline = 3 }\nschedule = \"interleaved\"".into(), vec![], 3, "run.toml:21: `distributed.mesh`: 5 layers are trained"),
         (
             format!("{stages}schedule = \"interleaved\""),
-            vec!["batch=7"],
+            vec!["batch=1"],
             2,
             "takes as many micro-batches as there are stages (2), and a part of a step has 1 rows",
         ),

@@ -54,7 +54,7 @@ fn session(on: &Arc<dyn Communicator>, [data, pipeline, tensor]: Axes, case: Sta
     };
     let parameters = model.trainable_parameters();
     let optimizer: Box<dyn adamant_optim::Optimizer> =
-        if case.adam { Box::new(AdamW::new(0.01).over(parameters)) } else { Box::new(Sgd::new(0.1).momentum(0.9).over(parameters)) };
+        if case.adam { Box::new(AdamW::new(0.01).eps(0.01).over(parameters)) } else { Box::new(Sgd::new(0.1).momentum(0.9).over(parameters)) };
     let clip = ClippingOptions { clipping_type: ClippingType::GlobalNorm, max_norm: 0.2, ..ClippingOptions::default() };
     let habits = Habits {
         optimizer,
