@@ -240,7 +240,9 @@ fn pieces(model: &Sequential, mesh: &Mesh, recipe: &MeshRecipe, section: &Sectio
     let together = "what a `column` cuts a `row` takes up, with `apart` for what lies between; the last layer is `column_gathered`, or whole";
     let (now, of_pieces) =
         looked(model, Some(&sharding), rows).map_err(|e| wrong(format!("these patterns do not go together: {}", e.kind()), Some(together)))?;
-    if !((now - loss).abs() <= NEAR * loss.abs() + 1e-6) {
+    // A loss that is no number is not near.
+    let is_near = (now - loss).abs() <= NEAR * loss.abs() + 1e-6;
+    if !is_near {
         return Err(wrong(format!("with these patterns the loss is {now}, and {loss} of the whole model"), Some(together)));
     }
     let of_pieces: HashMap<String, Vec<f64>> = of_pieces.into_iter().collect();
