@@ -25,12 +25,14 @@ use std::{
 
 mod checkpoint;
 mod hooks;
+mod marks;
 mod of_leaves;
 mod region;
 mod tape;
 use checkpoint::run_again;
 pub use checkpoint::{checkpoint, is_for_backward};
 pub use hooks::{HookHandle, depends_on_hooks, hooks_changed, tap};
+pub use marks::{mark, with_marks};
 pub use of_leaves::{GradOptions, gradients};
 pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
 use tape::{NEXT, Saved};
@@ -136,6 +138,8 @@ struct TapeWalk {
     graph: bool,
     /// Below this number only leaves may be reached (inside a checkpoint).
     floor: u64,
+    /// It is a pass's own, and not one inside a rule: it comes by marks.
+    is_whole: bool,
 }
 
 impl Tensor {
@@ -146,7 +150,7 @@ impl Tensor {
     /// The error this tensor carries; more than one element; no leaf; saved values that are gone already.
     #[track_caller]
     pub fn backward(&self) -> Result<Grads> {
-        self.backward_from(None, TapeWalk { keep: false, graph: false, floor: 0 }, true)
+        self.backward_from(None, TapeWalk { keep: false, graph: false, floor: 0, is_whole: true }, true)
     }
     /// As [`Tensor::backward`], keeping the saved values for another walk.
     ///
@@ -154,7 +158,7 @@ impl Tensor {
     /// As [`Tensor::backward`].
     #[track_caller]
     pub fn backward_keep(&self) -> Result<Grads> {
-        self.backward_from(None, TapeWalk { keep: true, graph: false, floor: 0 }, true)
+        self.backward_from(None, TapeWalk { keep: true, graph: false, floor: 0, is_whole: true }, true)
     }
     /// As [`Tensor::backward_keep`], and the gradients are on the tape themselves: for higher order.
     ///
@@ -162,7 +166,7 @@ impl Tensor {
     /// As [`Tensor::backward`].
     #[track_caller]
     pub fn backward_graph(&self) -> Result<Grads> {
-        self.backward_from(None, TapeWalk { keep: true, graph: true, floor: 0 }, false)
+        self.backward_from(None, TapeWalk { keep: true, graph: true, floor: 0, is_whole: true }, false)
     }
     /// Gradients of `sum(self * cotangent)`.
     ///
@@ -170,7 +174,7 @@ impl Tensor {
     /// As [`Tensor::backward`]; a cotangent of another shape or dtype.
     #[track_caller]
     pub fn backward_with(&self, cotangent: &Tensor) -> Result<Grads> {
-        self.backward_from(Some(cotangent), TapeWalk { keep: false, graph: false, floor: 0 }, true)
+        self.backward_from(Some(cotangent), TapeWalk { keep: false, graph: false, floor: 0, is_whole: true }, true)
     }
     #[track_caller]
     fn backward_from(&self, cotangent: Option<&Tensor>, walk: TapeWalk, flush: bool) -> Result<Grads> {
@@ -211,6 +215,7 @@ impl Tensor {
         {
             let _state = WalkState::enter(walk.graph);
             pull([(root.clone(), *output, seed)], &mut grads, walk, &Region::ALL, here)?;
+            marks::come_by(0, &mut grads)?;
             hooks::run_at_ends(&mut grads, &[])?;
         }
         if flush && !context(|c| c.capturing()) {
@@ -273,7 +278,7 @@ pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grad
     }
     let mut grads = Grads::default();
     let _state = WalkState::enter(graph);
-    pull(roots, &mut grads, TapeWalk { keep: true, graph, floor: 0 }, &Region::ALL, here)?;
+    pull(roots, &mut grads, TapeWalk { keep: true, graph, floor: 0, is_whole: false }, &Region::ALL, here)?;
     hooks::run_at_ends(&mut grads, &[])?;
     Ok(grads)
 }
@@ -380,6 +385,9 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         give(&mut reached, grads, &t, k, g);
     }
     while let Some((t, mut cotangents)) = reached.next() {
+        if walk.is_whole {
+            marks::come_by(t.id, grads)?;
+        }
         scope::inherit(Some(t.origin.in_this_range()));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.first_mut().and_then(Option::take) {
@@ -450,7 +458,7 @@ fn differentiate_body(c: &Keyed, args: &RuleArgs<'_>, walk: TapeWalk) -> Result<
     let mut inner = Grads::default();
     let _ = floor;
     let origin = scope::inherited();
-    pull_until(roots, &mut inner, walk, &tracked)?;
+    pull_until(roots, &mut inner, TapeWalk { is_whole: false, ..walk }, &tracked)?;
     scope::inherit(origin);
     Ok(tracked.iter().zip(args.needs).map(|(x, need)| if *need { x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id)) } else { None }).collect())
 }

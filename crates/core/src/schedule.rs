@@ -169,7 +169,7 @@ impl Stop {
     /// A run of a plan failed. Memory may be had the next time, and a lost device has lost everything; what failed else
     /// would fail again, and may not stand before other work.
     fn of(failed: Failed, spoiled: Vec<Shared<Value>>) -> Stop {
-        let Failed { error, records } = failed;
+        let Failed { error, records, .. } = failed;
         let passes = matches!(error.kind(), ErrorKind::OutOfMemory { .. } | ErrorKind::DeviceLost(_)) || records.is_empty();
         match (spoiled.is_empty(), passes) {
             (true, true) => Stop::Reader(error),
@@ -270,7 +270,7 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let own = replay.reserve().map_err(Stop::Reader)?;
     let outcome = replay.run(own).map_err(|failed| {
         let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };
-        let spoiled: Vec<Shared<Value>> = replay.overwritten().filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
+        let spoiled: Vec<Shared<Value>> = replay.overwritten(&failed).filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
         Stop::of(failed, spoiled)
     })?;
     publish(log, &replay, &outcome, writes);

@@ -184,7 +184,7 @@ pub struct MemoryStats {
     pub requests: u64,
 }
 
-/// A caching pool: size classes, eight to each power of two, so that at most an eighth is wasted.
+/// A caching pool: size classes, eight to each power of two, so that at most an eighth is wasted; from 1 MiB on 64, and a 64th.
 #[derive(Default)]
 pub struct Pool(Mutex<Blocks>);
 /// What a pool holds and has done. One lock covers all of it: a count costs nothing beside it.
@@ -247,9 +247,12 @@ impl Blocks {
         ErrorKind::OutOfMemory { asked, in_use: self.stats.live_bytes, cap: (self.cap != 0).then_some(self.cap) }
     }
 }
+/// Beyond, what a class wastes counts more than that few sizes are asked for.
+const LARGE: usize = 1 << 20;
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(64);
-    let step = (bytes.next_power_of_two() / 16).max(64);
+    let power = bytes.next_power_of_two();
+    let step = (power / if power > LARGE { 128 } else { 16 }).max(64);
     // A step is a power of two.
     bytes.saturating_add(step - 1) & !(step - 1)
 }

@@ -17,7 +17,7 @@ mod lone;
 mod tree;
 
 pub use engine::{ENGINES, Engine, EngineRequest, JoinToken, engine_named};
-pub use exchange::{Exchanged, exchange, exchange_array};
+pub use exchange::{Exchanged, exchange, exchange_array, exchange_telling};
 pub use lone::LoneRank;
 pub use tree::{ReductionTree, TreeNodes};
 

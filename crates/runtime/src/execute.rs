@@ -94,10 +94,17 @@ pub struct Failed {
     pub error: Error,
     /// the records of the steps that the device had at once, one of which it was; none where it was no step
     pub records: SmallVec<[usize; 4]>,
+    /// It failed among the steps that write cells.
+    pub is_late: bool,
 }
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
-        Failed { error, records: SmallVec::new() }
+        Failed { error, records: SmallVec::new(), is_late: false }
+    }
+}
+impl Failed {
+    fn late(self) -> Failed {
+        Failed { is_late: true, ..self }
     }
 }
 /// How many steps a device gets at once.
@@ -221,8 +228,9 @@ impl Replay<'_> {
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
         let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
-        self.submit(self.plan.late..self.plan.steps.len(), &own, &RunFaults { words, skip: &skip, ..RunFaults::default() }, &mut exchanges)?;
-        exchanges.finish(self)?;
+        let run = RunFaults { words, skip: &skip, ..RunFaults::default() };
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &run, &mut exchanges).map_err(Failed::late)?;
+        exchanges.finish(self).map_err(Failed::late)?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
         let taints = if late_fault { Some(self.taints(words)) } else { taints };
         Ok(Outcome { own, suppressed, taints, awaited: None })
@@ -275,9 +283,11 @@ impl Replay<'_> {
         self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.is_suppressed(*m)).filter_map(|(_, o)| o.taken)
     }
 
-    /// The inputs that a run which failed may have overwritten: destinations of updates, taken over.
-    pub fn overwritten(&self) -> impl Iterator<Item = u32> + '_ {
-        self.plan.own.iter().filter(|o| (o.first as usize) < self.plan.asks_until).filter_map(|o| o.taken)
+    /// The inputs that a run which failed may have overwritten: destinations of updates, taken over; old values of cells that ranks
+    /// update together.
+    pub fn overwritten(&self, failed: &Failed) -> impl Iterator<Item = u32> + '_ {
+        let is_late = failed.is_late && self.plan.exchanges_late;
+        self.plan.own.iter().filter(move |o| is_late || (o.first as usize) < self.plan.asks_until).filter_map(|o| o.taken)
     }
 
     /// All memory before the first step: if it cannot be had, nothing has run.
@@ -330,10 +340,10 @@ impl Replay<'_> {
         let Refused { step, kind } = refused;
         // Where the device says which it was, it was that one.
         if let Some(&at) = step.and_then(|step| chosen.get(step)) {
-            return Failed { error: self.failed(&self.plan.steps[at], kind), records: smallvec![self.record_of(&self.plan.steps[at])] };
+            return Failed { error: self.failed(&self.plan.steps[at], kind), records: smallvec![self.record_of(&self.plan.steps[at])], is_late: false };
         }
         let records = chosen.iter().map(|&at| self.record_of(&self.plan.steps[at])).collect();
-        Failed { error: self.failed(&self.plan.steps[last], kind), records }
+        Failed { error: self.failed(&self.plan.steps[last], kind), records, is_late: false }
     }
     fn record_of(&self, step: &PlanStep) -> usize {
         self.plan.graph.nodes[step.node as usize].record as usize
@@ -441,7 +451,7 @@ impl Replay<'_> {
             recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((at, collective, from, to)) = collective {
-            exchanges.begin(self, at, collective, &from, to)?;
+            exchanges.begin(self, at, collective, (&from, to), run.words)?;
         }
         recycle::give_back(&OPERANDS, emptied(operands));
         Ok(next)

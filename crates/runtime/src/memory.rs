@@ -4,7 +4,7 @@
 //! A block's figures come from the device's pool, which counts in the ordinary course of its work: bytes at the
 //! begin, at the end, and the most in between. Each block has a peak of its own, so blocks may lie inside each other, overlap,
 //! and run on several threads; what other threads do on the device counts too. Bytes are those of the pool's size classes:
-//! at most an eighth more than the elements, and the same for sizes of 64 KiB that are a power of two.
+//! at most an eighth more than the elements (a 64th from 1 MiB on), and the same for sizes of 64 KiB that are a power of two.
 //!
 //! Ops run when somebody reads: evaluate in a block what belongs to it.
 use crate::{Device, table::columns};

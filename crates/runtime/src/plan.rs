@@ -1,12 +1,16 @@
 //! Plans: the steps of one structure with their memory decided (who shares, who is updated in place), and their
 //! sizes, worked out once per size.
+mod blocks;
 mod collectives;
 mod decide;
 mod ends;
 mod fuse;
 mod graph;
+mod joined;
+mod late;
 mod order;
 pub use decide::Owner;
+use blocks::blocks;
 use decide::{Decisions, decide};
 use fuse::build;
 pub use fuse::{PlanStep, Space, Use};
@@ -70,6 +74,8 @@ pub struct Plan {
     pub storage: Vec<PlanStorage>,
     /// by value: the value whose storage it shares; itself if it is no view
     pub root: Vec<u32>,
+    /// values that are made inside what they are joined to
+    joined: joined::JoinedPlaces,
     /// the plan's own memory
     pub own: Vec<Own>,
     /// (slot, value) that become ready
@@ -78,6 +84,8 @@ pub struct Plan {
     pub deferred: Vec<u32>,
     /// May a step find bad data?
     pub faultable: bool,
+    /// Do ranks exchange something among the steps that write cells?
+    pub exchanges_late: bool,
     /// Steps before this one may ask the system for memory: one that is refused it has left the inputs as they were, but
     /// for destinations of updates that were taken over.
     pub asks_until: usize,
@@ -132,11 +140,13 @@ impl Plan {
         }
         let mut d = decide(g, owners, &written, ends::are_claimed(device));
         let ends = ends::find(g, &mut d, &written, device);
-        let steps = collectives::begin_early(g, &d, build(g, &d, &written, ends, device)?);
+        let joined = joined::join_in_place(g, &mut d, &written, device);
+        let steps = collectives::begin_early(g, &d, build(g, &d, &joined, &written, ends, device)?);
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
         // One that fails must find every cell as it was.
-        let exchanges = steps.iter().any(|s| matches!(g.nodes[s.node as usize].op, Op::Collective { .. }));
+        let is_exchange = |s: &PlanStep| matches!(g.nodes[s.node as usize].op, Op::Collective { .. });
+        let (exchanges, exchanges_late) = (steps.iter().any(is_exchange), steps[late..].iter().any(is_exchange));
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
         let mut memory = MemoryPlan::new(g, &d, &steps);
         memory.assign(&d, &steps, holds, OverwriteOrder { faultable, exchanges, late, asks_until });
@@ -154,9 +164,11 @@ impl Plan {
             storage,
             own,
             root: d.root,
+            joined,
             publish,
             deferred: d.deferred,
             faultable,
+            exchanges_late,
             asks_until,
             is_direct: false,
             steps,
@@ -393,31 +405,6 @@ impl Sized {
         Sized { steps, bytes, block, blocks, published, shapes, whole }
     }
 }
-/// Temporaries share blocks as their lives allow: first come, smallest block that is large enough.
-fn blocks(plan: &Plan, bytes: &[usize]) -> (Vec<u32>, Vec<(usize, u32)>) {
-    let mut block = vec![NONE; bytes.len()];
-    let (mut blocks, mut free_at): (Vec<(usize, u32)>, Vec<u32>) = (Vec::new(), Vec::new());
-    let mut order: Vec<usize> = (0..bytes.len()).filter(|&m| plan.own[m].taken.is_none()).collect();
-    order.sort_by_key(|&m| plan.own[m].first);
-    for m in order {
-        let o = &plan.own[m];
-        let fits = |size: usize| size >= bytes[m] && size <= bytes[m].saturating_mul(2).max(4096);
-        let shared = (0..blocks.len()).filter(|&b| !o.escapes && free_at[b] != NONE && free_at[b] <= o.first && fits(blocks[b].0)).min_by_key(|&b| blocks[b].0);
-        let b = shared.unwrap_or_else(|| {
-            blocks.push((bytes[m], o.value));
-            free_at.push(0);
-            blocks.len() - 1
-        });
-        free_at[b] = if o.escapes { NONE } else { o.last + 1 };
-        block[m] = b as u32;
-    }
-    let mut by_size: Vec<u32> = (0..blocks.len() as u32).collect();
-    by_size.sort_by_key(|&b| std::cmp::Reverse(blocks[b as usize].0));
-    let mut place = vec![0; blocks.len()];
-    by_size.iter().enumerate().for_each(|(k, &b)| place[b as usize] = k as u32);
-    block.iter_mut().filter(|b| **b != NONE).for_each(|b| *b = place[*b as usize]);
-    (block, by_size.iter().map(|&b| blocks[b as usize]).collect())
-}
 /// The place of every value in its storage. Places in inputs are relative to the input's own layout's offset.
 fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::with_capacity(g.vals.len());
@@ -433,6 +420,7 @@ fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
         let x = &g.nodes[val.node as usize];
         let shape = &val.meta.shape;
         let mut place = Place { layout: Layout::dense(shape), moves: SmallVec::new() };
+        place.layout.offset = joined::offset(&plan.joined, g, v as u32);
         if let Op::Input = x.op {
             if let Some(l) = g.layouts.get(&(v as u32)).or_else(|| strides.get(&(v as u32))) {
                 place.layout = Layout { offset: 0, strides: l.strides };

@@ -15,6 +15,7 @@ mod meshed;
 mod pieces;
 mod saved;
 mod scaled;
+mod scattered;
 mod sharded;
 mod shared;
 mod watched;

@@ -112,7 +112,7 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
         let ends: Vec<u64> = inputs.iter().filter_map(|x| Some(x.tape()?.0.id)).collect();
         // The walk back meets none of them, as everywhere.
         let root = [(t.clone(), *k, g.clone())];
-        intercept::below(|| pull(root, &mut inner, TapeWalk { floor, ..walk }, &Region::until(&ends), origin))?;
+        intercept::below(|| pull(root, &mut inner, TapeWalk { floor, is_whole: false, ..walk }, &Region::until(&ends), origin))?;
     }
     let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
     // What is left reached parameters.

@@ -121,7 +121,7 @@ pub(crate) fn pull_to(roots: &[(&Tensor, Tensor)], region: &Region<'_>, graph: b
     });
     {
         let _state = WalkState::enter(graph);
-        pull(leading, &mut grads, TapeWalk { keep: keep || graph, graph, floor: 0 }, region, here)?;
+        pull(leading, &mut grads, TapeWalk { keep: keep || graph, graph, floor: 0, is_whole: false }, region, here)?;
         hooks::run_at_ends(&mut grads, region.ends)?;
     }
     Ok(region.ends.iter().map(|end| grads.by_leaf.remove(end)).collect())

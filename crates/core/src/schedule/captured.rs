@@ -322,7 +322,7 @@ impl Captured {
             _ => None,
         };
         let outcome = replay.run(own).map_err(|failed| {
-            replay.overwritten().filter_map(old_of).for_each(|value| value.fail(failed.error.clone()));
+            replay.overwritten(&failed).filter_map(old_of).for_each(|value| value.fail(failed.error.clone()));
             failed.error
         })?;
         for value in replay.taken(&outcome).filter_map(old_of) {

@@ -44,7 +44,7 @@ pub enum CollectiveKind {
     Receive { from: usize },
     /// the input itself, which all ranks hold alike and each uses in its own way: gradients are added over ranks
     Replicate,
-    /// the input itself, once all ranks are there
+    /// the input itself, once all ranks are there; an error where another rank has found bad data in what it computed before
     Barrier,
 }
 

@@ -16,6 +16,20 @@ pub type Exchanged = Vec<u8>;
 /// # Errors
 /// A lost peer; a rank that calls something else; a group that has ended.
 pub fn exchange(kind: CollectiveKind, group: &Group, bytes: &[u8], given: &TensorType, origin: Option<Origin>) -> Result<Exchanged, ErrorKind> {
+    exchange_telling(kind, group, bytes, given, origin, None)
+}
+/// As [`exchange`]; at a barrier this rank tells the others of bad data that it has found. It goes on itself: its own error says more.
+///
+/// # Errors
+/// As [`exchange`]; at a barrier `PeerFailed` with what another rank tells.
+pub fn exchange_telling(
+    kind: CollectiveKind,
+    group: &Group,
+    bytes: &[u8],
+    given: &TensorType,
+    origin: Option<Origin>,
+    told: Option<&str>,
+) -> Result<Exchanged, ErrorKind> {
     let made = kind.infer(group, given)?;
     let on = super::of(group)?;
     if let Some(ended) = on.state().ended() {
@@ -23,12 +37,49 @@ pub fn exchange(kind: CollectiveKind, group: &Group, bytes: &[u8], given: &Tenso
     }
     let mut result = vec![0u8; made.shape.elements() * made.dtype.size()];
     let call = CollectiveCall::next(on, kind, made, origin);
-    let done = carry_out(on, &call, given, bytes, &mut result);
-    if let Err(kind) = &done {
-        on.state().end(kind);
-        on.abort(&format!("{call}: {kind}"));
+    let done = match kind {
+        CollectiveKind::Barrier => {
+            result.copy_from_slice(bytes);
+            barrier(on, &call, told.unwrap_or_default())
+        }
+        _ => carry_out(on, &call, given, bytes, &mut result).map(|()| None),
+    };
+    match done {
+        Ok(None) => Ok(result),
+        // All hear the same, and nobody needs to be told.
+        Ok(Some(bad)) => {
+            on.state().end(&bad);
+            Err(bad)
+        }
+        Err(kind) => {
+            on.state().end(&kind);
+            on.abort(&format!("{call}: {kind}"));
+            Err(kind)
+        }
     }
-    done.map(|()| result)
+}
+/// The most that a rank tells of bad data, in bytes.
+const TOLD: usize = 2048;
+/// Waits until all ranks are there. What another one has found is an error, but for who has found something itself.
+fn barrier(on: &dyn Communicator, call: &CollectiveCall, told: &str) -> Result<Option<ErrorKind>, ErrorKind> {
+    let told = &told.as_bytes()[..told.floor_char_boundary(TOLD)];
+    let gather = |call: &CollectiveCall, own: &[u8], lengths: &[usize]| {
+        let mut all = vec![0u8; lengths.iter().sum()];
+        on.all_gather(call, own, &mut blocks_mut(&mut all, lengths)).map(|()| all)
+    };
+    let lengths = gather(call, &(told.len() as u64).to_le_bytes(), &vec![size_of::<u64>(); on.size()])?;
+    let lengths: Vec<usize> = lengths.chunks_exact(size_of::<u64>()).map(|n| n.try_into().map_or(0, u64::from_le_bytes) as usize).collect();
+    if lengths.iter().all(|n| *n == 0) {
+        return Ok(None);
+    }
+    if lengths.iter().any(|n| *n > TOLD) {
+        return Err(ErrorKind::Internal("a rank tells more than it may".into()));
+    }
+    let all = gather(&CollectiveCall { number: on.state().next(), ..*call }, told, &lengths)?;
+    let messages = blocks(&all, &lengths);
+    let other = (0..).zip(&messages).find(|(_, message)| !message.is_empty());
+    let bad = other.map(|(rank, message)| ErrorKind::PeerFailed { rank, message: String::from_utf8_lossy(message).into_owned() });
+    Ok(bad.filter(|_| told.is_empty()))
 }
 /// The same on host arrays.
 ///
@@ -59,13 +110,9 @@ fn carry_out(on: &dyn Communicator, call: &CollectiveCall, given: &TensorType, o
             on.send(call, to, own)
         }
         CollectiveKind::Receive { from } => on.receive(call, from, result),
-        CollectiveKind::Replicate => {
+        CollectiveKind::Replicate | CollectiveKind::Barrier => {
             result.copy_from_slice(own);
             Ok(())
-        }
-        CollectiveKind::Barrier => {
-            result.copy_from_slice(own);
-            on.all_gather(call, &[], &mut blocks_mut(&mut [], &vec![0; size]))
         }
     }
 }

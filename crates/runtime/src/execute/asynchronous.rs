@@ -124,8 +124,8 @@ impl Replay<'_> {
         let run = RunFaults { words: &[], skip: &skip, guards: Some(&guards) };
         self.submit(0..self.plan.late, &own, &run, &mut exchanges)?;
         exchanges.wait_for_all(self)?;
-        self.submit(self.plan.late..self.plan.steps.len(), &own, &run, &mut exchanges)?;
-        exchanges.finish(self)?;
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &run, &mut exchanges).map_err(Failed::late)?;
+        exchanges.finish(self).map_err(Failed::late)?;
         back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
         let mut suppresses = Seeds::default();
         seeds.iter().for_each(|seeds| suppresses.extend(seeds));

@@ -10,7 +10,7 @@ use crate::{
     backend::ReadBack,
     communicator,
     foreign::guarded,
-    kernel::Operand,
+    kernel::{FaultWord, Operand},
     op::{CollectiveKind, Group},
     planted::{Plant, is},
     shape::Layout,
@@ -74,13 +74,15 @@ struct Job {
     input: RankInput,
     /// the line that asked for it
     origin: Origin,
+    /// at a barrier: the first bad data that were found before it
+    told: Option<String>,
 }
 type Answer = Result<Vec<u8>, ErrorKind>;
 impl Job {
     fn run(self) -> Answer {
-        let Job { kind, group, input, origin } = self;
+        let Job { kind, group, input, origin, told } = self;
         let given = TensorType { shape: input.shape, dtype: input.dtype };
-        let exchange = move || communicator::exchange(kind, &group, &input.wait()?, &given, Some(origin));
+        let exchange = move || communicator::exchange_telling(kind, &group, &input.wait()?, &given, Some(origin), told.as_deref());
         guarded(|| "the communicator".into(), exchange).flatten()
     }
 }
@@ -143,12 +145,20 @@ impl<'b> Exchanges<'b> {
     fn last_behind(&self, operands: &[Operand<'_>]) -> Option<usize> {
         self.begun.iter().rposition(|b| operands.iter().any(|o| std::ptr::eq(o.buffer, b.to.buffer)) && !is(Plant::ExchangeNotAwaited))
     }
-    /// Begins one.
+    /// Begins one. At a barrier the other ranks are told of bad data in `words` or behind an input.
     ///
     /// # Errors
     /// A lost device.
-    pub fn begin(&mut self, replay: &Replay<'_>, at: usize, collective: (CollectiveKind, Group), from: &Operand<'_>, to: Operand<'b>) -> Result<(), Failed> {
-        let (kind, group) = collective;
+    pub fn begin(
+        &mut self,
+        replay: &Replay<'_>,
+        at: usize,
+        (kind, group): (CollectiveKind, Group),
+        (from, to): (&Operand<'_>, Operand<'b>),
+        words: &[FaultWord],
+    ) -> Result<(), Failed> {
+        let is_bad = kind == CollectiveKind::Barrier && (words.iter().any(|w| w.get().is_some()) || !replay.untainted());
+        let told = is_bad.then(|| replay.taints(words).into_iter().flatten().next()).flatten().map(|e| e.to_string());
         // Steps that run ahead of a slow link would leave the inputs of all that they begin in memory: there is one that travels, and the next.
         let bytes = from.shape.elements() * from.dtype.size();
         while self.begun.iter().map(|begun| begun.bytes).sum::<usize>() > bytes.max(UNDER_WAY) {
@@ -161,7 +171,7 @@ impl<'b> Exchanges<'b> {
                 Some(engine) => engine,
                 None => engine.insert(ExchangeThread::start()?),
             };
-            let sent = engine.jobs.as_ref().and_then(|jobs| jobs.send(Job { kind, group, input, origin }).ok());
+            let sent = engine.jobs.as_ref().and_then(|jobs| jobs.send(Job { kind, group, input, origin, told }).ok());
             sent.ok_or_else(|| ErrorKind::Internal("collectives that nobody carries out".into()))
         };
         begin(&mut self.engine).map_err(|kind| failed(replay, at, kind))?;
@@ -220,5 +230,5 @@ fn put(replay: &Replay<'_>, to: &Operand<'_>, bytes: Vec<u8>) -> Result<(), Erro
 }
 fn failed(replay: &Replay<'_>, at: usize, kind: ErrorKind) -> Failed {
     let step = &replay.plan.steps[at];
-    Failed { error: replay.failed(step, kind), records: smallvec![replay.record_of(step)] }
+    Failed { error: replay.failed(step, kind), records: smallvec![replay.record_of(step)], is_late: false }
 }

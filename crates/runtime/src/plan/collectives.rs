@@ -28,7 +28,8 @@ fn written<'s>(g: &'s Graph, d: &'s Decisions, step: &'s PlanStep) -> impl Itera
 fn read<'s>(g: &'s Graph, d: &'s Decisions, step: &'s PlanStep) -> impl Iterator<Item = u32> + use<'s> {
     step.inputs.iter().map(|u| d.root[u.value(g) as usize])
 }
-/// Moves collectives forward. One that writes a cell stays: that is done when no bad data can be found any more.
+/// Moves collectives forward. One that writes a cell stays: that is done when no bad data can be found any more. A barrier stays: it
+/// tells what was found before it.
 pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) -> Vec<PlanStep> {
     // Behind the collective before.
     let mut free = 0;
@@ -36,22 +37,23 @@ pub(super) fn begin_early(g: &Graph, d: &Decisions, mut steps: Vec<PlanStep>) ->
     let mut gathered = None;
     for at in 0..steps.len() {
         let Some(kind) = collective(g, &steps[at]) else { continue };
-        if steps[at].commits || is(Plant::ExchangeBegunLate) {
+        if steps[at].commits || kind == CollectiveKind::Barrier || is(Plant::ExchangeBegunLate) {
             free = at + 1;
             continue;
         }
+        let is_gather = matches!(kind, CollectiveKind::AllGather { .. });
+        // A gather waits for the reader of the one before, and so does what makes its input.
+        let reads = |steps: &[PlanStep], before| steps[..at].iter().position(|step| !step.commits && read(g, d, step).any(|root| root == before));
+        let turn = |steps: &[PlanStep]| gathered.filter(|_| is_gather).and_then(|before| reads(steps, before)).unwrap_or(0);
         // What makes its input, each behind what it needs itself.
         for member in feeders(g, d, &steps, at) {
-            let ready = ready(g, d, &steps, member);
+            let ready = ready(g, d, &steps, member).max(turn(&steps)).min(member);
             steps[ready..=member].rotate_right(1);
             // What it went before is one place further.
             free += usize::from(ready < free && member >= free);
         }
-        let mut ready = ready(g, d, &steps, at).max(free);
-        if let CollectiveKind::AllGather { .. } = kind {
-            let reads = |before| steps[..at].iter().position(|step| !step.commits && read(g, d, step).any(|root| root == before));
-            let reader = gathered.and_then(reads);
-            ready = ready.max(reader.unwrap_or(0));
+        let ready = ready(g, d, &steps, at).max(free).max(turn(&steps));
+        if is_gather {
             gathered = written(g, d, &steps[at]).next();
         }
         steps[ready..=at].rotate_right(1);

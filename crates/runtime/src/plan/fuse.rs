@@ -4,13 +4,15 @@ use super::{
     decide::{Decisions, MAX_LOADS},
     ends::{Ends, WithEnds},
     graph::{ArgFrom, Graph, NONE, RecordError},
+    joined::JoinedPlaces,
+    late::late_values,
 };
 use crate::{
     DType, ErrorKind, Op, Scalar,
     backend::Support,
     expr::{Expr, Instr, Reg},
     kernel::{Kernel, KernelKind},
-    op::Arg,
+    op::{Arg, View},
     planted::{Plant, is},
 };
 use std::collections::HashMap;
@@ -205,34 +207,20 @@ pub(super) const MAX_KERNEL: usize = 160;
 const MAX_OUTPUTS: usize = 12;
 
 /// The steps, in order; those that write cells come last.
-pub fn build(g: &Graph, d: &Decisions, written: &[bool], ends: Ends, device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
+pub fn build(g: &Graph, d: &Decisions, joined: &JoinedPlaces, written: &[bool], ends: Ends, device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
     let n = g.vals.len();
     let space = spaces(g);
-    // Late: Maps that write cells, and what only they read. They may be suppressed.
-    let (mut early, mut late_out) = (vec![false; n], vec![false; n]);
-    for v in (0..n).rev() {
-        let x = g.node_of(v as u32);
-        if !d.needed[v] {
-            continue;
-        }
-        let late = x.op.is_map() && !early[v] && (written[v] || (!d.in_memory[v] && !d.kept[v]));
-        late_out[v] = late && written[v];
-        if !late {
-            for &i in &x.inputs {
-                early[i as usize] = true;
-                early[d.root[i as usize] as usize] = true;
-            }
-        }
-    }
-    let mut b = KernelBuilder { g, d, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], ends, device };
+    let late_out = late_values(g, d, written);
+    let mut b = KernelBuilder { g, d, joined, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], ends, device, is_late: false };
     for pass in 0..2 {
         b.at.clear();
+        b.is_late = pass == 1;
         for (k, x) in g.nodes.iter().enumerate() {
             let v = x.first as usize;
             if !(v..v + x.outputs as usize).any(|o| d.needed[o]) || late_out[v] != (pass == 1) {
                 continue;
             }
-            b.node(k as u32, find(&space, v as u32), pass == 1)?;
+            b.node(k as u32, find(&space, v as u32))?;
         }
     }
     b.finish()
@@ -263,6 +251,7 @@ fn find(parent: &[u32], mut v: u32) -> u32 {
 struct KernelBuilder<'a> {
     g: &'a Graph,
     d: &'a Decisions,
+    joined: &'a JoinedPlaces,
     steps: Vec<PlanStep>,
     /// Map kernels by step, until the end.
     open: HashMap<usize, OpenKernel>,
@@ -273,9 +262,11 @@ struct KernelBuilder<'a> {
     /// Products with ends, until they are placed.
     ends: Ends,
     device: crate::Device,
+    /// Are the steps made that come last?
+    is_late: bool,
 }
 impl KernelBuilder<'_> {
-    fn node(&mut self, k: u32, space: u32, late: bool) -> Result<(), RecordError> {
+    fn node(&mut self, k: u32, space: u32) -> Result<(), RecordError> {
         let (g, d) = (self.g, self.d);
         let x = &g.nodes[k as usize];
         let v = x.first;
@@ -295,7 +286,7 @@ impl KernelBuilder<'_> {
             }
             op if op.is_map() => {
                 if d.in_memory[v as usize] {
-                    self.map(v, space, late);
+                    self.map(v, space);
                 }
             }
             Op::Pad(_) => {
@@ -303,8 +294,10 @@ impl KernelBuilder<'_> {
                 self.copy(k, Space::Pad(k), Use::PadSource(k), Use::PadTarget(k), 0);
             }
             Op::Concat { .. } => {
-                for (j, &input) in x.inputs.iter().enumerate() {
-                    self.copy(k, Space::Of(input), Use::Whole(input), Use::ConcatTarget(k, j as u32), (j == 0) as u32);
+                let is_there = |input: &u32, j: u32| self.joined.get(&self.made_by(*input)).is_some_and(|place| *place == (k, j));
+                let copied: Vec<(u32, u32)> = x.inputs.iter().copied().zip(0..).filter(|(input, j)| !is_there(input, *j)).collect();
+                for (input, j) in copied {
+                    self.copy(k, Space::Of(input), Use::Whole(input), Use::ConcatTarget(k, j), (j == 0) as u32);
                 }
             }
             Op::UpdateSlice { .. } => {
@@ -350,7 +343,15 @@ impl KernelBuilder<'_> {
         }
         Ok(())
     }
-    fn push(&mut self, step: PlanStep) {
+    /// The value that a value is another shape of.
+    fn made_by(&self, mut v: u32) -> u32 {
+        while matches!(self.g.node_of(v).op, Op::View(View::Reshape(_))) && !self.joined.contains_key(&v) {
+            v = self.g.node_of(v).inputs[0];
+        }
+        v
+    }
+    fn push(&mut self, mut step: PlanStep) {
+        step.commits |= self.is_late;
         let at = self.steps.len() as u32;
         for o in &step.outputs {
             self.of[o.value(self.g) as usize] = at;
@@ -423,7 +424,7 @@ impl KernelBuilder<'_> {
         });
     }
     /// A stored Map value: into the latest kernel of its space if nothing that it reads is made after that one.
-    fn map(&mut self, v: u32, space: u32, late: bool) {
+    fn map(&mut self, v: u32, space: u32) {
         let (g, d) = (self.g, self.d);
         if let Some(&at) = self.at.get(&space)
             && let Some(mut open) = self.open.remove(&at)
@@ -466,7 +467,7 @@ impl KernelBuilder<'_> {
             node: self.g.vals[v as usize].node,
             faultable: false,
             updates: false,
-            commits: late,
+            commits: self.is_late,
             ops: 0,
         });
     }

@@ -90,9 +90,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             outputs.extend(behind.filter(|_| look.norm));
         }
         outputs.extend(norms);
-        if let Some(shared) = shared.filter(|shared| shared.sharded.stage() == ZeroStage::Slots) {
+        if let Some(shared) = shared.filter(|shared| shared.sharded.stage() == ZeroStage::Slots && !shared.has_pieces()) {
             shared.sharded.cut(&mut grads);
         }
+        shared.iter().for_each(|shared| shared.agree_on_data(self.device));
         StepPhase::Optimizer.run(|| scaler.step(&mut *self.optimizer, &mut grads))?;
         if let Some(seen) = seen {
             outputs.push(self.looks.finish(seen)?);

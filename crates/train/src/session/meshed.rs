@@ -227,7 +227,7 @@ impl MeshedModel {
                 continue;
             }
             let Some(g) = grads.of(&p.cell()) else { continue };
-            let squares = pieces::squares(&g.reshape([-1]))?.sum(..).reshape([1]);
+            let squares = pieces::squares(&g.reshape([-1]), 0, None)?.sum(..).reshape([1]);
             has[k] = 1.0;
             if self.sharding.of(p).is_some() { cut[k] = Some(squares) } else { own[k] = Some(squares) }
         }

@@ -1,37 +1,42 @@
 //! How parameters are shared out: which elements of which parameter belong to which rank, and where they lie where they travel.
 //!
-//! Parameters travel in units, one behind the other. A unit is cut into a stretch for each rank, about evenly, at the ends of parameters and
-//! of chunks of them: so a norm that is added up chunk by chunk has the same bits on any number of ranks. On the way each rank's
-//! stretch is a block; all blocks of a unit are as long as the longest, with zeros behind shorter ones.
+//! Parameters travel in units, a block of the model each. A unit is its parameters one behind the other; each rank has a block of it, all of one
+//! length, whole chunks of 4,096 elements. Behind the last parameter there are zeros.
 //!
 //! ```text
-//! unit:   [ weight ............................ | bias | weight ........ ]
-//! ranks:  [ 0 ................. | 1 .................. | 2 ............. ]
+//! unit:    [ weight ............................ | bias | weight .... ]
+//! chunks:  |       |       |       |       |       |       |       |        |
+//! blocks:  [ rank 0 ...... | rank 1 ...... | rank 2 ...... | rank 3 ...... ]
 //! ```
+//!
+//! So what is gathered is the parameters themselves, without a copy, and a norm that is added up chunk by chunk, apart for each parameter,
+//! has the same bits on any number of ranks.
 //!
 //! Must not know: groups, cells, what the numbers are.
 use adamant_core::{DType, Result as Computed, Tensor};
 use adamant_nn::Param;
 use std::{collections::HashMap, ops::Range};
 
-/// Elements of a parameter whose squares are added up together, and at whose ends ranks meet.
+/// Elements of a unit whose squares are added up together, and at whose ends ranks meet.
 pub(super) const CHUNK: usize = 4096;
+/// A smaller block of the model travels with the next one.
+const LEAST_UNIT: usize = 16 * CHUNK;
 
 /// A parameter in its unit.
 pub(super) struct PieceMember {
     pub param: Param,
+    /// its first element in the unit
+    pub from: usize,
     /// what each rank has of it
     pub pieces: Vec<Range<usize>>,
-    /// where that lies in the rank's block
-    at: Vec<usize>,
 }
-/// Parameters that travel together.
+/// Parameters that travel together, of one dtype on one device.
 pub(super) struct PieceUnit {
     pub members: Vec<PieceMember>,
     /// the elements of a block
     pub block: usize,
-    /// have all ranks as many elements? Then blocks one behind the other are the parameters one behind the other.
-    is_even: bool,
+    /// of all blocks, less those of the members
+    padding: usize,
 }
 /// All parameters, shared out among so many ranks.
 pub(super) struct PieceLayout {
@@ -41,8 +46,9 @@ pub(super) struct PieceLayout {
     places: HashMap<usize, (usize, usize)>,
 }
 impl PieceLayout {
-    pub fn new(units: Vec<Vec<Param>>, rank: usize, ranks: usize) -> PieceLayout {
-        let units: Vec<PieceUnit> = units.into_iter().map(|members| PieceUnit::new(members, ranks)).collect();
+    /// Parameters in the order of the model, by their names. A unit is what has one path up to the first number in it, or up to the first dot.
+    pub fn new(parameters: &[(String, Param)], rank: usize, ranks: usize) -> PieceLayout {
+        let units: Vec<PieceUnit> = by_block(parameters).into_iter().map(|members| PieceUnit::new(members, ranks)).collect();
         let places = units.iter().enumerate().flat_map(|(u, unit)| unit.members.iter().enumerate().map(move |(k, m)| (m.param.id(), (u, k)))).collect();
         PieceLayout { rank, units, places }
     }
@@ -58,114 +64,109 @@ impl PieceLayout {
         self.member(p).map_or(0..0, |m| m.pieces[self.rank].clone())
     }
 }
+impl PieceMember {
+    /// A piece's first element in the unit.
+    pub fn start(&self, piece: &Range<usize>) -> usize {
+        self.from + piece.start
+    }
+}
 impl PieceUnit {
     fn new(params: Vec<Param>, ranks: usize) -> PieceUnit {
-        let ends: Vec<usize> = params
-            .iter()
-            .scan(0, |end, p| {
-                *end += p.elements();
-                Some(*end)
-            })
-            .collect();
-        let all = ends.last().copied().unwrap_or(0);
-        let bounds: Vec<usize> = (0..=ranks).map(|rank| cut(&ends, (all as u128 * rank as u128 / ranks.max(1) as u128) as usize)).collect();
-        let lengths: Vec<usize> = bounds.windows(2).map(|b| b[1] - b[0]).collect();
-        let block = lengths.iter().copied().max().unwrap_or(0);
-        let member = |(param, end): (Param, &usize)| {
-            let start = end - param.elements();
-            let piece = |rank: usize| bounds[rank].clamp(start, *end) - start..bounds[rank + 1].clamp(start, *end) - start;
-            let at = |rank: usize| if bounds[rank + 1] > start { start.saturating_sub(bounds[rank]).min(block) } else { 0 };
-            PieceMember { param, pieces: (0..ranks).map(piece).collect(), at: (0..ranks).map(at).collect() }
+        let ranks = ranks.max(1);
+        let all: usize = params.iter().map(Param::elements).sum();
+        let block = all.div_ceil(ranks).next_multiple_of(CHUNK);
+        let mut from = 0;
+        let member = |param: Param| {
+            let (start, end) = (from, from + param.elements());
+            from = end;
+            let piece = |rank: usize| (rank * block).clamp(start, end) - start..((rank + 1) * block).clamp(start, end) - start;
+            PieceMember { param, from: start, pieces: (0..ranks).map(piece).collect() }
         };
-        let members = params.into_iter().zip(&ends).map(member).collect();
-        PieceUnit { members, block, is_even: lengths.iter().all(|n| *n == block) }
+        PieceUnit { members: params.into_iter().map(member).collect(), block, padding: ranks * block - all }
     }
     /// The block of a rank, made of its pieces: `of` gives that of a member.
     pub fn block_of(&self, rank: usize, like: &Tensor, of: impl Fn(usize) -> Computed<Tensor>) -> Computed<Tensor> {
-        let mut parts = Vec::new();
-        let mut filled = 0;
-        for (k, m) in self.members.iter().enumerate().filter(|(_, m)| !m.pieces[rank].is_empty()) {
-            parts.push(of(k)?);
-            filled += m.pieces[rank].len();
-        }
-        if filled < self.block {
-            let meta = like.try_meta()?;
-            parts.push(Tensor::full_on([self.block - filled], 0, meta.dtype, meta.device));
-        }
-        Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0).ok()
+        let members = self.members.iter().enumerate().filter(|(_, m)| !m.pieces[rank].is_empty());
+        let filled: usize = members.clone().map(|(_, m)| m.pieces[rank].len()).sum();
+        padded(members.map(|(k, _)| of(k)).collect::<Computed<_>>()?, self.block - filled, like)
     }
     /// All blocks, of members as a whole, each of one axis.
-    pub fn blocks(&self, flat: &[Tensor]) -> Computed<Tensor> {
-        let Some(like) = flat.first() else { return Ok(Tensor::zeros([0])) };
-        if self.is_even {
-            return Tensor::cat(&flat.iter().collect::<Vec<_>>(), 0).ok();
-        }
-        let ranks = self.members.first().map_or(0, |m| m.pieces.len());
-        let piece = |rank: usize, k: usize| {
-            let of = &self.members[k].pieces[rank];
-            flat[k].narrow(0, of.start, of.len()).ok()
-        };
-        let blocks: Vec<Tensor> = (0..ranks).map(|rank| self.block_of(rank, like, |k| piece(rank, k))).collect::<Computed<_>>()?;
-        Tensor::cat(&blocks.iter().collect::<Vec<_>>(), 0).ok()
+    pub fn blocks(&self, flat: Vec<Tensor>) -> Computed<Tensor> {
+        let Some(like) = flat.first().cloned() else { return Ok(Tensor::zeros([0])) };
+        padded(flat, self.padding, &like)
     }
     /// A member's piece of a rank's block.
     pub fn piece(&self, k: usize, rank: usize, block: &Tensor) -> Tensor {
-        let m = &self.members[k];
-        block.narrow(0, m.at[rank], m.pieces[rank].len())
+        let (m, piece) = (&self.members[k], &self.members[k].pieces[rank]);
+        block.narrow(0, if piece.is_empty() { 0 } else { m.start(piece) - rank * self.block }, piece.len())
     }
-    /// A member as a whole, of all blocks one behind the other; of one axis, and a view where it can be.
-    pub fn whole(&self, k: usize, blocks: &Tensor) -> Computed<Tensor> {
+    /// A member as a whole, a view of all blocks one behind the other; of one axis.
+    pub fn whole(&self, k: usize, blocks: &Tensor) -> Tensor {
         let m = &self.members[k];
-        // Stretches that lie one behind the other are one.
-        let mut stretches: Vec<Range<usize>> = Vec::new();
-        for (rank, piece) in m.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty()) {
-            let from = rank * self.block + m.at[rank];
-            match stretches.last_mut() {
-                Some(last) if last.end == from => last.end += piece.len(),
-                _ => stretches.push(from..from + piece.len()),
+        blocks.narrow(0, m.from, m.param.elements())
+    }
+}
+/// Joined, with so many zeros behind.
+fn padded(mut parts: Vec<Tensor>, zeros: usize, like: &Tensor) -> Computed<Tensor> {
+    if zeros > 0 {
+        let meta = like.try_meta()?;
+        parts.push(Tensor::full_on([zeros], 0, meta.dtype, meta.device));
+    }
+    Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0).ok()
+}
+/// Blocks of the model one behind the other, small ones together; each of one dtype on one device.
+fn by_block(parameters: &[(String, Param)]) -> Vec<Vec<Param>> {
+    let mut units: Vec<(&str, Vec<Param>, usize)> = Vec::new();
+    for (name, p) in parameters {
+        let block = block_name(name);
+        let joins = |unit: &[Param]| unit.first().is_some_and(|first| (first.meta().dtype, first.meta().device) == (p.meta().dtype, p.meta().device));
+        match units.last_mut() {
+            Some((known, unit, elements)) if (*known == block || *elements < LEAST_UNIT) && joins(unit) => {
+                unit.push(p.clone());
+                (*known, *elements) = (block, *elements + p.elements());
             }
-        }
-        let parts: Vec<Tensor> = stretches.iter().map(|s| blocks.narrow(0, s.start, s.len())).collect();
-        match &parts[..] {
-            [] => blocks.narrow(0, 0, 0).ok(),
-            [one] => one.clone().ok(),
-            parts => Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0).ok(),
+            _ => units.push((block, vec![p.clone()], p.elements())),
         }
     }
-    /// A rank's block with another piece of a member in it.
-    pub fn with_piece(&self, k: usize, rank: usize, (block, piece): (&Tensor, &Tensor)) -> Computed<Tensor> {
-        let m = &self.members[k];
-        let (from, n) = (m.at[rank], m.pieces[rank].len());
-        let rest = self.block - from - n;
-        Tensor::cat(&[&block.narrow(0, 0, from), piece, &block.narrow(0, from + n, rest)], 0).ok()
+    units.into_iter().map(|(_, unit, _)| unit).collect()
+}
+fn block_name(path: &str) -> &str {
+    let mut end = 0;
+    for part in path.split('.') {
+        end += part.len();
+        if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
+            return &path[..end];
+        }
+        end += 1;
     }
+    path.split('.').next().unwrap_or(path)
 }
-/// The place nearest to one in a row of parameters, of which these are the ends, where ranks may meet.
-fn cut(ends: &[usize], at: usize) -> usize {
-    let member = ends.partition_point(|end| *end <= at);
-    let Some(end) = ends.get(member) else { return ends.last().copied().unwrap_or(0) };
-    let start = if member == 0 { 0 } else { ends[member - 1] };
-    let chunks = (at - start + CHUNK / 2) / CHUNK;
-    // The end is the nearer place where the last chunk is short.
-    let snapped = start + chunks * CHUNK;
-    if snapped >= *end || (end - at) < at.abs_diff(snapped) { *end } else { snapped }
+/// The chunks that some elements of a unit lie in.
+pub(super) fn chunks(start: usize, elements: usize) -> usize {
+    if elements == 0 { 0 } else { (start + elements).div_ceil(CHUNK) - start / CHUNK }
 }
-/// The chunks of so many elements.
-pub(super) fn chunks(elements: usize) -> usize {
-    elements.div_ceil(CHUNK)
-}
-/// The sum of the squares of each chunk, of a tensor of one axis that begins with one; in the widest float.
-pub(super) fn squares(flat: &Tensor) -> Computed<Tensor> {
+/// The sum of the squares of what lies in each chunk, of a tensor of one axis whose first element has this place in the unit; in the widest
+/// float. Divided first by a number, where one is given.
+pub(super) fn squares(flat: &Tensor, start: usize, by: Option<&Tensor>) -> Computed<Tensor> {
     let meta = flat.try_meta()?;
     let wide = if meta.dtype == DType::F64 { DType::F64 } else { meta.device.widest_float() };
-    let squares = flat.cast(wide).square();
-    let (n, whole) = (meta.shape.elements(), meta.shape.elements() / CHUNK);
-    let of_whole = squares.narrow(0, 0, whole * CHUNK).reshape([whole, CHUNK]).sum(1);
-    let rest = squares.narrow(0, whole * CHUNK, n - whole * CHUNK).sum(..).reshape([1]);
-    match (whole, n - whole * CHUNK) {
-        (_, 0) => of_whole.ok(),
-        (0, _) => rest.ok(),
-        _ => Tensor::cat(&[&of_whole, &rest], 0).ok(),
+    // Cut and shaped first: what is squared is nowhere in memory.
+    let squares = |x: Tensor| by.map_or_else(|| x.clone(), |by| &x / by).cast(wide).square();
+    let n = meta.shape.elements();
+    // Up to the first end of a chunk, whole chunks, and what is left.
+    let first = (start.next_multiple_of(CHUNK) - start).min(n);
+    let whole = (n - first) / CHUNK;
+    let last = n - first - whole * CHUNK;
+    let some = |from: usize, n: usize| squares(flat.narrow(0, from, n)).sum(..).reshape([1]);
+    let parts = [
+        (first > 0).then(|| some(0, first)),
+        (whole > 0).then(|| squares(flat.narrow(0, first, whole * CHUNK).reshape([whole, CHUNK])).sum(1)),
+        (last > 0).then(|| some(first + whole * CHUNK, last)),
+    ];
+    match parts.iter().flatten().collect::<Vec<_>>()[..] {
+        [] => squares(flat.clone()).ok(),
+        [one] => one.clone().ok(),
+        ref parts => Tensor::cat(parts, 0).ok(),
     }
 }
 #[cfg(test)]
@@ -173,8 +174,8 @@ mod tests {
     use super::*;
     use adamant_core::Device;
 
-    fn params(lengths: &[usize]) -> Vec<Param> {
-        lengths.iter().map(|n| Param::new(&Tensor::zeros([*n])).unwrap()).collect()
+    fn params(lengths: &[usize]) -> Vec<(String, Param)> {
+        lengths.iter().enumerate().map(|(k, n)| (format!("layer.p{k}"), Param::new(&Tensor::zeros([*n])).unwrap())).collect()
     }
     /// Lengths around those of a chunk, and small ones.
     fn drawn(seed: usize) -> Vec<usize> {
@@ -187,22 +188,25 @@ mod tests {
         for seed in 0..60 {
             let lengths = drawn(seed);
             for ranks in 1..=9 {
-                let layout = PieceLayout::new(vec![params(&lengths)], 0, ranks);
+                let layout = PieceLayout::new(&params(&lengths), 0, ranks);
                 let unit = &layout.units[0];
                 let mut of_rank = vec![0; ranks];
+                let mut from = 0;
                 for m in &unit.members {
+                    assert_eq!(m.from, from);
                     let mut at = 0;
                     for (rank, piece) in m.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty()) {
                         assert_eq!(piece.start, at, "{lengths:?} on {ranks}");
-                        assert!(piece.start % CHUNK == 0, "{lengths:?} on {ranks}: {piece:?}");
+                        assert!(piece.start == 0 || m.start(piece) % CHUNK == 0, "{lengths:?} on {ranks}: {piece:?}");
                         at = piece.end;
                         of_rank[rank] += piece.len();
                     }
                     assert_eq!(at, m.param.elements(), "{lengths:?} on {ranks}");
+                    from += at;
                 }
                 let all: usize = lengths.iter().sum();
                 let most = all.div_ceil(ranks) + CHUNK;
-                assert!(of_rank.iter().all(|n| *n <= most) && unit.block <= most, "{lengths:?} on {ranks}: {of_rank:?}");
+                assert!(of_rank.iter().all(|n| *n <= unit.block) && unit.block < most && all + unit.padding == ranks * unit.block, "{lengths:?} on {ranks}");
             }
         }
     }
@@ -212,28 +216,25 @@ mod tests {
         for seed in 0..40 {
             let lengths = drawn(seed);
             for ranks in 1..=5 {
-                let layout = PieceLayout::new(vec![params(&lengths)], 0, ranks);
+                let layout = PieceLayout::new(&params(&lengths), 0, ranks);
                 let unit = &layout.units[0];
                 let flat: Vec<Tensor> =
                     lengths.iter().enumerate().map(|(k, n)| Tensor::from_vec((0..*n).map(|e| (k * 100_000 + e) as f32).collect(), [*n])).collect();
-                let blocks = unit.blocks(&flat).unwrap();
+                let blocks = unit.blocks(flat.clone()).unwrap();
                 assert_eq!(blocks.shape().unwrap()[0], ranks * unit.block);
                 for (k, want) in flat.iter().enumerate() {
                     let want = want.to_vec::<f32>().unwrap();
-                    assert_eq!(unit.whole(k, &blocks).unwrap().to_vec::<f32>().unwrap(), want, "{lengths:?} on {ranks}");
+                    assert_eq!(unit.whole(k, &blocks).to_vec::<f32>().unwrap(), want, "{lengths:?} on {ranks}");
                     for rank in 0..ranks {
                         let block = blocks.narrow(0, rank * unit.block, unit.block);
                         let of = unit.members[k].pieces[rank].clone();
-                        assert_eq!(unit.piece(k, rank, &block).to_vec::<f32>().unwrap(), want[of.clone()], "{lengths:?} on {ranks}");
-                        if !of.is_empty() {
-                            let other = Tensor::full([of.len()], -1.0, DType::F32);
-                            let with = unit.with_piece(k, rank, (&block, &other)).unwrap();
-                            let (got, mut meant) = (with.to_vec::<f32>().unwrap(), block.to_vec::<f32>().unwrap());
-                            let at = unit.members[k].at[rank];
-                            meant[at..at + of.len()].fill(-1.0);
-                            assert_eq!(got, meant);
-                        }
+                        assert_eq!(unit.piece(k, rank, &block).to_vec::<f32>().unwrap(), want[of], "{lengths:?} on {ranks}");
                     }
+                }
+                for rank in 0..ranks {
+                    let piece = |k: usize| flat[k].narrow(0, unit.members[k].pieces[rank].start, unit.members[k].pieces[rank].len()).ok();
+                    let made = unit.block_of(rank, &flat[0], piece).unwrap().to_vec::<f32>().unwrap();
+                    assert_eq!(made, blocks.narrow(0, rank * unit.block, unit.block).to_vec::<f32>().unwrap(), "{lengths:?} on {ranks}");
                 }
             }
         }
@@ -241,15 +242,36 @@ mod tests {
     #[test]
     fn squares_of_pieces_are_those_of_the_whole() {
         Device::reference().make_current();
-        for n in [1, 100, CHUNK, CHUNK + 5, 4 * CHUNK, 4 * CHUNK + 1] {
+        for (n, start) in [(1, 0), (100, CHUNK - 7), (CHUNK, 0), (CHUNK + 5, 11), (4 * CHUNK, CHUNK), (4 * CHUNK + 1, 5 * CHUNK - 1), (2 * CHUNK, 77)] {
             let flat = Tensor::from_vec((0..n).map(|k| (k as f32 * 0.37).sin()).collect(), [n]);
-            let whole = squares(&flat).unwrap().to_vec::<f64>().unwrap();
-            assert_eq!(whole.len(), chunks(n));
-            for cut in (0..=n / CHUNK).map(|k| k * CHUNK) {
-                let parts = [flat.narrow(0, 0, cut), flat.narrow(0, cut, n - cut)];
-                let joined: Vec<f64> = parts.iter().flat_map(|p| squares(p).unwrap().to_vec::<f64>().unwrap()).collect();
-                assert_eq!(joined, whole, "{n} cut at {cut}");
+            let whole = squares(&flat, start, None).unwrap().to_vec::<f64>().unwrap();
+            assert_eq!(whole.len(), chunks(start, n));
+            // By hand, each chunk apart.
+            let host: Vec<f64> = flat.to_vec::<f32>().unwrap().iter().map(|x| f64::from(*x).powi(2)).collect();
+            let mut want = vec![0.0; whole.len()];
+            host.iter().enumerate().for_each(|(k, x)| want[(start + k) / CHUNK - start / CHUNK] += x);
+            assert!(whole.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-9 * b.max(1.0)), "{n} from {start}: {whole:?} {want:?}");
+            let two = Tensor::full([1], 2.0, DType::F32);
+            let halves = squares(&flat, start, Some(&two)).unwrap().to_vec::<f64>().unwrap();
+            assert_eq!(halves, squares(&(&flat / &two), start, None).unwrap().to_vec::<f64>().unwrap());
+            let ends = (1..=n).filter(|k| (start + k) % CHUNK == 0).chain([0, n]);
+            for cut in ends {
+                let parts = [(flat.narrow(0, 0, cut), start), (flat.narrow(0, cut, n - cut), start + cut)];
+                let joined: Vec<f64> = parts.iter().flat_map(|(p, at)| squares(p, *at, None).unwrap().to_vec::<f64>().unwrap()).collect();
+                assert_eq!(joined, whole, "{n} from {start} cut at {cut}");
             }
         }
+    }
+    #[test]
+    fn small_blocks_travel_together() {
+        Device::reference().make_current();
+        let param = |n: usize| Param::new(&Tensor::zeros([n])).unwrap();
+        let of = |all: &[(&str, usize)]| -> Vec<usize> {
+            let all: Vec<(String, Param)> = all.iter().map(|(name, n)| (name.to_string(), param(*n))).collect();
+            by_block(&all).iter().map(Vec::len).collect()
+        };
+        assert_eq!(of(&[("a.0.w", LEAST_UNIT), ("a.0.b", 1), ("a.1.w", LEAST_UNIT)]), [2, 1]);
+        assert_eq!(of(&[("a.0.w", 5), ("a.1.w", LEAST_UNIT), ("a.1.b", 9), ("b.w", 2)]), [3, 1]);
+        assert_eq!(of(&[("a.w", 5), ("b.w", 5), ("c.w", 5)]), [3]);
     }
 }

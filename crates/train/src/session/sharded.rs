@@ -10,13 +10,19 @@
 //! An update is computed element by element, sums of gradients go along the tree over parts, norms are added up chunk by chunk
 //! ([`super::pieces`]): so all stages end in the same bits, on any number of ranks.
 //!
-//! With shared parameters each pass over a batch gathers the same units in the same order on all ranks. Ranks whose parts are fewer
-//! gather along for those that have more ([`ShardedParameters::idle_pass`]).
-use super::pieces::{self, PieceLayout, chunks};
+//! A parameter's cell gives its value up to its unit: with the first two stages a cell that holds all of the unit, of which the parameter is a
+//! view; with the last, cells of this rank's pieces. What ranks have updated is gathered to where the unit lay. If a peer is lost in the middle of
+//! that, parameters are errors from then on: the run goes on from its newest checkpoint.
+//!
+//! With shared parameters each pass over a batch gathers the same units in the same order on all ranks, and in the last pass of a step the
+//! gradients of a unit are scattered as soon as the walk back has come by its first use. Ranks whose parts are fewer do the same
+//! along with those that have more ([`ShardedParameters::idle_pass`]).
+use super::pieces::{self, PieceLayout, PieceUnit, chunks};
 use crate::Failure;
 use adamant_core::{
     Arg, Cell, CellSource, DType, Error, ErrorKind, Grads, Op, Result as Computed, Tensor,
     compile::capture_number,
+    grad::{mark, with_marks},
     op::{CollectiveKind, Group, RankUse},
 };
 use adamant_nn::Param;
@@ -25,7 +31,7 @@ use adamant_stability::{HandlingType, NanOptions};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 /// What ranks share out beside the rows of a step. Each stage includes those before it.
@@ -48,24 +54,32 @@ impl ZeroStage {
     }
 }
 
-/// A unit that was gathered, and what it is good for: its number, the version of what it was gathered of, the capture.
+/// A unit that was gathered, and what it is good for: its number, the versions of what it was gathered of, the capture.
 type GatheredUnit = ((usize, u64, u64), Tensor);
+/// Where the values of a unit's parameters are.
+enum UnitValues {
+    /// in the cells of the parameters
+    Own,
+    /// all of them in one, zeros behind
+    Whole(Cell),
+    /// by member, this rank's piece, where it has one
+    Pieces(Vec<Option<Cell>>),
+}
 /// Parameters that are shared out.
 pub(super) struct ShardedParameters {
     stage: ZeroStage,
     group: Group,
     pub layout: PieceLayout,
-    /// this rank's block of each unit, where parameters are shared out
-    blocks: Vec<Cell>,
+    /// by unit
+    values: Vec<UnitValues>,
     /// by the number of a parameter's cell: its unit, and its place in it
     by_cell: HashMap<u64, (usize, usize)>,
-    /// pieces that the present step has updated, by parameter
-    updated: Mutex<BTreeMap<usize, Tensor>>,
+    updates: Mutex<StepUpdates>,
     gathered: Mutex<Option<GatheredUnit>>,
-    /// the units that the present pass has gathered, and those that one pass gathers
-    pass: Mutex<PassGathers>,
+    pass: Mutex<PassEvents>,
     /// what all ranks together have, until the leader's snapshot is taken: parameters by the numbers of their cells, and slots
     collected: Mutex<CollectedState>,
+    myself: Weak<ShardedParameters>,
 }
 #[derive(Default)]
 struct CollectedState {
@@ -74,38 +88,78 @@ struct CollectedState {
 }
 /// Slots as a whole, and what compressed gradients have not sent.
 pub(super) type SlotsAndErrors = (Vec<(String, Tensor)>, Vec<(String, Tensor)>);
+/// What a pass does together with other ranks.
+#[derive(Clone, Copy)]
+enum PassEvent {
+    /// a unit is gathered
+    Gather(usize),
+    /// the gradients of a unit are whole
+    Made(usize),
+}
+/// What is done with the gradients of a unit, once they are whole.
+pub(super) type UnitGradients = Box<dyn FnMut(&PieceUnit, usize, &mut Grads) -> Computed<()> + Send>;
 #[derive(Default)]
-struct PassGathers {
-    now: Vec<usize>,
-    known: Option<Vec<usize>>,
+struct PassEvents {
+    now: Vec<PassEvent>,
+    /// those of one pass
+    known: Option<Vec<PassEvent>>,
+    /// takes gradients, in the last pass of a step
+    taken_by: Option<UnitGradients>,
+}
+/// What the present step has updated.
+#[derive(Default)]
+struct StepUpdates {
+    /// this rank's pieces, by parameter
+    pieces: BTreeMap<usize, Tensor>,
+    /// the first unit that was not gathered yet
+    next: usize,
+    /// what was gathered of a unit, and is to be put where it belongs
+    came: Option<(usize, Tensor)>,
 }
 /// Nothing that is half done can be in it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 impl ShardedParameters {
-    /// Shares parameters out. Of stage [`ZeroStage::Parameters`] their cells give their values up.
+    /// Shares parameters out: from [`ZeroStage::Slots`] on their cells give their values up.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(stage: ZeroStage, group: &Group, parameters: &[(String, Param)], bucket_bytes: usize) -> Computed<Arc<ShardedParameters>> {
-        let units = if stage == ZeroStage::Parameters { by_block(parameters) } else { by_bytes(parameters, bucket_bytes) };
-        let (rank, ranks) = (group.rank as usize, group.size as usize);
-        let layout = PieceLayout::new(units, rank, ranks);
-        let mut blocks = Vec::new();
-        if stage == ZeroStage::Parameters {
-            for unit in &layout.units {
-                let flat: Vec<Tensor> = unit.members.iter().map(|m| m.param.detached().reshape([-1])).collect();
-                let block = unit.blocks(&flat)?.narrow(0, rank * unit.block, unit.block).contiguous();
-                block.materialize()?;
-                blocks.push(Cell::new(&block, false)?);
+    pub fn new(stage: ZeroStage, group: &Group, parameters: &[(String, Param)]) -> Computed<Arc<ShardedParameters>> {
+        let rank = group.rank as usize;
+        let layout = PieceLayout::new(parameters, rank, group.size as usize);
+        let values = |unit: &PieceUnit| -> Computed<UnitValues> {
+            let flat = |param: &Param| param.detached().reshape([-1]);
+            match stage {
+                ZeroStage::Off => Ok(UnitValues::Own),
+                ZeroStage::Slots | ZeroStage::Gradients => {
+                    let all = unit.blocks(unit.members.iter().map(|m| flat(&m.param)).collect())?.contiguous();
+                    all.materialize()?;
+                    Ok(UnitValues::Whole(Cell::new(&all, false)?))
+                }
+                ZeroStage::Parameters => {
+                    let piece = |m: &pieces::PieceMember| -> Computed<Option<Cell>> {
+                        let own = m.pieces[rank].clone();
+                        if own.is_empty() {
+                            return Ok(None);
+                        }
+                        // Memory of its own: the whole parameter goes.
+                        let piece = Tensor::cat(&[&flat(&m.param).narrow(0, own.start, own.len()), &flat(&m.param).narrow(0, 0, 0)], 0);
+                        piece.materialize()?;
+                        Cell::new(&piece, false).map(Some)
+                    };
+                    Ok(UnitValues::Pieces(unit.members.iter().map(piece).collect::<Computed<_>>()?))
+                }
             }
-        }
+        };
+        let values: Vec<UnitValues> = layout.units.iter().map(values).collect::<Computed<_>>()?;
         let by_cell = parameters.iter().filter_map(|(_, p)| Some((p.cell().id(), layout.place(p)?))).collect();
         let group = group.clone();
-        let (updated, gathered, pass, collected) = Default::default();
-        let shared = Arc::new(ShardedParameters { stage, group, layout, blocks, by_cell, updated, gathered, pass, collected });
-        if stage == ZeroStage::Parameters {
+        let shared = Arc::new_cyclic(|myself| {
+            let (updates, gathered, pass, collected) = Default::default();
+            ShardedParameters { stage, group, layout, values, by_cell, updates, gathered, pass, collected, myself: myself.clone() }
+        });
+        if stage >= ZeroStage::Slots {
             parameters.iter().try_for_each(|(_, p)| p.cell().give_up(shared.clone()))?;
         }
         Ok(shared)
@@ -133,28 +187,69 @@ impl ShardedParameters {
     fn place_of(&self, cell: &Cell) -> Computed<(usize, usize)> {
         self.by_cell.get(&cell.id()).copied().ok_or_else(|| Error::new("cell read", ErrorKind::Internal("a cell that is not shared out".into())))
     }
-    /// A unit as a whole: the one that was gathered last, or gathered now.
-    fn gathered(&self, unit: usize) -> Tensor {
-        let block = &self.blocks[unit];
-        let good_for = (unit, block.version(), capture_number());
+    /// This rank's piece of a member, of shared parameters.
+    fn own_piece(&self, u: usize, k: usize) -> Computed<Tensor> {
+        match &self.values[u] {
+            UnitValues::Own => self.own_of(k, u, &self.layout.units[u].members[k].param.detached().reshape([-1])),
+            UnitValues::Whole(all) => self.own_of(k, u, &self.layout.units[u].whole(k, &all.detached())),
+            UnitValues::Pieces(pieces) => match &pieces[k] {
+                Some(piece) => piece.detached().ok(),
+                None => {
+                    let meta = self.layout.units[u].members[k].param.meta();
+                    Tensor::full_on([0], 0, meta.dtype, meta.device).ok()
+                }
+            },
+        }
+    }
+    fn own_of(&self, k: usize, u: usize, whole: &Tensor) -> Computed<Tensor> {
+        let own = &self.layout.units[u].members[k].pieces[self.rank()];
+        whole.narrow(0, own.start, own.len()).ok()
+    }
+    /// This rank's block of a unit, of these pieces.
+    fn own_block(&self, u: usize, piece: impl Fn(usize) -> Computed<Tensor>) -> Computed<Tensor> {
+        let unit = &self.layout.units[u];
+        let meta = unit.members.first().ok_or_else(|| Error::new("step", ErrorKind::Internal("a unit of nothing".into())))?.param.meta();
+        unit.block_of(self.rank(), &Tensor::full_on([1], 0, meta.dtype, meta.device), piece)
+    }
+    /// A unit of shared parameters as a whole: the one that was gathered last, or gathered now.
+    fn gathered(&self, u: usize, pieces: &[Option<Cell>]) -> Computed<Tensor> {
+        let version = pieces.iter().flatten().map(Cell::version).sum();
+        let good_for = (u, version, capture_number());
         let mut last = locked(&self.gathered);
         if let Some((_, whole)) = last.as_ref().filter(|(known, _)| *known == good_for) {
-            return whole.clone();
+            return Ok(whole.clone());
         }
-        let whole = self.all_gather(&block.detached());
-        locked(&self.pass).now.push(unit);
+        self.mark(u);
+        let whole = self.all_gather(&self.own_block(u, |k| self.own_piece(u, k))?);
+        locked(&self.pass).now.push(PassEvent::Gather(u));
         *last = Some((good_for, whole.clone()));
-        whole
+        Ok(whole)
+    }
+    /// Where a pass first reads a unit, the walk back will come by with whole gradients.
+    fn mark(&self, u: usize) {
+        let is_first = !locked(&self.pass).now.iter().any(|event| matches!(event, PassEvent::Gather(known) if *known == u));
+        if let Some(myself) = self.myself.upgrade().filter(|_| is_first) {
+            mark(move |grads| {
+                locked(&myself.pass).now.push(PassEvent::Made(u));
+                myself.take_gradients(u, grads)
+            });
+        }
+    }
+    fn take_gradients(&self, u: usize, grads: &mut Grads) -> Computed<()> {
+        let Some(mut taken_by) = locked(&self.pass).taken_by.take() else { return Ok(()) };
+        let taken = taken_by(&self.layout.units[u], u, grads);
+        locked(&self.pass).taken_by = Some(taken_by);
+        taken
     }
     /// Lets go of what was gathered.
     pub fn forget(&self) {
         *locked(&self.gathered) = None;
         locked(&self.pass).now.clear();
     }
-    /// A pass over one batch, forward and back: what it gathers is noted.
+    /// A pass over one batch, forward and back: what it does together with other ranks is noted.
     pub fn pass<R>(&self, run: impl FnOnce() -> R) -> R {
         self.forget();
-        let made = run();
+        let made = with_marks(run);
         let noted = std::mem::take(&mut locked(&self.pass).now);
         if !noted.is_empty() {
             locked(&self.pass).known = Some(noted);
@@ -162,10 +257,22 @@ impl ShardedParameters {
         self.forget();
         made
     }
-    /// A pass of others, for which this rank has no rows: it gathers along.
+    /// From now on, until [`ShardedParameters::stop_taking`], gradients of shared parameters go there as soon as they are whole.
+    pub fn take_by(&self, taken_by: UnitGradients) {
+        locked(&self.pass).taken_by = Some(taken_by);
+    }
+    /// What an earlier step that failed has left is forgotten.
+    pub fn begin_step(&self) {
+        *locked(&self.updates) = StepUpdates::default();
+        self.stop_taking();
+    }
+    pub fn stop_taking(&self) {
+        let _gone = locked(&self.pass).taken_by.take();
+    }
+    /// A pass of others, for which this rank has no rows: it does the same together with them.
     ///
     /// # Errors
-    /// No pass was made here yet, so it is not known what one gathers.
+    /// No pass was made here yet, so it is not known what one does.
     pub fn idle_pass(&self) -> Computed<()> {
         if self.stage != ZeroStage::Parameters {
             return Ok(());
@@ -174,8 +281,11 @@ impl ShardedParameters {
             let told = "a rank without rows in the first step does not know in which order parameters are gathered";
             return Err(Error::new("step", ErrorKind::Argument(told.into())).hint("give each rank rows in the first step: fewer shards, or larger batches"));
         };
-        for unit in known {
-            self.all_gather(&self.blocks[unit].detached());
+        for event in known {
+            match event {
+                PassEvent::Gather(u) => drop(self.all_gather(&self.own_block(u, |k| self.own_piece(u, k))?)),
+                PassEvent::Made(u) => self.take_gradients(u, &mut Grads::default())?,
+            }
         }
         Ok(())
     }
@@ -222,10 +332,9 @@ impl ShardedParameters {
         }
         Ok(cut)
     }
-    /// How long gradients are. With stage [`ZeroStage::Gradients`] all ranks call it.
-    pub fn norms(&self, grads: &Grads, used: &[(Param, bool)]) -> Computed<SharedNorms> {
+    /// How long gradients are. Where they are pieces (`shared`) all ranks call it.
+    pub fn norms(&self, grads: &Grads, used: &[(Param, bool)], shared: bool, sums: &GradientSums) -> Computed<SharedNorms> {
         let ranks = self.group.size as usize;
-        let shared = self.stage >= ZeroStage::Gradients;
         let used: Vec<&Param> = used.iter().filter(|(_, used)| *used).map(|(p, _)| p).collect();
         // Where the chunks of each rank lie, one behind the other.
         let mut own = Vec::new();
@@ -234,13 +343,18 @@ impl ShardedParameters {
         for p in &used {
             let Some(m) = self.layout.member(p) else { continue };
             let of_ranks = m.pieces.iter().zip(&mut at).map(|(piece, at)| {
-                let n = chunks(piece.len());
+                let n = chunks(m.start(piece), piece.len());
                 *at += n;
                 *at - n..*at
             });
             places.push(of_ranks.collect());
             if let Some(g) = grads.of(&p.cell()) {
-                own.push(pieces::squares(&g.reshape([-1]))?);
+                let piece = if shared { m.pieces[self.rank()].start } else { 0 };
+                let (flat, by) = match sums.of.get(&p.id()) {
+                    Some(sum) => (sum.clone(), sums.rows.as_ref()),
+                    None => (g.reshape([-1]), None),
+                };
+                own.push(pieces::squares(&flat, m.from + piece, by)?);
             }
         }
         let chunks: Vec<Range<usize>> = places
@@ -276,6 +390,13 @@ impl ShardedParameters {
         let of_parameter = used.iter().zip(chunks).map(|(p, chunks)| (p.id(), chunks)).collect();
         Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared, each: None })
     }
+}
+/// What gradients are quotients of. A norm that is computed of it does not need them in memory.
+#[derive(Default)]
+pub(super) struct GradientSums {
+    /// flat, by parameter
+    pub of: HashMap<usize, Tensor>,
+    pub rows: Option<Tensor>,
 }
 /// Sums of squares of all gradients' chunks, in the order of parameters: the same on all ranks, however gradients are shared out.
 pub(super) struct SharedNorms {
@@ -331,17 +452,43 @@ impl GradientMeasure for SharedNorms {
         self.shared
     }
 }
+impl ShardedParameters {
+    /// Gathers the units that this rank has updated its pieces of, in their order, up to the first that it has not; all of them at the end.
+    fn gather_updated(&self, all: bool) -> Computed<()> {
+        let mut updates = locked(&self.updates);
+        while let Some(unit) = self.layout.units.get(updates.next) {
+            let u = updates.next;
+            let is_complete = |m: &pieces::PieceMember| m.pieces[self.rank()].is_empty() || updates.pieces.contains_key(&m.param.id());
+            let UnitValues::Whole(_) = &self.values[u] else { break };
+            if !all && !unit.members.iter().all(is_complete) {
+                break;
+            }
+            let piece = |k: usize| updates.pieces.get(&unit.members[k].param.id()).map_or_else(|| self.own_piece(u, k), |new| Ok(new.clone()));
+            let block = self.own_block(u, piece)?;
+            // One has travelled while this one was computed: now it is put where it belongs, and its memory is free for the next.
+            let before = updates.came.take();
+            before.map_or(Ok(()), |(u, came)| self.put(u, &came))?;
+            updates.came = Some((u, self.all_gather(&block)));
+            unit.members.iter().for_each(|m| drop(updates.pieces.remove(&m.param.id())));
+            updates.next += 1;
+        }
+        Ok(())
+    }
+    /// A whole unit to where it lies.
+    fn put(&self, u: usize, came: &Tensor) -> Computed<()> {
+        match &self.values[u] {
+            UnitValues::Whole(all) => all.set(&all.detached().update_slice(0, 0, came)),
+            _ => Err(Error::new("step", ErrorKind::Internal("a unit that is nowhere as a whole".into()))),
+        }
+    }
+}
 impl ParameterPieces for ShardedParameters {
     fn piece(&self, p: &Param) -> Range<usize> {
         self.layout.own(p)
     }
     fn read(&self, p: &Param) -> Computed<Tensor> {
         let (u, k) = self.place_of(&p.cell())?;
-        if self.stage == ZeroStage::Parameters {
-            return self.layout.units[u].piece(k, self.rank(), &self.blocks[u].detached()).ok();
-        }
-        let own = self.layout.own(p);
-        p.detached().reshape([-1]).narrow(0, own.start, own.len()).ok()
+        self.own_piece(u, k)
     }
     fn write(&self, p: &Param, value: &Tensor) -> Computed<()> {
         let (value, own) = (value.clone().ok()?, self.layout.own(p));
@@ -349,32 +496,19 @@ impl ParameterPieces for ShardedParameters {
             let told = format!("{} {} for the {} elements of `{}` that this rank has", value.dtype()?, value.shape()?, own.len(), p.path());
             return Err(Error::new("step", ErrorKind::Argument(told)));
         }
-        locked(&self.updated).insert(p.id(), value);
-        Ok(())
+        let (u, k) = self.place_of(&p.cell())?;
+        if let UnitValues::Pieces(pieces) = &self.values[u] {
+            return pieces[k].as_ref().map_or(Ok(()), |piece| piece.set(&value));
+        }
+        locked(&self.updates).pieces.insert(p.id(), value);
+        self.gather_updated(false)
     }
     fn finish(&self) -> Computed<()> {
-        let updated = std::mem::take(&mut *locked(&self.updated));
-        let rank = self.rank();
-        for (u, unit) in self.layout.units.iter().enumerate() {
-            let Some(first) = unit.members.first() else { continue };
-            let piece = |k: usize| {
-                let p = &unit.members[k].param;
-                updated.get(&p.id()).map_or_else(|| ParameterPieces::read(self, p), |new| Ok(new.clone()))
-            };
-            // Of the dtype and device of the unit's parameters.
-            let meta = first.param.meta();
-            let block = unit.block_of(rank, &Tensor::full_on([1], 0, meta.dtype, meta.device), piece)?;
-            if self.stage == ZeroStage::Parameters {
-                self.blocks[u].set(&block)?;
-                continue;
-            }
-            let all = self.all_gather(&block);
-            for (k, m) in unit.members.iter().enumerate() {
-                m.param.cell().set(&unit.whole(k, &all)?.reshape(m.param.meta().shape))?;
-            }
-        }
+        let done = self.gather_updated(true);
+        let StepUpdates { came, .. } = std::mem::take(&mut *locked(&self.updates));
         self.forget();
-        Ok(())
+        done?;
+        came.map_or(Ok(()), |(u, came)| self.put(u, &came))
     }
 }
 impl CellSource for ShardedParameters {
@@ -383,57 +517,26 @@ impl CellSource for ShardedParameters {
             return Ok(whole.clone());
         }
         let (u, k) = self.place_of(cell)?;
-        self.layout.units[u].whole(k, &self.gathered(u))?.reshape(cell.meta().shape).ok()
+        let all = match &self.values[u] {
+            UnitValues::Own => return Err(Error::new("cell read", ErrorKind::Internal("a cell that has kept its value".into()))),
+            UnitValues::Whole(all) => all.detached(),
+            UnitValues::Pieces(pieces) => self.gathered(u, pieces)?,
+        };
+        self.layout.units[u].whole(k, &all).reshape(cell.meta().shape).ok()
     }
     fn write(&self, cell: &Cell, value: &Tensor) -> Computed<()> {
         let (u, k) = self.place_of(cell)?;
-        let (unit, rank) = (&self.layout.units[u], self.rank());
-        let own = unit.members[k].pieces[rank].clone();
-        let block = self.blocks[u].detached();
-        let piece = value.reshape([-1]).narrow(0, own.start, own.len());
-        self.blocks[u].set(&unit.with_piece(k, rank, (&block, &piece))?)?;
-        self.forget();
-        Ok(())
-    }
-}
-/// Units of about so many bytes, the last parameters first, as the walk back makes gradients; each of one dtype.
-fn by_bytes(parameters: &[(String, Param)], most: usize) -> Vec<Vec<Param>> {
-    let mut units: Vec<Vec<Param>> = Vec::new();
-    let mut bytes = 0;
-    for (_, p) in parameters.iter().rev() {
-        let meta = p.meta();
-        let is_other = units.last().and_then(|unit| unit.first()).is_none_or(|first| first.meta().dtype != meta.dtype);
-        if is_other || bytes >= most {
-            units.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += meta.shape.elements() * meta.dtype.size();
-        units.last_mut().into_iter().for_each(|unit| unit.push(p.clone()));
-    }
-    units
-}
-/// A unit for each block of the model: what has one path up to the first number in it, or up to the first dot; each of one dtype.
-fn by_block(parameters: &[(String, Param)]) -> Vec<Vec<Param>> {
-    let mut units: Vec<(&str, Vec<Param>)> = Vec::new();
-    for (name, p) in parameters {
-        let block = block_name(name);
-        match units.last_mut() {
-            Some((known, unit)) if *known == block && unit.first().is_some_and(|first| first.meta().dtype == p.meta().dtype) => unit.push(p.clone()),
-            _ => units.push((block, vec![p.clone()])),
+        let flat = value.reshape([-1]);
+        match &self.values[u] {
+            UnitValues::Own => Err(Error::new("cell write", ErrorKind::Internal("a cell that has kept its value".into()))),
+            UnitValues::Whole(all) => all.set(&all.detached().update_slice(0, self.layout.units[u].members[k].from, &flat)),
+            UnitValues::Pieces(pieces) => {
+                let written = pieces[k].as_ref().map_or(Ok(()), |piece| piece.set(&self.own_of(k, u, &flat)?));
+                self.forget();
+                written
+            }
         }
     }
-    units.into_iter().map(|(_, unit)| unit).collect()
-}
-fn block_name(path: &str) -> &str {
-    let mut end = 0;
-    for part in path.split('.') {
-        end += part.len();
-        if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
-            return &path[..end];
-        }
-        end += 1;
-    }
-    path.split('.').next().unwrap_or(path)
 }
 /// What ranks cannot share out.
 ///

@@ -17,8 +17,8 @@ use super::{
     Batch, Session, StepParts,
     compressed::{CompressedGradients, CompressionPlan},
     meshed::MeshedModel,
-    pieces::PieceUnit,
-    sharded::{ShardedParameters, SharedNorms, ZeroStage, looks_at_all, must_be_shareable},
+    scattered::{OpenPart, ScatteredUnits},
+    sharded::{GradientSums, ShardedParameters, SharedNorms, ZeroStage, looks_at_all, must_be_shareable},
 };
 use crate::Failure;
 use adamant_amp::GradScaler;
@@ -27,16 +27,19 @@ use adamant_core::{
     communicator::{CollectiveCall, Communicator, of},
     compile::decide,
     flush,
-    grad::with_wide_gradients,
+    grad::{mark, with_wide_gradients},
     op::{CollectiveKind, Group, RankUse, ReduceOp, rank_parts, tree_nodes},
     step_reviewed, time_block,
 };
 use adamant_nn::{Param, Role, Walk, init::generator};
+use adamant_optim::ClippingType;
 use adamant_stability::HandlingType;
 use std::{
-    collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// How a run is shared.
@@ -77,11 +80,17 @@ pub(super) struct SharedSteps {
     pub compressed: Option<CompressedGradients>,
     /// what of the model this rank has, where others have the rest
     meshed: Option<Arc<MeshedModel>>,
+    /// gradients that were scattered already
+    pub scattered: ScatteredUnits,
+    /// Does what looks at gradients make do with this rank's pieces?
+    pieces: bool,
+    /// of the gradients that were added last, until somebody measures them
+    sums: Arc<Mutex<GradientSums>>,
 }
 /// What parts give, before it is added.
-struct PartSums {
+pub(super) struct PartSums {
     /// rows · gradient of each parameter that is used, flat
-    grads: Vec<Tensor>,
+    pub grads: Vec<Tensor>,
     /// rows · loss, rows, and rows · each state of floats
     tail: Vec<Tensor>,
     /// each state of whole numbers
@@ -105,16 +114,27 @@ pub(super) fn halved(parts: &[Tensor]) -> Option<Tensor> {
         }
     }
 }
+/// Of each part's numbers, those of the tree's nodes that this rank holds whole.
+pub(super) fn of_nodes(sharing: &StepSharing, of_parts: &[Tensor]) -> Computed<Tensor> {
+    let StepSharing { group, parts, .. } = sharing;
+    let held = sharing.held();
+    let nodes = tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start);
+    let node = |node: Range<usize>| halved(&of_parts[node]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
+    let of_nodes: Vec<Tensor> = nodes.map(node).collect::<Computed<_>>()?;
+    Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0).ok()
+}
 impl SharedSteps {
     /// # Errors
     /// No memory.
     pub fn new(sharing: StepSharing, states: Vec<Param>, parameters: &[(String, Param)]) -> Computed<SharedSteps> {
         let stage = if sharing.group.size > 1 { sharing.zero } else { ZeroStage::Off };
-        let sharded = ShardedParameters::new(stage, &sharing.group, parameters, sharing.bucket_bytes)?;
+        let sharded = ShardedParameters::new(stage, &sharing.group, parameters)?;
         let device = parameters.first().map_or_else(Device::reference, |(_, p)| p.meta().device);
         let wide = if parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let compressed = sharing.compress.map(|plan| CompressedGradients::new(plan, &sharing.group, parameters, (wide, device))).transpose()?;
-        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed, meshed: None })
+        let (scattered, sums) = Default::default();
+        let pieces = stage >= ZeroStage::Gradients;
+        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed, meshed: None, scattered, pieces, sums })
     }
     /// Which of the parts held here the batches of the next step are of, and how many were taken for it.
     pub fn assign(&self, of_part: Vec<usize>, taken: usize) {
@@ -124,17 +144,22 @@ impl SharedSteps {
     pub fn group(&self) -> &Group {
         &self.sharing.group
     }
+    pub fn sharing(&self) -> &StepSharing {
+        &self.sharing
+    }
     /// How many passes over batches each rank makes in the next step, which not all have rows for.
     fn passes(&self) -> usize {
         *locked(&self.taken) * self.sharing.parts.div_ceil(self.sharing.group.size.max(1) as usize)
     }
-    /// Gathers along for those that have more rows.
-    fn idle_passes(&self, own: usize) -> Computed<()> {
-        (own..self.passes()).try_for_each(|_| self.sharded.idle_pass())
-    }
-    /// Has each rank pieces of gradients?
-    pub fn has_pieces(&self) -> bool {
-        self.sharded.stage() >= ZeroStage::Gradients || self.meshed.as_ref().is_some_and(|meshed| !meshed.is_whole())
+    /// Does what passes do together with other ranks, along with those that have more rows.
+    fn idle_passes(&self, own: usize, (sums, parameters, like): (&[PartSums], &[(String, Param)], (DType, Device))) -> Computed<()> {
+        let passes = self.passes();
+        (own..passes).try_for_each(|pass| {
+            if pass + 1 == passes {
+                self.scatter_in_pass(sums, None, parameters, like);
+            }
+            self.sharded.idle_pass()
+        })
     }
     /// How long gradients are.
     pub fn norms(&self, grads: &Grads, parameters: &[(String, Param)]) -> Computed<SharedNorms> {
@@ -143,7 +168,20 @@ impl SharedSteps {
             return meshed.norms(grads, parameters, used);
         }
         let used: Vec<(Param, bool)> = parameters.iter().zip(used).map(|((_, p), used)| (p.clone(), *used)).collect();
-        self.sharded.norms(grads, &used)
+        // Good for gradients that nobody has changed.
+        let sums = std::mem::take(&mut *locked(&self.sums));
+        self.sharded.norms(grads, &used, self.pieces, &sums)
+    }
+    /// Nothing of a step counts if one rank has found bad data in it: all have an error then, and hold what they held before.
+    pub fn agree_on_data(&self, device: Device) {
+        let group = self.meshed.as_ref().map_or_else(|| self.group(), |meshed| meshed.mesh().world());
+        if group.size > 1 {
+            let _passed = collective(CollectiveKind::Barrier, group, &Tensor::full_on([1], 0, DType::U8, device));
+        }
+    }
+    /// Are gradients, once they are added, this rank's pieces alone?
+    pub fn has_pieces(&self) -> bool {
+        self.pieces
     }
     /// All ranks tell which parameters have gradients here, and take the union. Called by all, before a step.
     ///
@@ -167,73 +205,47 @@ impl SharedSteps {
         self.used.is_some()
     }
     /// Adds over all parts what this rank's parts give. Gives the gradients of the mean loss over all rows, and that loss.
-    fn reduce(&self, sums: Vec<PartSums>, parameters: &[Param]) -> Computed<(Grads, Tensor)> {
+    fn reduce(&self, sums: Vec<PartSums>, parameters: &[(String, Param)], like: (DType, Device)) -> Computed<(Grads, Tensor)> {
         let StepSharing { group, parts, .. } = &self.sharing;
+        let leaves: Vec<Param> = parameters.iter().map(|(_, p)| p.clone()).collect();
         let all = |flat: Vec<Tensor>| -> Computed<Tensor> {
             let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: *parts as u32, used: RankUse::Alike };
-            Ok(collective(kind, group, &self.of_nodes(&flat)?))
+            Ok(collective(kind, group, &of_nodes(&self.sharing, &flat)?))
         };
         let joined =
             |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> { sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect() };
-        let pieces = self.sharded.stage() >= ZeroStage::Gradients;
-        let reduced = if pieces { self.scattered(&sums, parameters)? } else { self.in_buckets(&sums, parameters, &all)? };
+        let reduced = if self.sharded.stage() >= ZeroStage::Gradients { self.scattered(&sums, parameters, like)? } else { self.in_buckets(&sums, &leaves, &all)? };
         let tail = all(joined(&|sums| sums.tail.clone()))?;
         let rows = tail.narrow(0, 1, 1);
-        let mut grads = Grads::default();
-        for (p, sum) in parameters.iter().zip(reduced) {
+        let one = rows.reshape([0usize; 0]);
+        let (mut grads, mut measured) = (Grads::default(), GradientSums::default());
+        for (p, sum) in leaves.iter().zip(reduced) {
             let Some(sum) = sum else { continue };
-            let cell = p.cell();
-            let mean = sum / &rows;
-            grads.set(&cell, if pieces { mean } else { mean.reshape(cell.meta().shape) });
+            let (cell, own) = (p.cell(), self.sharded.layout.own(p));
+            if !self.pieces {
+                // Shaped first: what is divided is not kept beside the sum.
+                grads.set(&cell, sum.reshape(cell.meta().shape) / &one);
+                continue;
+            }
+            let is_cut = self.sharded.stage() >= ZeroStage::Gradients;
+            let sum = if is_cut { sum } else { sum.narrow(0, own.start, own.len()) };
+            if !own.is_empty() {
+                grads.set(&cell, &sum / &rows);
+                measured.of.insert(p.id(), sum);
+            }
         }
+        measured.rows = self.pieces.then(|| rows.clone());
+        *locked(&self.sums) = measured;
         self.set_states(&sums, &tail)?;
         Ok((grads, (tail.narrow(0, 0, 1) / rows).reshape([0usize; 0])))
     }
-    /// Of each part's numbers, those of the tree's nodes that this rank holds whole.
-    fn of_nodes(&self, of_parts: &[Tensor]) -> Computed<Tensor> {
-        let StepSharing { group, parts, .. } = &self.sharing;
-        let held = self.sharing.held();
-        let nodes = tree_nodes(*parts, group.rank as usize, group.size as usize).map(|node| node.start - held.start..node.end - held.start);
-        let node = |node: Range<usize>| halved(&of_parts[node]).ok_or_else(|| Error::new("step", ErrorKind::Internal("a node without parts".into())));
-        let of_nodes: Vec<Tensor> = nodes.map(node).collect::<Computed<_>>()?;
-        Tensor::stack(&of_nodes.iter().collect::<Vec<_>>(), 0).ok()
-    }
     /// Where the gradients of parameters lie among those of the used ones.
-    fn places(&self) -> Vec<Option<usize>> {
+    pub fn places(&self) -> Vec<Option<usize>> {
         let numbered = self.used.as_deref().unwrap_or_default().iter().scan(0, |next, used| {
             *next += usize::from(*used);
             Some(used.then(|| *next - 1))
         });
         numbered.collect()
-    }
-    /// Gradients times rows of all parts, of this rank's pieces.
-    fn scattered(&self, sums: &[PartSums], parameters: &[Param]) -> Computed<Vec<Option<Tensor>>> {
-        let StepSharing { group, parts, .. } = &self.sharing;
-        let (mut reduced, rank) = (vec![None; parameters.len()], group.rank as usize);
-        let places: HashMap<usize, (usize, Option<usize>)> =
-            parameters.iter().zip(self.places()).enumerate().map(|(at, (p, place))| (p.id(), (at, place))).collect();
-        let mut units: Vec<&PieceUnit> = self.sharded.layout.units.iter().collect();
-        if self.sharded.stage() == ZeroStage::Parameters {
-            units.reverse();
-        }
-        for unit in units {
-            let members: Vec<(usize, Option<usize>)> = unit.members.iter().filter_map(|m| places.get(&m.param.id()).copied()).collect();
-            let of_part = |sums: &PartSums| -> Computed<Tensor> {
-                let flat = unit.members.iter().zip(&members).map(|(m, (_, place))| match place {
-                    Some(place) => Ok(sums.grads[*place].clone()),
-                    None => Ok(sums.zeros(m.param.elements())?),
-                });
-                unit.blocks(&flat.collect::<Computed<Vec<Tensor>>>()?)
-            };
-            let of_parts: Vec<Tensor> = sums.iter().map(of_part).collect::<Computed<_>>()?;
-            let kind = CollectiveKind::ReduceScatter { reduce: ReduceOp::Sum, parts: *parts as u32 };
-            let block = collective(kind, group, &self.of_nodes(&of_parts)?);
-            for (k, (at, place)) in members.iter().enumerate() {
-                let has = place.is_some() && !unit.members[k].pieces[rank].is_empty();
-                reduced[*at] = has.then(|| unit.piece(k, rank, &block));
-            }
-        }
-        Ok(reduced)
     }
     /// Gradients times rows of all parts, whole.
     fn in_buckets(&self, sums: &[PartSums], parameters: &[Param], all: &dyn Fn(Vec<Tensor>) -> Computed<Tensor>) -> Computed<Vec<Option<Tensor>>> {
@@ -294,13 +306,6 @@ impl SharedSteps {
         Ok(())
     }
 }
-impl PartSums {
-    /// So many zeros, beside its numbers.
-    fn zeros(&self, n: usize) -> Computed<Tensor> {
-        let like = self.tail.first().ok_or_else(|| Error::new("step", ErrorKind::Internal("a part without a tail".into())))?.try_meta()?;
-        Tensor::full_on([n], 0, like.dtype, like.device).ok()
-    }
-}
 /// Everybody's bytes, of as many on each rank.
 pub(crate) fn gather(group: &dyn Communicator, own: &[u8]) -> std::result::Result<Vec<Vec<u8>>, ErrorKind> {
     if let Some(ended) = group.state().ended() {
@@ -335,6 +340,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         let scales = self.precision.scaler.is_enabled();
         must_be_shareable(stage, handling, scales)?;
+        let clips_whole = self.clipper.as_ref().is_some_and(|clipper| matches!(clipper.options().clipping_type, ClippingType::Percentile | ClippingType::Agc));
+        shared.pieces |= stage == ZeroStage::Slots && !clips_whole && must_be_shareable(ZeroStage::Gradients, handling, scales).is_ok();
         let parts = self.meshed.clone().filter(|meshed| !meshed.is_whole());
         let goes_back =
             handling.filter(|options| options.handling_type == HandlingType::Restore).map(|_| "a state that is put back (`restore`) is held as a whole");
@@ -342,6 +349,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces")));
         }
         shared.meshed = parts.clone();
+        shared.pieces |= parts.is_some();
         if stage >= ZeroStage::Slots {
             self.optimizer.share_out(shared.sharded.clone())?;
         }
@@ -403,16 +411,24 @@ impl<M, B: Batch> StepParts<'_, M, B> {
     pub fn used_here(&mut self, shared: &SharedSteps, batches: &[B]) -> Computed<Vec<bool>> {
         let mut used = vec![false; self.parameters.len()];
         for batch in batches {
+            let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
+            let (send, seen) = std::sync::mpsc::channel();
             taken_back(|| {
                 shared.sharded.pass(|| {
-                    let grads = match self.pass {
-                        Some(pass) => pass(self.model, batch)?.1,
-                        None => self.precision.forward(&mut None, || (self.loss)(self.model, batch))?.backward()?,
-                    };
-                    self.parameters.iter().zip(&mut used).for_each(|((_, p), used)| *used |= grads.of(&p.cell()).is_some());
-                    Ok(())
+                    if let Some(pass) = self.pass {
+                        let grads = pass(self.model, batch)?.1;
+                        leaves.iter().try_for_each(|p| send.send(grads.of(&p.cell()).is_some())).ok();
+                        return Ok(());
+                    }
+                    // They are looked at before any of them is computed, and none is.
+                    mark(move |grads| {
+                        leaves.iter().try_for_each(|p| send.send(grads.take(&p.cell()).is_some())).ok();
+                        Ok(())
+                    });
+                    self.precision.forward(&mut None, || (self.loss)(self.model, batch))?.backward().map(drop)
                 })
             })?;
+            seen.into_iter().zip(&mut used).for_each(|(seen, used)| *used |= seen);
         }
         // What others gather meanwhile is taken back there, too.
         (batches.len()..shared.passes()).try_for_each(|_| taken_back(|| shared.sharded.idle_pass()))?;
@@ -433,20 +449,24 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             decide(move || *locked(&now) == known);
         }
         let device = self.device;
-        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
-        let wide = if leaves.iter().any(|p| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
+        let wide = if self.parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let random = generator(device)?;
         let seeds = (shared.sharing.parts > 1).then(|| random.bits([shared.sharing.parts, 2]));
         let behind = random.cell().detached();
         let before: Vec<Tensor> = shared.states.iter().map(|state| state.detached()).collect();
+        shared.sharded.begin_step();
+        locked(&shared.scattered).clear();
         let mut sums = Vec::new();
-        for (own, part) in shared.sharing.held().enumerate() {
+        let held = shared.sharing.held();
+        for (own, part) in held.clone().enumerate() {
             // One part alone is the step of one rank, and draws as that does.
             if let Some(seed) = seeds.as_ref().map(|seeds| seeds.select(0, part)) {
                 random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
             }
             let of_this: Vec<&B> = batches.iter().zip(&of_part).filter(|(_, part)| **part == own).map(|(batch, _)| batch).collect();
-            sums.push(self.part(shared, &of_this, (flags, scaler), (wide, device))?);
+            // The last pass of the step, if no other rank makes more of them.
+            let is_last = own + 1 == held.len() && batches.len() == shared.passes();
+            sums.push(self.part(shared, &of_this, (flags, scaler), (wide, device), is_last.then_some(&sums))?);
             for (state, before) in shared.states.iter().zip(&before) {
                 state.set(before)?;
             }
@@ -454,12 +474,13 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         if seeds.is_some() {
             random.cell().set(&behind)?;
         }
-        shared.idle_passes(batches.len())?;
+        shared.idle_passes(batches.len(), (&sums, self.parameters, (wide, device)))?;
+        shared.sharded.stop_taking();
         if let Some(seen) = flags.as_mut() {
             let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
             *seen = collective(kind, &shared.sharing.group, seen);
         }
-        time_block!("all_reduce", shared.reduce(sums, &leaves))
+        time_block!("all_reduce", shared.reduce(sums, self.parameters, (wide, device)))
     }
     fn part(
         &mut self,
@@ -467,11 +488,17 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         batches: &[&B],
         (flags, scaler): (&mut Option<Tensor>, &mut GradScaler),
         (wide, device): (DType, Device),
+        before: Option<&Vec<PartSums>>,
     ) -> Computed<PartSums> {
         let used = shared.used.as_deref().unwrap_or_default();
         let (mut sums, mut total, mut loss): (Vec<Option<Tensor>>, usize, Option<Tensor>) = (vec![None; self.parameters.len()], 0, None);
-        for batch in batches {
+        for (at, batch) in batches.iter().enumerate() {
             let n = batch.rows()?;
+            let has_rows = Arc::new(AtomicBool::new(false));
+            if let Some(before) = before.filter(|_| at + 1 == batches.len()) {
+                let open = OpenPart { sums: sums.clone(), rows: n, has_rows: has_rows.clone() };
+                shared.scatter_in_pass(before, Some(open), self.parameters, (wide, device));
+            }
             let pass = || -> Computed<(Tensor, Grads, bool)> {
                 if let Some(pass) = self.pass {
                     return pass(self.model, batch).map(|(mean, grads)| (mean, grads, true));
@@ -480,6 +507,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 self.precision.measure(&mean)?;
                 // Gradients times rows at once, and not each by itself behind; of a loss of 16 bits that would round the rows.
                 let times_rows = !scaler.is_enabled() && matches!(mean.dtype()?, DType::F32 | DType::F64);
+                has_rows.store(times_rows, Relaxed);
                 let scaled = if times_rows { &mean * n as f64 } else { scaler.scale(&mean)? };
                 let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
                 Ok((mean, grads, times_rows))
@@ -488,8 +516,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 if !used {
-                    let told = format!("`{name}` has a gradient now, and had none on any rank when the run began");
-                    return Err(Error::new("step", ErrorKind::Argument(told)).hint("let the first batches of a run reach every parameter"));
+                    return Err(SharedSteps::was_unused(name));
                 }
                 let flat = g.cast(wide).reshape([-1]);
                 let weighted = if times_rows { flat } else { flat * n as f64 };
