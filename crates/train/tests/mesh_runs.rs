@@ -35,7 +35,7 @@ struct MeshSubject {
 }
 const BLOCKS: &str = "{ \"wte\" = \"vocabulary\", \"head\" = \"column_gathered\", \"blocks.*.self_attn\" = \"heads\", \"blocks.*.linear1\" = \"column\", \
                       \"blocks.*.linear2\" = \"row\" }";
-const SLICES: &str = "{ \"wpe\" = \"scatter\", \"lnf\" = \"gather\", \"blocks.*.norm1\" = \"apart\", \"blocks.*.norm2\" = \"apart\", \"blocks.*.self_attn\" = \
+const SLICES: &str = "{ \"wpe\" = \"scatter\", \"lnf\" = \"apart\", \"lnf*\" = \"gather\", \"blocks.*.norm1\" = \"apart\", \"blocks.*.norm2\" = \"apart\", \"blocks.*.self_attn\" = \
                       \"heads\", \"blocks.*.linear1\" = \"column\", \"blocks.*.linear2\" = \"row\" }";
 fn subject(k: usize, folder: &Path) -> MeshSubject {
     let optimizer = [
