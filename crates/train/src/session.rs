@@ -467,6 +467,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let parts = self.collected.take();
+        if parts.is_none() && self.meshed.as_ref().is_some_and(|meshed| !meshed.is_whole()) {
+            return Err(Failure::Run("the state of ranks that share the model was not put together: `collect` comes before `snapshot`".into()));
+        }
         let (model, parts) = parts.map_or_else(|| (self.model.state_dict(), None), |parts| (parts.model, Some((parts.slots, parts.average))));
         // As a whole where that was collected, else of this rank's pieces.
         let collected = self.shared.as_ref().and_then(|shared| shared.sharded.take_collected());

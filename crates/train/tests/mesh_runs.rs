@@ -325,3 +325,21 @@ fn a_graph_that_may_change_and_ends_elsewhere() {
         assert!(fs::read(at("static").join(name)).unwrap() == fs::read(at("changing").join(name)).unwrap(), "{name}");
     }
 }
+/// The checkpoint of the step before a bad one is of whole tensors, too.
+#[test]
+fn a_bad_step_that_leaves_pieces_behind() {
+    let place = tempfile::tempdir().unwrap();
+    for (k, mesh) in ["{ tensor = 2 }", "{ pipeline = 2, tensor = 2 }", "{ data = 2, pipeline = 2 }"].into_iter().enumerate() {
+        let folder = place.path().join(k.to_string());
+        let far = ["optimizer.lr=1e25".to_string(), "distributed.shards=2".into()];
+        let set = [&far[..], &[format!("distributed.mesh={mesh}"), "distributed.tensor=auto".into()]].concat();
+        for done in run(REFUSED, if k == 0 { 2 } else { 4 }, &set, &folder, None) {
+            assert!(matches!(done, Err(Failure::Diverged(_))), "{mesh}: {done:?}");
+        }
+        let newest = fs::read_dir(folder.join("checkpoints")).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+        assert!(newest > 0, "{mesh}: no checkpoint");
+        // One process goes on from it, and comes to the same step.
+        let done = run(REFUSED, 1, &far, &folder, None);
+        assert!(matches!(done[..], [Err(Failure::Diverged(_))]), "{mesh}: {done:?}");
+    }
+}

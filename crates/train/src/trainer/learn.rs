@@ -395,6 +395,10 @@ where
     /// A step that ends the run: a checkpoint of the step before is left.
     fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
         let incident = self.investigated(bad)?;
+        // All ranks are here: a bad step is one on all of them.
+        if self.session.meshed().is_some() {
+            self.collect()?;
+        }
         if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
             self.save()?;
         }
