@@ -5,11 +5,13 @@
 //! | `bits` | the same weights, slots and lines on any number of ranks, whatever they share out |
 //! | `memory`, `compress` | what a rank has at most; what leaves it |
 //! | `parallel` | models that ranks share |
+//! | `plan` | what is predicted of a run, beside what it takes |
 //! | `kill`, `elastic` | a rank that is killed or stopped, and what the others say; ranks that are lost are gone on without, and newcomers come |
-//! | `resume` | ended on so many ranks, gone on with on others |
+//! | `resume` | ended on so many ranks, gone on with on others; killed inside saves; one file of all pieces |
 //! | `mismatch` | programs that differ between ranks, or fail on one |
 //! | `join` | strangers who want in |
 //! | `collectives` | how fast ranks add, beside the peers |
+//! | `overlap`, `scale` | how much of the communication is hidden behind the walk back; what a second rank brings |
 //! | `hosts` | two of them, and a cable between |
 //! | `absent` | what is not installed |
 //!
@@ -27,11 +29,16 @@ mod join;
 mod kill;
 mod memory;
 mod mismatch;
+mod overlap;
 mod parallel;
+mod plan;
 mod rank;
 mod resume;
+mod scale;
+mod timeline;
 
 pub use job::{RankedTraining, set};
+pub use scale::records_of_ranks;
 
 use crate::{exit::Exit, torture::TortureClaim};
 use std::path::PathBuf;
@@ -56,6 +63,8 @@ enum DistributedPart {
     Memory(memory::MemoryOptions),
     /// A GPT, a mixture of experts and batch norms that ranks share, as rows, stages, pieces and experts: the gradients of one process
     Parallel(ParallelOptions),
+    /// What `adamant plan` predicts of steps and memory, beside what ranks take
+    Plan(plan::PlanOptions),
     /// Runs that a signal to one rank ends, gone on with on other numbers of ranks
     Resume(ResumeOptions),
     /// Programs that differ between ranks, or fail on one of them: the right weights, or an error on all ranks
@@ -64,6 +73,10 @@ enum DistributedPart {
     Join(join::JoinOptions),
     /// All-reduces beside those of an MPI and of Gloo, in turns
     Collectives(collectives::CollectivesOptions),
+    /// Gradients that travel over a slow link while the walk back goes on: how much of that stands still, from the trace
+    Overlap(overlap::OverlapOptions),
+    /// Records that two ranks of one thread learn from, beside one
+    Scale(scale::ScaleOptions),
     /// Ranks on two hosts, which are network namespaces; and a cable that is pulled
     Hosts(hosts::HostsOptions),
     /// No library of MPI, another one, half of one, no launcher, no such engine
@@ -181,6 +194,15 @@ pub(super) struct ResumeOptions {
     /// How many runs are ended, each by a signal to a rank drawn at random
     #[arg(long, default_value_t = 12)]
     n: usize,
+    /// How many of the 64 ways from 4 ranks with `zero` 0 to 3 to 1, 2, 3, 8 ranks with `zero` 0 to 3
+    #[arg(long, default_value_t = 64)]
+    pairs: usize,
+    /// How often ranks are killed inside saves
+    #[arg(long, default_value_t = 200)]
+    kills: usize,
+    /// Which Python reads a merged file
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
     /// Which moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -193,12 +215,15 @@ pub fn run(options: &Options) -> Exit {
         DistributedPart::Kill(options) => (kill::claims(options), options.common.json),
         DistributedPart::Elastic(options) => (elastic_claims(options), options.common.json),
         DistributedPart::Parallel(options) => (parallel::claims(options), options.json),
+        DistributedPart::Plan(options) => (plan::claims(options), options.json),
         DistributedPart::Compress(options) => (compress::claims(options), options.json),
         DistributedPart::Memory(options) => (memory::claims(options), options.json),
         DistributedPart::Resume(options) => (resume::claims(options), options.common.json),
         DistributedPart::Mismatch(options) => (mismatch::claims(options), options.json),
         DistributedPart::Join(options) => (join::claims(options), options.json),
         DistributedPart::Collectives(options) => (collectives::claims(options), options.json),
+        DistributedPart::Overlap(options) => (overlap::claims(options), options.common.json),
+        DistributedPart::Scale(options) => (scale::claims(options), options.common.json),
         DistributedPart::Hosts(options) => (hosts::claims(options), options.json),
         DistributedPart::Absent(options) => (absent::claims(options), options.json),
         DistributedPart::Rank(options) => return rank::run(options),

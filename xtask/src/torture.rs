@@ -8,7 +8,7 @@ mod keys;
 mod kill;
 mod matrix;
 mod program;
-pub(crate) use program::sha256;
+pub(crate) use program::{sha256, sha256_of};
 mod python;
 mod readers;
 mod rot;

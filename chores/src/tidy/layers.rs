@@ -57,13 +57,23 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "adamant-distributed",
         ],
     ),
+    ("adamant-plan", &["adamant-core", "adamant-nn", "adamant-parallel", "adamant-distributed", "adamant-train"]),
 ];
 /// Programs, which stand above the facade. They reach everything through it, except for what only programs use.
 const PROGRAMS: &[&str] = &["xtask", "adamant-cli", "adamant-bench", "adamant-benches"];
 /// What programs may name beside the facade: what tests it, core, for its features that only tests turn on, and the
 /// trainer, the benchmark tool, what starts ranks and the way to cargo, which the facade does not re-export.
-const FOR_PROGRAMS: &[&str] =
-    &["adamant", "adamant-conformance", "adamant-core", "adamant-distributed", "adamant-engine-mpi", "adamant-train", "adamant-bench", "chores"];
+const FOR_PROGRAMS: &[&str] = &[
+    "adamant",
+    "adamant-conformance",
+    "adamant-core",
+    "adamant-distributed",
+    "adamant-engine-mpi",
+    "adamant-plan",
+    "adamant-train",
+    "adamant-bench",
+    "chores",
+];
 /// Packages from outside that would break what a package promises not to know: thread pools, file formats.
 const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-ir", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2", "linkme", "triomphe"]),

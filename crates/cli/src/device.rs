@@ -18,7 +18,6 @@ pub struct DeviceOptions {
 }
 impl DeviceOptions {
     /// Does the command say anything of it?
-    #[cfg(feature = "profiling")]
     pub fn is_given(&self) -> bool {
         self.device.is_some() || self.cpu || self.threads.is_some()
     }

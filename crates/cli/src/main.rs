@@ -20,7 +20,9 @@ mod follow;
 mod graph;
 mod info;
 mod launch;
+mod merge;
 mod out;
+mod plan;
 #[cfg(feature = "profiling")]
 mod profile;
 mod progress;
@@ -31,6 +33,7 @@ mod ranks;
 mod runs;
 mod signals;
 mod terminal;
+mod traced;
 mod train;
 mod usage;
 mod verbs;
@@ -39,6 +42,7 @@ mod watch;
 use adamant_train::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use traced::TracedRanks;
 
 const CODES: &str = "Exit codes: 0 done; 1 the run failed; 2 usage; 3 diverged; 4 unreadable input; 5 out of memory; 6 storage full or \
 broken; 7 another rank lost; 9 device absent; 129, 130, 143, 152 interrupted by SIGHUP, SIGINT, SIGTERM, SIGXCPU, checkpoint written.";
@@ -76,6 +80,8 @@ enum Verb {
     Generate(verbs::Generate),
     /// Sets weights of a trained model to zero, or takes channels out of it.
     Prune(prune::Options),
+    /// Writes a checkpoint's weights into one file, under PyTorch's names.
+    Merge(merge::Options),
     /// Measures what integer codes cost and save on this machine.
     Quant(quant::Quant),
     /// Makes integer codes of the weights of a trained model.
@@ -84,6 +90,8 @@ enum Verb {
     Summary(verbs::SummaryVerb),
     /// Shows the graph of a description's model, and what passes make of it.
     Graph(graph::Options),
+    /// Says what a run would cost on so many ranks, each way to share it, before it is started.
+    Plan(plan::Options),
     /// Says in which precision each function runs under autocast.
     Amp(amp::Options),
     /// Says what was found on this machine, what was not, and why.
@@ -128,10 +136,14 @@ fn main() -> ExitCode {
         }
     };
     let trains = matches!(command.verb, Verb::Train(_));
-    let (json, done) = execute(command.verb);
+    #[cfg(feature = "profiling")]
+    let traced = TracedRanks::new(command.profile.traces());
+    #[cfg(not(feature = "profiling"))]
+    let traced = TracedRanks::default();
+    let (json, done) = execute(command.verb, &traced);
     #[cfg(feature = "profiling")]
     let done = {
-        let told = command.profile.stop(recording);
+        let told = command.profile.stop(recording, &traced);
         done.and(told)
     };
     match done {
@@ -143,11 +155,11 @@ fn main() -> ExitCode {
     }
 }
 /// What a verb did, and whether its answer is JSON.
-fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
+fn execute(verb: Verb, traced: &TracedRanks) -> (bool, Result<(), Failure>) {
     match verb {
         #[cfg(feature = "profiling")]
         Verb::Bench(o) => bench::run(&o),
-        Verb::Train(o) => (o.json, train::run(&o)),
+        Verb::Train(o) => (o.json, train::run(&o, traced)),
         Verb::Launch(o) => (false, launch::run(&o)),
         Verb::Watch(o) => (o.json, watch::run(&o)),
         Verb::Debug(o) => (o.json, debug::run(&o)),
@@ -156,10 +168,12 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Prune(o) => (o.derived.json, prune::run(&o)),
+        Verb::Merge(o) => (o.json, merge::run(&o)),
         Verb::Quant(o) => quant::run(&o),
         Verb::Quantize(o) => (o.derived.json, quantize::run(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Graph(o) => (o.json, graph::run(&o)),
+        Verb::Plan(o) => (o.json, plan::run(&o)),
         Verb::Amp(o) => amp::run(&o),
         Verb::Info(o) => (o.json, verbs::info(&o)),
         Verb::Config(o) => config::run(&o),

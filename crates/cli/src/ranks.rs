@@ -1,12 +1,13 @@
 //! The ranks of `adamant train`, where it was started as one of several: who this one is, and what the first decides for all. Under
 //! `adamant launch --elastic` the ranks that are left meet again when one of them is lost, and newcomers come.
-use crate::{out, runs::RunPlace};
+use crate::{out, runs::RunPlace, traced::TracedRanks};
 use adamant::communicator::engine_named;
 #[cfg(unix)]
 use adamant_distributed::elastic::{ElasticSeat, SeatMet};
 use adamant_distributed::{
     Communicator,
     control::RankControl,
+    local::LinkSpeed,
     place::{RankPlace, open_group},
     told_by_first,
 };
@@ -31,12 +32,13 @@ fn told(kind: adamant::ErrorKind) -> Failure {
 }
 impl StartedRanks {
     /// As a launcher's variables tell; one rank alone has no group. It is opened: all ranks are there, but where this one is a newcomer. `alone`
-    /// are options that go with one rank, and whether they were given.
+    /// are options that go with one rank, and whether they were given; `traced` gets the group where a trace is wanted.
     ///
     /// # Errors
     /// `Usage`: variables that make no sense, an option that goes with one rank; an engine that is not there, ranks that do not come.
-    pub fn of(document: &Document, alone: &[(&str, bool)]) -> Result<StartedRanks, Failure> {
+    pub fn of(document: &Document, alone: &[(&str, bool)], traced: &TracedRanks) -> Result<StartedRanks, Failure> {
         let place = RankPlace::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
+        LinkSpeed::from_environment().map_err(|e| Failure::Usage(e.to_string()))?;
         let size = place.size;
         let said = std::env::var_os("ADAMANT_TIMEOUT").is_some_and(|value| !value.is_empty());
         let place = RankPlace { timeout: if said { place.timeout } else { rank_timeout(document)? }, ..place };
@@ -47,12 +49,16 @@ impl StartedRanks {
         if let Some((option, _)) = alone.iter().find(|(_, asked)| *asked) {
             return Err(Failure::Usage(format!("{option} goes with one rank, and {size} were started")));
         }
+        if seat.is_some() && traced.is_wanted() {
+            return Err(Failure::Usage("--trace is of ranks that stay, and with --elastic they come and go".into()));
+        }
         // Named by the user: one that there is not is a slip of the pen.
         engine_named(place.engine_name()).map_err(|kind| Failure::Usage(kind.to_string()))?;
         let group = if seat.is_some() { None } else { Some(open_group(&place).map_err(told)?) };
         if let Some(group) = group.as_deref().filter(|group| group.engine() == "mpi") {
             watch(group, &place);
         }
+        let group = group.map(|group| traced.watch(group));
         Ok(StartedRanks { group: RefCell::new(group), seat, size })
     }
     /// Where the ranks meet again, and how many there are to be.

@@ -1,7 +1,7 @@
 //! `adamant train`.
 mod tui;
 
-use crate::{device::DeviceOptions, environment::environment, out, progress, ranks, runs, signals, verbs::data_beside};
+use crate::{device::DeviceOptions, environment::environment, out, progress, ranks, runs, signals, traced::TracedRanks, verbs::data_beside};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub struct Train {
     quiet: bool,
 }
 
-pub fn run(options: &Train) -> Result<(), Failure> {
+pub fn run(options: &Train, traced: &TracedRanks) -> Result<(), Failure> {
     if options.tui {
         tui::check()?;
     }
@@ -62,7 +62,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         document.set(assignment)?;
     }
     let alone = [("--tui", options.tui), ("--paused", options.paused), ("--dry-run", options.dry_run)];
-    let ranks = ranks::StartedRanks::of(&document, &alone)?;
+    let ranks = ranks::StartedRanks::of(&document, &alone, traced)?;
     let leads = ranks.leads();
     let data = data_beside(&options.config, options.data.as_deref());
     let device = options.device.open_for(&document)?;

@@ -9,13 +9,15 @@
 //!
 //! Data goes through shared memory, in chunks that stay in a cache, so that a tensor of any size passes through a segment of bounded
 //! size. Who waits spins for a moment and sleeps then; a rank that dies is seen by its control connection, whose thread wakes those who
-//! sleep. Both kinds of ranks run the same code.
+//! sleep. Both kinds of ranks run the same code. Where a slow network is rehearsed ([`LinkSpeed`]), what came is held back for as long as it
+//! would have taken.
 //!
 //! Errors name ranks as the whole job counts them, also in groups that were split off.
 mod channel;
 mod collectives;
 mod cores;
 mod layout;
+mod link;
 mod reach;
 mod ring;
 mod segment;
@@ -33,6 +35,8 @@ use adamant_runtime::{
     register_engine,
 };
 use layout::Layout;
+pub use link::{LINK_VARIABLE, LinkError, LinkSpeed};
+use link::{LinkLoad, RankLink};
 use parking_lot::Mutex;
 use reach::{Reach, ThreadRank, ThreadRanks};
 use segment::SharedSegment;
@@ -72,11 +76,12 @@ pub(crate) fn open_unless(request: &EngineRequest, called_off: Option<CalledOff<
     }
     let members: Vec<usize> = (0..size).collect();
     let layout = Layout { size };
+    let link = rehearsed(LinkSpeed::from_environment()?, rank == 0 && size > 1);
     if size == 1 {
         // Nobody else: nothing that others could open or that could be lost.
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: Arc::new(ThreadRanks::new(1)), rank: 0 }));
         let segment = SharedSegment::anonymous(layout.bytes())?;
-        return Ok(LocalRank::new(0, members, vec![0], (segment, 1), reach, request.timeout));
+        return Ok(LocalRank::new(0, members, vec![0], (segment, 1), reach, (request.timeout, link)));
     }
     if request.local.0 < size {
         let here = format!("`local` is for ranks of one host, and {} of {size} are on this one", request.local.0);
@@ -91,7 +96,14 @@ pub(crate) fn open_unless(request: &EngineRequest, called_off: Option<CalledOff<
     if let Err(kind) = &segment {
         control.end_group(0, FailureCause::of(kind));
     }
-    Ok(LocalRank::new(rank, members, vec![0], segment?, reach, request.timeout))
+    Ok(LocalRank::new(rank, members, vec![0], segment?, reach, (request.timeout, link)))
+}
+/// A rank's link, if one is rehearsed; that is said once, by the first rank.
+fn rehearsed(speed: Option<LinkSpeed>, says: bool) -> Option<Arc<RankLink>> {
+    if let Some(speed) = speed.filter(|_| says) {
+        tracing::warn!(target: "adamant::ranks", "a link is rehearsed between the ranks ({LINK_VARIABLE}): {speed}");
+    }
+    speed.map(|speed| Arc::new(RankLink::new(speed)))
 }
 /// Rank 0 makes the memory, the others open it, and all know that all have; and how many cores there are for all.
 fn set_up(control: &RankControl, reach: &Reach, layout: Layout) -> Result<(Arc<SharedSegment>, usize), ErrorKind> {
@@ -141,7 +153,7 @@ fn explained(kind: ErrorKind, verdict: impl Fn() -> Option<ErrorKind>) -> ErrorK
 /// ```
 ///
 /// # Errors
-/// No memory.
+/// No memory; an `ADAMANT_LINK` that names no link.
 pub fn local_threads(size: usize) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
     local_threads_with(size, THREADS_WAIT)
 }
@@ -150,11 +162,19 @@ pub fn local_threads(size: usize) -> Result<Vec<Arc<dyn Communicator>>, ErrorKin
 /// # Errors
 /// As [`local_threads`].
 pub fn local_threads_with(size: usize, timeout: Duration) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
+    local_threads_over(LinkSpeed::from_environment()?, size, timeout)
+}
+/// The same, with a link between the ranks that is rehearsed, or none, whatever the environment says.
+///
+/// # Errors
+/// No memory.
+pub fn local_threads_over(link: Option<LinkSpeed>, size: usize, timeout: Duration) -> Result<Vec<Arc<dyn Communicator>>, ErrorKind> {
     let ranks = Arc::new(ThreadRanks::new(size));
     let segment = SharedSegment::anonymous(Layout { size }.bytes().max(1))?;
     let one = |rank| {
         let reach = Reach::Threads(Arc::new(ThreadRank { ranks: ranks.clone(), rank }));
-        LocalRank::new(rank, (0..size).collect(), vec![0], (segment.clone(), cores::of_process()), reach, timeout) as Arc<dyn Communicator>
+        LocalRank::new(rank, (0..size).collect(), vec![0], (segment.clone(), cores::of_process()), reach, (timeout, rehearsed(link, rank == 0)))
+            as Arc<dyn Communicator>
     };
     Ok((0..size).map(one).collect())
 }
@@ -175,6 +195,8 @@ struct LocalRank {
     /// that all ranks together may run on
     cores: usize,
     patience: Patience,
+    /// none: as fast as it goes
+    link: Option<Arc<RankLink>>,
     counts: Mutex<CallCounts>,
 }
 impl LocalRank {
@@ -184,7 +206,7 @@ impl LocalRank {
         groups: Vec<u64>,
         (segment, cores): (Arc<SharedSegment>, usize),
         reach: Reach,
-        timeout: Duration,
+        (timeout, link): (Duration, Option<Arc<RankLink>>),
     ) -> Arc<LocalRank> {
         let (layout, waiting) = (Layout { size: members.len() }, Arc::downgrade(&segment));
         // Whoever learns that a rank is gone wakes those who wait for it.
@@ -201,7 +223,20 @@ impl LocalRank {
             true
         }));
         let patience = Patience::of(members.len(), cores);
-        Arc::new(LocalRank { state: GroupState::default(), rank, members, groups, layout, segment, reach, timeout, cores, patience, counts: Mutex::default() })
+        Arc::new(LocalRank {
+            state: GroupState::default(),
+            rank,
+            members,
+            groups,
+            layout,
+            segment,
+            reach,
+            timeout,
+            cores,
+            patience,
+            link,
+            counts: Mutex::default(),
+        })
     }
     /// A rank of the group as the whole job counts it.
     fn world(&self, rank: usize) -> usize {
@@ -227,10 +262,19 @@ impl LocalRank {
         }
         Err(known)
     }
-    /// Does something that the whole group does; a failure ends the group on all ranks.
-    fn together<T>(&self, call: &CollectiveCall, extra: u64, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
+    /// Does something that the whole group does; a failure ends the group on all ranks. Where a link is rehearsed, it takes what its load takes.
+    fn together<T>(
+        &self,
+        (call, extra): (&CollectiveCall, u64),
+        load: impl FnOnce() -> LinkLoad,
+        run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>,
+    ) -> Result<T, ErrorKind> {
         let counts = self.turn(call)?;
-        self.ending(Stages::begin(self, counts, call, extra), run)
+        self.ending(Stages::begin(self, counts, call, extra), |stages| {
+            let done = run(stages)?;
+            link::travel(stages, stages.met, load)?;
+            Ok(done)
+        })
     }
     fn between<T>(&self, call: &CollectiveCall, peer: usize, run: impl FnOnce(&mut Stages<'_>) -> Result<T, ErrorKind>) -> Result<T, ErrorKind> {
         let counts = self.turn(call)?;
@@ -281,6 +325,10 @@ impl LocalRank {
         Ok(segment)
     }
 }
+/// Bytes of all blocks but this rank's own.
+fn lengths<B: AsRef<[u8]>>(rank: usize, blocks: &[B]) -> usize {
+    blocks.iter().enumerate().filter(|(k, _)| *k != rank).map(|(_, block)| block.as_ref().len()).sum()
+}
 impl Communicator for LocalRank {
     fn engine(&self) -> &'static str {
         "local"
@@ -295,10 +343,12 @@ impl Communicator for LocalRank {
         &self.state
     }
     fn all_gather(&self, call: &CollectiveCall, own: &[u8], blocks: &mut [&mut [u8]]) -> Result<(), ErrorKind> {
-        self.together(call, 0, |stages| collectives::all_gather(stages, own, blocks))
+        let load = LinkLoad::exchanged(self.size(), own.len() * (self.size() - 1), lengths(self.rank, blocks));
+        self.together((call, 0), || load, |stages| collectives::all_gather(stages, own, blocks))
     }
     fn all_to_all(&self, call: &CollectiveCall, to: &[&[u8]], from: &mut [&mut [u8]]) -> Result<(), ErrorKind> {
-        self.together(call, 0, |stages| collectives::all_to_all(stages, to, from))
+        let load = LinkLoad::exchanged(self.size(), lengths(self.rank, to), lengths(self.rank, from));
+        self.together((call, 0), || load, |stages| collectives::all_to_all(stages, to, from))
     }
     fn send(&self, call: &CollectiveCall, to: usize, bytes: &[u8]) -> Result<(), ErrorKind> {
         self.between(call, to, |stages| channel::send(stages, to, bytes))
@@ -307,18 +357,24 @@ impl Communicator for LocalRank {
         self.between(call, from, |stages| channel::receive(stages, from, bytes))
     }
     fn broadcast(&self, call: &CollectiveCall, root: usize, bytes: &mut [u8]) -> Result<(), ErrorKind> {
-        self.together(call, 0, |stages| collectives::broadcast(stages, root, bytes))
+        let load = LinkLoad::broadcast(self.size(), bytes.len());
+        self.together((call, 0), || load, |stages| collectives::broadcast(stages, root, bytes))
     }
     fn all_reduce(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], sum: &mut [u8]) -> Result<(), ErrorKind> {
-        self.together(call, 0, |stages| collectives::all_reduce(stages, tree, own, sum))
+        let bytes = sum.len();
+        let load = || LinkLoad::reduced(tree, self.rank, bytes, collectives::is_short(tree, bytes));
+        self.together((call, 0), load, |stages| collectives::all_reduce(stages, tree, own, sum))
     }
     fn all_reduce_fast(&self, call: &CollectiveCall, reduce: ReduceOp, dtype: DType, own: &[u8], sum: &mut [u8]) -> Option<Result<(), ErrorKind>> {
         // A rank that adds along the tree meanwhile is told.
         let fast = adamant_ir::hash::hash_of(&"fast");
-        Some(self.together(call, fast, |stages| collectives::all_reduce_as_they_come(stages, reduce, dtype, own, sum)))
+        let (tree, bytes) = (ReductionTree::of_ranks(reduce, dtype, self.size()), sum.len());
+        let load = || LinkLoad::reduced(&tree, self.rank, bytes, collectives::is_short(&tree, bytes));
+        Some(self.together((call, fast), load, |stages| collectives::all_reduce_as_they_come(stages, reduce, dtype, own, sum)))
     }
     fn reduce_scatter(&self, call: &CollectiveCall, tree: &ReductionTree, own: &[u8], block: &mut [u8]) -> Result<(), ErrorKind> {
-        self.together(call, 0, |stages| collectives::reduce_scatter(stages, tree, own, block))
+        let node = block.len() * self.size();
+        self.together((call, 0), || LinkLoad::scattered(tree, self.rank, node), |stages| collectives::reduce_scatter(stages, tree, own, block))
     }
     fn split(&self, call: &CollectiveCall, members: &[usize]) -> Result<Option<Arc<dyn Communicator>>, ErrorKind> {
         let size = self.members.len();
@@ -327,13 +383,17 @@ impl Communicator for LocalRank {
             return Err(ErrorKind::Argument(format!("{members:?} are no group of {size} ranks: each is named once")));
         }
         let extra = adamant_ir::hash::hash_of(&members);
-        self.together(call, extra, |stages| {
+        self.together((call, extra), LinkLoad::default, |stages| {
             let group = adamant_ir::hash::hash_of(&(self.group(), stages.counts.calls, members));
             let segment = self.split_memory(stages, group, members)?;
             let (Some(rank), Some(segment)) = (members.iter().position(|rank| *rank == self.rank), segment) else { return Ok(None) };
             let groups = [&[group], &self.groups[..]].concat();
             let of_job = members.iter().map(|rank| self.world(*rank)).collect();
-            Ok(Some(LocalRank::new(rank, of_job, groups, (segment, self.cores), self.reach.clone(), self.timeout) as Arc<dyn Communicator>))
+            Ok(
+                Some(
+                    LocalRank::new(rank, of_job, groups, (segment, self.cores), self.reach.clone(), (self.timeout, self.link.clone())) as Arc<dyn Communicator>
+                ),
+            )
         })
     }
     fn abort(&self, why: &str) {

@@ -23,6 +23,7 @@ mod meeting;
 pub use launchers::StartedBy;
 pub use meeting::MeetingPlace;
 
+use crate::local::{LINK_VARIABLE, LinkSpeed};
 use adamant_runtime::{
     ErrorKind,
     communicator::{Communicator, ENGINES, EngineRequest, JoinToken, LoneRank, engine_named},
@@ -217,13 +218,17 @@ impl RankPlace {
 /// Makes the group that this process is a rank of. A rank of one has no engine, unless one is asked for by name.
 ///
 /// # Errors
-/// An engine that is not linked into the program, or that cannot be had here; ranks that do not come; what else the engine says.
+/// An engine that is not linked into the program, or that cannot be had here; ranks that do not come; an `ADAMANT_LINK` that names no link, or
+/// with another engine than `local`; what else the engine says.
 pub fn open_group(place: &RankPlace) -> Result<Arc<dyn Communicator>, ErrorKind> {
     if place.size == 1 && place.engine.is_none() {
         return Ok(Arc::new(LoneRank::default()));
     }
     let engine = engine_named(place.engine_name())?;
     (engine.present)()?;
+    if engine.name != "local" && LinkSpeed::from_environment()?.is_some() {
+        return Err(ErrorKind::Argument(format!("{LINK_VARIABLE} rehearses a link between ranks of `local`, and `{}` has its own: unset it", engine.name)));
+    }
     let mut request = place.to_request();
     let Some(MeetingPlace::File(path)) = &place.meeting else { return (engine.open)(&request) };
     // What the file stands for lives until all have met.

@@ -407,6 +407,12 @@ impl Replay<'_> {
             }
             if let (KernelKind::Copy, [from, to]) = (&s.kernel.kind, &operands[first..]) {
                 let op = &self.plan.graph.nodes[s.node as usize].op;
+                // It copies nothing, also where what it gives comes to lie where its input lay.
+                if let Op::Collective { kind, group } = op {
+                    collective = Some((at, (*kind, group.clone()), *from, *to));
+                    operands.truncate(first);
+                    break;
+                }
                 if std::ptr::eq(from.buffer, to.buffer) && from.offset == to.offset && from.strides == to.strides {
                     // The destination of an update was taken over: nothing to copy.
                     count(|c| c.donated += 1);
@@ -415,11 +421,6 @@ impl Replay<'_> {
                 }
                 if matches!(op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && !s.updates {
                     count(|c| c.copies += 1);
-                }
-                if let Op::Collective { kind, group } = op {
-                    collective = Some((at, (*kind, group.clone()), *from, *to));
-                    operands.truncate(first);
-                    break;
                 }
             }
             for (k, a) in s.args.iter().enumerate() {

@@ -5,6 +5,7 @@
 //! and of each tensor, and its own. The folder is written under another name, each file is synced, the manifest last,
 //! then the folder is renamed: under its good name it is whole. [`Checkpoints::latest`] reads the newest one, checks
 //! every byte against the manifest, and falls back to the one before it if something is damaged, saying what and where.
+//! Ranks that share a state out write one together, each its pieces ([`write_pieces`]); [`CheckpointReader`] reads both kinds.
 //!
 //! Invariants: whatever happens between two operations of the disk, the newest checkpoint whose `save` returned is found
 //! again; what is damaged is never given out; nothing depends on a clock. Of two checkpoints the one that was saved later
@@ -13,13 +14,18 @@
 mod error;
 mod handover;
 mod manifest;
+mod pieces;
 mod read;
+mod reader;
 mod retain;
 mod save;
+mod stored;
 mod writer;
 
 pub use error::{CheckpointError, Damage, Warning};
+pub use pieces::{PieceFiles, PieceTensor, RankShare, TensorPiece, write_pieces};
 pub use read::read;
+pub use reader::{CheckpointReader, NeededElements, TensorEntry};
 pub use retain::Retention;
 pub use writer::{OnError, Outcome, Writer};
 
@@ -172,21 +178,23 @@ impl Checkpoints {
     pub fn save(&self, snapshot: &Snapshot, score: Option<f64>) -> Result<Saved> {
         let _one = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         self.identity.as_ref().map_or(Ok(()), |identity| identity.check(Operation::Write))?;
-        let (listed, mut warnings) = read::list(&*self.storage, &self.folder)?;
+        let (listed, warnings) = read::list(&*self.storage, &self.folder)?;
         let score = score.filter(|s| s.is_finite());
-        let sequence = listed.iter().map(|l| l.sequence).max().map_or(0, |s| s.saturating_add(1));
-        let new = save::save(&*self.storage, &self.folder, snapshot, score, sequence)?;
-        let mut saved = Saved { step: new.step, folder: new.folder.clone(), bytes: new.bytes, removed: Vec::new(), warnings: Vec::new() };
+        let new = save::save(&*self.storage, &self.folder, snapshot, score, pieces::next_sequence(&listed))?;
+        Ok(self.kept((listed, warnings), new))
+    }
+    /// Removes those that the retention does not keep, beside a new one.
+    fn kept(&self, (listed, warnings): (Vec<Listed>, Vec<Warning>), new: Listed) -> Saved {
+        let mut saved = Saved { step: new.step, folder: new.folder.clone(), bytes: new.bytes, removed: Vec::new(), warnings };
+        saved.warnings.retain(|w| w.folder != new.folder);
         let all: Vec<Listed> = listed.into_iter().filter(|l| l.folder != saved.folder).chain([new]).collect();
-        warnings.retain(|w| w.folder != saved.folder);
         for old in self.retention.superfluous(&all) {
             match save::retire(&*self.storage, &self.folder, &old.folder) {
                 Ok(()) => saved.removed.push(old.step),
-                Err(e) => warnings.push(Warning { folder: old.folder.clone(), error: e.into() }),
+                Err(e) => saved.warnings.push(Warning { folder: old.folder.clone(), error: e.into() }),
             }
         }
-        saved.warnings = warnings;
-        Ok(saved)
+        saved
     }
     /// The newest checkpoint that is whole, on the current device; none if there is none. Those that are damaged are
     /// passed over with a warning.
@@ -213,6 +221,17 @@ impl Checkpoints {
     }
 }
 
+/// Those that may be read, the oldest first, and what cannot be used.
+///
+/// # Errors
+/// `Version`: one is of a later version: it cannot be placed among the others, and is taken for the newest. `Storage`.
+pub(crate) fn listed(storage: &dyn Storage, folder: &Path) -> Result<(Vec<Listed>, Vec<Warning>)> {
+    let (listed, warnings) = read::list(storage, folder)?;
+    match warnings.iter().find(|w| matches!(w.error, CheckpointError::Version { .. })) {
+        Some(later) => Err(later.error.clone()),
+        None => Ok((listed, warnings)),
+    }
+}
 /// As [`Checkpoints::latest`], for who only reads: nothing is locked or cleaned, a run may be writing meanwhile. No folder
 /// is as good as an empty one.
 ///
@@ -230,15 +249,11 @@ pub fn latest(storage: &dyn Storage, folder: &Path) -> Result<Option<Restored>> 
 }
 /// None if a checkpoint vanished while it was read.
 fn latest_of_now(storage: &dyn Storage, folder: &Path) -> Result<Option<Option<Restored>>> {
-    let (listed, mut warnings) = match read::list(storage, folder) {
+    let (candidates, mut warnings) = match listed(storage, folder) {
         Err(CheckpointError::Storage(e)) if e.is_not_found() => return Ok(Some(None)),
         other => other?,
     };
-    // A later version's manifest cannot be placed among the others: it is taken for the newest.
-    if let Some(later) = warnings.iter().find(|w| matches!(w.error, CheckpointError::Version { .. })) {
-        return Err(later.error.clone());
-    }
-    for candidate in listed.iter().rev() {
+    for candidate in candidates.iter().rev() {
         match read(storage, &candidate.folder) {
             Ok(restored) => return Ok(Some(Some(Restored { warnings, ..restored }))),
             Err(_) if read::is_gone(storage, &candidate.folder) => return Ok(None),

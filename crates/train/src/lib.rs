@@ -28,6 +28,7 @@ pub mod events;
 mod failure;
 pub mod folder;
 mod incident;
+pub mod merged;
 mod model;
 pub mod monitor;
 mod objective;
@@ -57,8 +58,8 @@ pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, rank_timeout, train};
 pub use session::{
-    CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, MeshedModel, OpByOp, PassOf, Position, Session, StepSharing, Stepped, WholeModel,
-    ZeroStage,
+    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, MeshedModel, OpByOp, PassOf, Position, Session, StepSharing, Stepped,
+    WholeModel, ZeroStage,
 };
 pub use setup::{CheckpointPlan, Length, RunModel, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};

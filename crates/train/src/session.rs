@@ -6,12 +6,14 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 mod attempted;
+mod brought;
 mod captured;
 mod collected;
 mod compressed;
 mod learned;
 mod losses;
 mod meshed;
+mod own;
 mod pieces;
 mod saved;
 mod scaled;
@@ -46,8 +48,8 @@ pub(crate) use scaled::{FP8, fallen};
 use serde::{Deserialize, Serialize};
 pub use sharded::ZeroStage;
 use shared::SharedSteps;
-pub use shared::StepSharing;
 pub(crate) use shared::gather;
+pub use shared::{ALL_AT_ONCE, StepSharing};
 use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use watched::LookedAt;
 use watched::{SessionLooks, SteppedWatch};
@@ -442,7 +444,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             scheduler.set_again(&mut *self.optimizer);
         }
     }
-    /// All of the state, with what the run itself wants kept beside it.
+    /// All of the state, with what the run itself wants kept beside it; where ranks share it out, this rank's pieces of it.
     ///
     /// # Errors
     /// `Diverged`: a state that has diverged is not saved. Otherwise a device that fails.
@@ -470,11 +472,11 @@ impl<M: Walk, B: Batch> Session<M, B> {
         if parts.is_none() && self.meshed.as_ref().is_some_and(|meshed| !meshed.is_whole()) {
             return Err(Failure::Run("the state of ranks that share the model was not put together: `collect` comes before `snapshot`".into()));
         }
-        let (model, parts) = parts.map_or_else(|| (self.model.state_dict(), None), |parts| (parts.model, Some((parts.slots, parts.average))));
-        // As a whole where that was collected, else of this rank's pieces.
-        let collected = self.shared.as_ref().and_then(|shared| shared.sharded.take_collected());
-        let (slots, average) = parts.map_or((None, None), |(slots, average)| (Some(slots), Some(average)));
-        let (slots, errors) = collected.unwrap_or_else(|| (slots.unwrap_or_else(|| self.optimizer.state_dict()), Vec::new()));
+        let errors = self.shared.as_ref().and_then(|shared| shared.compressed.as_ref()).map_or_else(Vec::new, |compressed| compressed.take_collected());
+        let (model, slots, average) = match parts {
+            Some(parts) => (parts.model, parts.slots, Some(parts.average)),
+            None => (self.own_model()?, self.optimizer.state_dict(), None),
+        };
         let mut tensors = BTreeMap::from([("model".to_string(), model), ("optimizer".to_string(), slots)]);
         tensors.extend((!errors.is_empty()).then(|| (COMPRESSED.to_string(), errors)));
         tensors.extend(self.precision.state()?);
@@ -489,8 +491,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
         match &self.meshed {
-            Some(meshed) => meshed.load_state(&self.model, part("model")?),
-            None => self.model.load_state_dict(part("model")?),
+            Some(meshed) if !meshed.is_whole() => meshed.load_state(&self.model, part("model")?),
+            _ => self.load_model(part("model")?),
         }
         .map_err(said)?;
         let slots = match &self.shared {

@@ -232,6 +232,21 @@ pub trait OpenFile: Send {
     /// # Errors
     /// The disk's.
     fn read(&mut self, into: &mut [u8]) -> Result<usize>;
+    /// Passes over so many bytes; at the end it stays there.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn skip(&mut self, bytes: u64) -> Result<()> {
+        let (mut left, mut passed) = (bytes, vec![0; (bytes.min(1 << 16)) as usize]);
+        while left > 0 {
+            let most = passed.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            match self.read(&mut passed[..most])? {
+                0 => break,
+                n => left -= n as u64,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A disk. Each method is one operation between which the power may go out.

@@ -125,7 +125,9 @@ impl Trained {
             if let Some(training) = recipe::quantize(&root, 1)? {
                 training.prepare(&root, &model)?;
             }
-            (found.folder.join("model.safetensors"), Some(part("model")), fallen, part(session::FP8))
+            // Ranks that wrote it together have written several.
+            let file = Some(found.folder.join("model.safetensors")).filter(|file| file.exists());
+            (file.unwrap_or_else(|| found.folder.clone()), Some(part("model")), fallen, part(session::FP8))
         };
         let loaded = match &state {
             Some(state) => model.load_state_dict(state),

@@ -26,6 +26,7 @@ mod safe;
 mod saving;
 mod start;
 mod stopping;
+mod together;
 mod watched;
 
 pub use batch::Batch;
@@ -36,6 +37,7 @@ pub use stopping::{EarlyStopping, Monitor, Score};
 pub(crate) use batch::group;
 pub(crate) use callback::Steer;
 pub(crate) use learn::{Judge, Pattern, told_precision};
+pub(crate) use restored::HELD;
 pub(crate) use resume::{Extended, OnLength};
 pub(crate) use stopping::measure;
 

@@ -143,11 +143,11 @@ fn a_checkpoint_of_a_later_version_is_passed_over_in_silence() {
         checkpoints.save(&snapshot(1), None).unwrap();
         let later = run.path().join("step-00000002");
         fs::create_dir(&later).unwrap();
-        let body = r#"{"version":2,"anything":[]}"#;
+        let body = r#"{"version":3,"anything":[]}"#;
         fs::write(later.join("manifest.json"), format!("{{\"blake3\":\"{}\",\"manifest\":{body}}}\n", blake3::hash(body.as_bytes()).to_hex())).unwrap();
         let error = checkpoints.latest().unwrap_err();
-        assert!(matches!(error, CheckpointError::Version { found: 2, known: 1, .. }), "{error}");
-        assert!(error.to_string().ends_with("step-00000002/manifest.json has format version 2; this program knows versions up to 1"), "{error}");
+        assert!(matches!(error, CheckpointError::Version { found: 3, known: 2, .. }), "{error}");
+        assert!(error.to_string().ends_with("step-00000002/manifest.json has format version 3; this program knows versions up to 2"), "{error}");
     });
 }
 

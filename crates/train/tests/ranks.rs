@@ -36,7 +36,8 @@ fn bits_that_depend_on_the_number_of_ranks() {
         assert!(alone == end("plain", 1, &set(false, "25")), "op by op, of\n{text}");
         // As many ranks as shards: some have no rows at all.
         for ranks in [2, 3, shards] {
-            assert!(alone == end(&format!("on {ranks}"), ranks, &set(k % 2 == 0, "1")), "{ranks} ranks, of\n{text}");
+            let set = [set(k % 2 == 0, "1"), vec![format!("distributed.overlap={}", ranks != 3)]].concat();
+            assert!(alone == end(&format!("on {ranks}"), ranks, &set), "{ranks} ranks, of\n{text}");
         }
         // Stopped by the last of three ranks, then of two; ended by one.
         for (ranks, stop) in [(3, 2), (2, 5)] {
@@ -58,6 +59,7 @@ fn what_ranks_cannot_share() {
         (vec!["distributed.mode=distributed"], 1, "one rank was started"),
         (vec!["stability.look_every=2"], 2, "look_every"),
         (vec!["distributed.shards=0"], 1, "it is 1 at least"),
+        (vec!["distributed.overlap=false", "distributed.zero=3"], 1, "`zero = 3` gradients travel block by block"),
         (vec!["distributed.mode=ring"], 1, "there are auto, none, distributed"),
         (vec!["distributed.timeout=0"], 2, "a number of seconds"),
         (vec!["distributed.shard=2"], 1, "unknown key `distributed.shard`"),

@@ -6,18 +6,23 @@ mod ranked;
 mod schedules;
 
 use adamant_backend_cpu as _;
-use adamant_train::{Failure, OPTIMIZERS, SCHEDULES};
+use adamant_train::{Failure, OPTIMIZERS, SCHEDULES, checkpoint::CheckpointReader, storage::Disk};
 use ranked::train;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-/// Weights, lines, and all tensors of the newest checkpoint.
+/// Weights, lines, and all tensors of the newest checkpoint, whoever wrote them.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = ["weights.safetensors", "metrics.jsonl"].map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).to_vec();
     let newest = fs::read_dir(folder.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).max().unwrap();
-    let mut tensors: Vec<_> = fs::read_dir(newest).unwrap().map(|entry| entry.unwrap().path()).collect();
-    tensors.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
-    tensors.sort();
-    all.extend(tensors.iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())));
+    let mut reader = CheckpointReader::open(&Disk, &newest).unwrap();
+    let entries: Vec<_> = reader.groups().iter().flat_map(|group| reader.entries(group)).collect();
+    for entry in entries {
+        let bytes = reader.bytes(&entry.group, &entry.name, 0..entry.shape.elements()).unwrap();
+        all.push((format!("{}/{} {} {}", entry.group, entry.name, entry.dtype, entry.shape), bytes));
+    }
     all
 }
 fn set(shards: usize, stage: usize, capture: bool, bucket: &str) -> Vec<String> {
@@ -80,6 +85,7 @@ fn bits_that_depend_on_what_is_shared_out() {
                 continue;
             }
             let ended = end(&name, ranks, &set);
+            assert_eq!(alone.len(), ended.len(), "stage {stage} on {ranks} ranks saves other tensors, of\n{text}");
             for (want, got) in alone.iter().zip(&ended) {
                 assert!(want == got, "{} of stage {stage} on {ranks} ranks, of\n{text}", want.0);
             }
@@ -112,6 +118,53 @@ fn runs_go_on_from_each_others_checkpoints() {
             let (want, got) = (files(&at("alone")), files(&at(&name)));
             assert!(want[..2] == got[..2], "{name}, of\n{text}");
         }
+    }
+}
+/// The checkpoints of a run, the oldest first.
+fn checkpoints(folder: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
+    all.sort();
+    all
+}
+#[test]
+fn a_damaged_piece_that_one_rank_alone_needs() {
+    let place = tempfile::tempdir().unwrap();
+    let text = wider(&schedules::drawn_run(0), 2);
+    let at = |name: &str| place.path().join(name);
+    let shards = if text.contains("BatchNorm") { 3 } else { 4 };
+    let set = |zero: usize| [set(shards, zero, true, "1"), vec!["checkpoint.last=9".into(), "checkpoint.every=2".into()]].concat();
+    for done in train(&text, 1, &set(0), &at("alone"), None) {
+        done.unwrap();
+    }
+    for (k, (from, to)) in [(1, 2), (3, 3), (2, 0)].into_iter().enumerate() {
+        let run = at(&format!("run-{k}"));
+        let ended = train(&text, 3, &set(from), &run, Some(7));
+        assert!(ended.iter().all(|done| matches!(done, Err(Failure::Interrupted { .. }))), "{ended:?}");
+        let all = checkpoints(&run);
+        // The last bytes of a rank's file: of a slot.
+        let newest = fs::read_dir(all.last().unwrap()).unwrap().map(|e| e.unwrap().path());
+        let file = newest.filter(|path| path.to_string_lossy().contains("optimizer.rank-")).max().unwrap();
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 64;
+        fs::write(&file, bytes).unwrap();
+        for done in train(&text, 2, &set(to), &run, None) {
+            let report = done.unwrap_or_else(|e| panic!("{from} to {to}: {e}\n{text}"));
+            let step: u64 = all[all.len() - 2].file_name().unwrap().to_string_lossy()["step-".len()..].parse().unwrap();
+            assert_eq!(report.resumed, Some(step));
+        }
+        let (want, got) = (files(&at("alone")), files(&run));
+        assert!(want[..2] == got[..2], "{from} to {to}, of\n{text}");
+    }
+    // None is whole: all ranks end, and nothing is learned.
+    let run = at("none");
+    train(&text, 2, &set(2), &run, Some(5));
+    for folder in checkpoints(&run) {
+        fs::remove_file(folder.join("state.json")).unwrap();
+    }
+    for done in train(&text, 2, &set(1), &run, None) {
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains("state.json is damaged, from byte 0: it is not there"), "{error}");
     }
 }
 #[test]

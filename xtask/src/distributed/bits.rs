@@ -4,9 +4,10 @@ use super::{
     job::{RankedTraining, set},
 };
 use crate::{
-    torture::{TortureClaim, claim, sha256},
+    torture::{TortureClaim, claim, sha256, sha256_of},
     workspace,
 };
+use adamant_train::{checkpoint::CheckpointReader, storage::Disk};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -168,17 +169,26 @@ fn version(launcher: &str) -> Option<String> {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
     Some(lines.join(", "))
 }
-/// The files of a run and its newest checkpoint that follow from the description alone.
+/// The files of a run, and the tensors of its newest checkpoint, that follow from the description alone.
 pub(super) fn hashes(run: &Path) -> Result<FileHashes, String> {
-    let mut files = vec![run.join("weights.safetensors"), run.join("metrics.jsonl")];
+    let mut hashes = Vec::new();
+    for name in ["weights.safetensors", "metrics.jsonl"] {
+        hashes.push((name.to_string(), sha256(&run.join(name))?));
+    }
     let newest = fs::read_dir(run.join("checkpoints")).map_err(|e| e.to_string())?.flatten().map(|e| e.path()).filter(|p| p.is_dir()).max();
-    let slots = newest.map(|folder| fs::read_dir(folder).map(|all| all.flatten().map(|e| e.path()).collect::<Vec<_>>()));
-    let mut slots: Vec<PathBuf> = slots.transpose().map_err(|e| e.to_string())?.unwrap_or_default();
-    slots.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
-    slots.sort();
-    files.extend(slots);
-    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    files.iter().map(|path| Ok((name(path), sha256(path)?))).collect()
+    if let Some(folder) = newest {
+        // Whoever wrote them: one process, or ranks their pieces.
+        let mut reader = CheckpointReader::open(&Disk, &folder).map_err(|e| e.to_string())?;
+        for group in reader.groups() {
+            let mut all = Vec::new();
+            for entry in reader.entries(&group) {
+                all.extend(format!("{} {} {}", entry.name, entry.dtype, entry.shape).into_bytes());
+                all.extend(reader.bytes(&group, &entry.name, 0..entry.shape.elements()).map_err(|e| e.to_string())?);
+            }
+            hashes.push((group, sha256_of(&all)));
+        }
+    }
+    Ok(hashes)
 }
 fn cnn(side: usize, flat: usize, data: &str, at: &Path) -> String {
     CNN.replace("SIDE", &side.to_string()).replace("kind = \"Linear\", out", &format!("kind = \"Linear\", in_features = {flat}, out"))

@@ -5,7 +5,7 @@ use super::{
     job::{JobMeeting, RankJob},
     rank::RankStarter,
 };
-use crate::torture::{TortureClaim, claim};
+use crate::torture::{CaseDraw, TortureClaim, claim};
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
@@ -47,7 +47,7 @@ const GLOO: &str = include_str!("collectives/gloo.py");
 /// So long a rank may take for what it is asked, and to be there.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that are added in one go of a round, about.
-const AT_ONCE: usize = 64 << 20;
+const AT_ONCE: usize = 128 << 20;
 
 /// One who adds: its ranks, each behind a connection.
 struct Contestant {
@@ -228,10 +228,12 @@ fn table(ranks: usize, times: &Times) -> TortureClaim {
 fn sweep(ring: &mut [Contestant], kib: usize, rounds: usize, times: &mut Times) -> Result<(), String> {
     let bytes = kib << 10;
     let at_once = (AT_ONCE / bytes / 4).clamp(1, 400);
-    for round in 0..rounds {
-        // Each is first as often as any other.
-        for k in 0..WAYS.len() {
-            let (name, way) = WAYS[(round + k) % WAYS.len()];
+    let mut draw = CaseDraw::new(kib as u64);
+    for _ in 0..rounds {
+        // None is always behind the same one, which leaves it its own numbers in the cache, or its threads at work.
+        let mut order = WAYS;
+        (1..order.len()).for_each(|k| order.swap(k, draw.below(k as u64 + 1) as usize));
+        for (name, way) in order {
             let Some(contestant) = ring.iter_mut().find(|c| c.name == name) else { continue };
             let seconds = contestant.ask(way, bytes, at_once, kib as u64).map_err(|e| format!("{name}, {way}: {e}"))?;
             times.entry((kib, (name, way))).or_default().push(seconds / at_once as f64);

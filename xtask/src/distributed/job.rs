@@ -85,6 +85,14 @@ impl RankedTraining {
         fs::write(&path, SHORT_STEPS).map_err(|e| e.to_string())?;
         Ok((program, path))
     }
+    /// The same with parameters of which several ranks have pieces, and fewer steps.
+    pub fn with_wide_steps(options: &CommonOptions) -> Result<(RankedTraining, PathBuf), String> {
+        let program = RankedTraining::new(options)?;
+        let path = program.place("short-steps.toml");
+        let text = SHORT_STEPS.replace(" = 16", " = 1500").replace("iterations = 3000", "iterations = 240").replace("every = 300", "every = 20\nlast = 100");
+        fs::write(&path, text).map_err(|e| e.to_string())?;
+        Ok((program, path))
+    }
     /// The program's path.
     pub fn program(&self) -> &Path {
         &self.path

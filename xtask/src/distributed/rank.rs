@@ -2,7 +2,7 @@
 //! an MPI. What a rank has to say it leaves in a file of its own, as a launcher mixes what ranks print.
 use super::{
     job::{JobMeeting, RankJob},
-    join, mismatch,
+    join, mismatch, plan,
 };
 use crate::exit::Exit;
 use adamant::ErrorKind;
@@ -31,6 +31,8 @@ enum RankRole {
     Mismatch(RankTask),
     /// Meets the others, and leaves
     Join(RankTask),
+    /// Takes steps of a model that ranks share in some way
+    Plan(RankTask),
 }
 #[derive(clap::Args)]
 struct RankTask {
@@ -44,6 +46,7 @@ pub fn run(options: &RankOptions) -> Exit {
     let done = match &options.role {
         RankRole::Mismatch(task) => task.with(mismatch::programs::run),
         RankRole::Join(task) => task.with(join::rank),
+        RankRole::Plan(task) => task.with(plan::programs::run),
     };
     match done {
         Ok(()) => Exit::Passed,

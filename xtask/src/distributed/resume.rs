@@ -1,4 +1,7 @@
 //! Ended by a signal to one rank, gone on with on another number of ranks: the bits of the run that nobody disturbed.
+mod killed;
+mod pieces;
+
 use super::{
     ResumeOptions,
     job::{RankedTraining, set},
@@ -24,19 +27,24 @@ pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
         Ok(made) => made,
         Err(e) => return vec![claim("the program", |_| Err(e))],
     };
-    vec![claim("SIGTERM to one rank ends all behind one step (exit 143, within 2 s); gone on with on others, the run ends in the undisturbed bits", |claim| {
-        let want = bits(&program.place("undisturbed"))?;
-        let (mut draw, mut longest) = (CaseDraw::new(options.seed), Duration::ZERO);
-        for k in 0..options.n {
-            let run = program.place(&format!("run-{k}"));
-            claim.count(one(&program, &description, &run, &mut draw, &mut longest).and_then(|through| match bits(&run)? {
-                got if got == want => Ok(()),
-                _ => Err(format!("run {k}: through {through:?} it ends in other bits")),
-            }));
-        }
-        claim.see(serde_json::json!({ "longest_end_ms": longest.as_millis() as u64 }));
-        Ok(())
-    })]
+    let mut claims = vec![claim(
+        "SIGTERM to one rank ends all behind one step (exit 143, within 2 s); gone on with on others, the run ends in the undisturbed bits",
+        |claim| {
+            let want = bits(&program.place("undisturbed"))?;
+            let (mut draw, mut longest) = (CaseDraw::new(options.seed), Duration::ZERO);
+            for k in 0..options.n {
+                let run = program.place(&format!("run-{k}"));
+                claim.count(one(&program, &description, &run, &mut draw, &mut longest).and_then(|through| match bits(&run)? {
+                    got if got == want => Ok(()),
+                    _ => Err(format!("run {k}: through {through:?} it ends in other bits")),
+                }));
+            }
+            claim.see(serde_json::json!({ "longest_end_ms": longest.as_millis() as u64 }));
+            Ok(())
+        },
+    )];
+    claims.extend(pieces::claims(options));
+    claims
 }
 /// Two ends and a last start, each on another number of ranks; gives how many there were.
 fn one(program: &RankedTraining, description: &Path, run: &Path, draw: &mut CaseDraw, longest: &mut Duration) -> Result<Vec<usize>, String> {

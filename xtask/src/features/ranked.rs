@@ -1,7 +1,7 @@
 //! Rows about runs that ranks share, seen from outside: processes of the program `adamant`.
-use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
+use super::{CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted};
 use crate::{
-    distributed::{CommonOptions, RankedTraining, set},
+    distributed::{CommonOptions, RankedTraining, records_of_ranks, set},
     workspace,
 };
 use nix::sys::signal::Signal;
@@ -36,6 +36,13 @@ pub const ROWS: &[RowCheck] = &[
             plant("a rank that ends well", "the exit code"),
             plant("no restart", "restarts"),
         ],
+    },
+    RowCheck {
+        id: "S3.16",
+        target: "char-GPT, as many rows on each rank: two ranks of one thread on two cores learn from at least 1.9 times the records of one",
+        cost: CheckCost::Clocked,
+        check: scaled,
+        plants: &[plant("a second rank without a core", "1.9 times the records")],
     },
 ];
 /// Neither norms nor dropout: parts of a batch then give what the batch gives.
@@ -113,6 +120,14 @@ fn farthest(a: &Path, b: &Path) -> Result<f64, Box<dyn Error>> {
         most = x.iter().zip(&y).map(|(x, y)| f64::from((x - y).abs())).fold(most, f64::max);
     }
     Ok(most)
+}
+fn scaled() -> Checked {
+    let cores = std::thread::available_parallelism()?.get();
+    if cores < 2 {
+        return Err(Lacking::new("two cores", "a machine that has them").into());
+    }
+    let (one, two) = records_of_ranks(&CommonOptions::local(), planted("a second rank without a core"))?;
+    Ok(Seen::all(&[("1.9 times the records", two / one >= 1.9)], format!("{one:.0} records/s on one rank, {two:.0} on two: {:.2} times", two / one)))
 }
 fn launched() -> Checked {
     let (program, folder) = (workspace::program()?, tempfile::tempdir()?);

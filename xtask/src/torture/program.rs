@@ -191,11 +191,14 @@ pub fn weights(run: &Path) -> Result<String, String> {
 }
 /// The sha256 of a file.
 pub fn sha256(path: &Path) -> Result<String, String> {
-    let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Sha256::digest(&bytes).iter().fold(String::new(), |mut text, b| {
+    fs::read(path).map(|bytes| sha256_of(&bytes)).map_err(|e| format!("{}: {e}", path.display()))
+}
+/// The sha256 of bytes.
+pub fn sha256_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, b| {
         let _ = write!(text, "{b:02x}");
         text
-    }))
+    })
 }
 /// The step of the newest checkpoint, each byte of it checked; an error if any of them is damaged.
 pub fn newest(run: &Path) -> Result<Option<u64>, String> {

@@ -21,8 +21,11 @@ mod gpu;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod launch;
+#[cfg(target_os = "linux")]
+mod merge;
 #[cfg(unix)]
 mod misuse;
+mod plan;
 mod precision;
 mod prune;
 mod quantize;
@@ -31,6 +34,8 @@ mod signals;
 mod summary;
 #[cfg(unix)]
 mod table;
+#[cfg(all(target_os = "linux", feature = "profiling"))]
+mod traced;
 mod train;
 #[cfg(target_os = "linux")]
 mod watch;

@@ -9,7 +9,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-const VERBS: [&str; 12] = ["train", "bench", "eval", "predict", "generate", "summary", "info", "config", "report", "suggest", "completions", "launch"];
+const VERBS: [&str; 13] = ["train", "bench", "eval", "predict", "generate", "summary", "info", "config", "report", "suggest", "completions", "launch", "plan"];
 /// What has a code has a kind.
 const KINDS: [(i64, &str); 8] = [(1, "run"), (2, "usage"), (3, "diverged"), (4, "input"), (5, "memory"), (6, "storage"), (9, "device"), (130, "interrupted")];
 

@@ -161,7 +161,7 @@ lr = 0.01
 #[test]
 fn help_without_an_example() {
     let folder = tempfile::tempdir().unwrap();
-    for verb in ["train", "eval", "predict", "generate", "summary", "info", "report", "suggest", "completions", "launch"] {
+    for verb in ["train", "eval", "predict", "generate", "summary", "info", "report", "suggest", "completions", "launch", "plan"] {
         let output = adamant(folder.path(), &[verb, "--help"]);
         let text = out(&output);
         assert!(output.status.success() && text.contains(&format!("adamant {verb}")) && text.contains("Example"), "{text}");

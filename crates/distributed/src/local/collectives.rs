@@ -35,6 +35,11 @@ fn nodes_of(on: &LocalRank, tree: &ReductionTree) -> (SmallVec<[TreeNodes; 8]>, 
     let most = nodes.iter().map(|nodes| nodes.len()).max().unwrap_or(0);
     (nodes, most)
 }
+/// Is a sum of so many bytes one stage, by which all goes to all?
+pub(super) fn is_short(tree: &ReductionTree, bytes: usize) -> bool {
+    let most = (0..tree.size).map(|rank| tree.nodes(rank).len()).max().unwrap_or(0);
+    most * bytes <= SHORT
+}
 /// A node, and its bytes.
 type Brought<'b> = SmallVec<[(Range<usize>, &'b [u8]); 8]>;
 

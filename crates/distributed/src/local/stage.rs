@@ -31,6 +31,8 @@ use std::{
 
 /// So long a sleep lasts at most, so that nothing is missed for long.
 const SLICE: Duration = Duration::from_millis(10);
+/// Waits in which a core that was lent for long is not given away again.
+const CROWDED: u32 = 256;
 /// After so long a rank looks whether the others wait for it in something else.
 const LOOKS_ROUND: Duration = Duration::from_secs(1);
 /// After so long it is noted that a rank waits, or after half of the timeout.
@@ -45,6 +47,8 @@ pub(super) struct CallCounts {
     pub(super) stage: u32,
     /// what was said to the others
     words: u64,
+    /// waits in which the core is not given away: somebody else kept it for long
+    crowded: u32,
     /// what ended the group on this rank
     pub(super) ended: Option<ErrorKind>,
 }
@@ -82,24 +86,32 @@ pub(super) struct Stages<'a> {
     pub(super) counts: MutexGuard<'a, CallCounts>,
     pub(super) call: &'a CollectiveCall,
     is_compared: bool,
+    /// when all ranks had come, where somebody wants to know
+    pub(super) met: Option<Instant>,
 }
 /// How somebody waits, before it sleeps.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
     spins: u32,
     yields: u32,
+    /// a core that is given away and does not come back for so long belongs to somebody who computes
+    lent: Duration,
 }
 impl Patience {
     /// Of so many ranks on so many cores: where each has one, nobody is kept from anything by one that spins for a moment.
     pub(super) fn of(ranks: usize, cores: usize) -> Patience {
-        if ranks <= cores { Patience { spins: 400, yields: 100 } } else { Patience { spins: 20, yields: 60 } }
+        match ranks <= cores {
+            true => Patience { spins: 400, yields: 100, lent: Duration::from_micros(200) },
+            // It is the other ranks that have it meanwhile.
+            false => Patience { spins: 20, yields: 60, lent: Duration::MAX },
+        }
     }
 }
 
 impl<'a> Stages<'a> {
     /// A collective begins: its card is there before its first stage. `extra` is what must be the same too.
     pub(super) fn begin(on: &'a LocalRank, counts: MutexGuard<'a, CallCounts>, call: &'a CollectiveCall, extra: u64) -> Stages<'a> {
-        let mut stages = Stages { on, counts, call, is_compared: false };
+        let mut stages = Stages { on, counts, call, is_compared: false, met: None };
         stages.counts.calls += 1;
         let card = on.layout.card(on.rank, stages.counts.calls);
         on.segment.number(card + 8).store(call.fingerprint() ^ extra, Ordering::Relaxed);
@@ -108,7 +120,7 @@ impl<'a> Stages<'a> {
     }
     /// Something between two ranks.
     pub(super) fn between(on: &'a LocalRank, counts: MutexGuard<'a, CallCounts>, call: &'a CollectiveCall) -> Stages<'a> {
-        Stages { on, counts, call, is_compared: true }
+        Stages { on, counts, call, is_compared: true, met: None }
     }
     /// Where this rank's slot for the next stage is.
     pub(super) fn own_slot(&self) -> usize {
@@ -143,7 +155,39 @@ impl<'a> Stages<'a> {
             self.compare(|peer| peer != on.rank)?;
             self.is_compared = true;
         }
+        self.all_have_come();
         Ok(())
+    }
+    fn all_have_come(&mut self) {
+        if self.on.link.is_some() && self.met.is_none() {
+            self.met = Some(Instant::now());
+        }
+    }
+    /// Sleeps until a moment: the core is free. All that was awaited is there; so a rank that is lost meanwhile, or has done its work and ends, ends
+    /// the sleep alone, and what is called next says it.
+    ///
+    /// # Errors
+    /// An end that somebody asked for.
+    pub(super) fn pass_time(&self, until: Instant) -> Result<(), ErrorKind> {
+        let on = self.on;
+        let (word, liveness) = (on.segment.word(on.layout.stage(on.rank)), on.reach.liveness());
+        let known = liveness.version();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let news = || liveness.verdict_before(on.world(on.rank), &on.groups, &on.members, self.call, self.call.number);
+            if liveness.version() != known {
+                match news() {
+                    Some(ErrorKind::PeerLost { .. }) => return Ok(()),
+                    Some(ended) => return Err(ended),
+                    None => {}
+                }
+            }
+            // Only this rank raises its word: it sleeps until the time is over, or somebody's end wakes it.
+            word.sleep(word.load(), left.min(SLICE));
+        }
     }
     /// As [`Stages::meet`], and each rank is told of as soon as its slot is written, in the order in which they come.
     ///
@@ -172,22 +216,31 @@ impl<'a> Stages<'a> {
             came(self, peer)?;
         }
         self.is_compared = true;
+        self.all_have_come();
         Ok(())
     }
     /// Waits until a word says what is hoped for. It is a rank's word, or one of a ring with it.
     pub(super) fn wait(&mut self, word: &SharedWord, peer: usize, waits: Waits, is_there: impl Fn(u32) -> bool) -> Result<(), ErrorKind> {
-        let Patience { spins, yields } = self.on.patience;
+        let Patience { spins, yields, lent } = self.on.patience;
         for _ in 0..spins {
             if is_there(word.load()) {
                 return Ok(());
             }
             std::hint::spin_loop();
         }
+        // Whoever gives its core to a thread that computes gets it back after that one's whole slice, and after a sleep at once.
+        let yields = if self.counts.crowded > 0 { 0 } else { yields };
+        self.counts.crowded = self.counts.crowded.saturating_sub(1);
         for _ in 0..yields {
             if is_there(word.load()) {
                 return Ok(());
             }
+            let since = Instant::now();
             thread::yield_now();
+            if since.elapsed() > lent {
+                self.counts.crowded = CROWDED;
+                break;
+            }
         }
         self.wait_long(word, peer, waits, &is_there)
     }

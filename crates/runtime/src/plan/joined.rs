@@ -8,7 +8,7 @@
 //! all_reduce             -> reads the bucket
 //! ```
 //!
-//! Only along axis 0, where a part lies in one piece, of values that nobody else reads. On a device that works behind the host it is not
+//! Only along axis 0, where a part lies in one piece, of products, sums and Maps that nobody else reads. On a device that works behind the host it is not
 //! done: its kernels are bound to where a buffer begins.
 use super::{decide::Decisions, graph::Graph};
 use crate::{Op, op::View};
@@ -28,7 +28,7 @@ pub(super) fn join_in_place(g: &Graph, d: &mut Decisions, written: &[bool], devi
         let at = v as usize;
         let is_own = d.root[at] == v && d.in_memory[at] && d.needed[at] && d.constant[at].is_none();
         let stays = d.kept[at] || d.pinned[at] || written[at];
-        is_own && !stays && !matches!(g.node_of(v).op, Op::Input | Op::Const(_)) && !g.node_of(v).op.is_view()
+        is_own && !stays && writes_anywhere(&g.node_of(v).op)
     };
     for (k, x) in g.nodes.iter().enumerate().rev() {
         let Op::Concat { axis: 0 } = x.op else { continue };
@@ -53,6 +53,10 @@ pub(super) fn join_in_place(g: &Graph, d: &mut Decisions, written: &[bool], devi
         }
     }
     places
+}
+/// Does the kernel of an op write wherever its output begins? Others are copied.
+fn writes_anywhere(op: &Op) -> bool {
+    matches!(op, Op::Matmul | Op::Reduce { .. }) || op.is_map() && !matches!(op, Op::Const(_))
 }
 /// The nodes that read each storage, once for each time they do; views that share it do not count.
 fn readers(g: &Graph, d: &Decisions) -> HashMap<u32, Vec<u32>> {

@@ -61,6 +61,14 @@ pub enum CheckpointError {
     /// A tensor that cannot be computed, saved or made.
     #[error("{}", crate::failure::in_words(.0))]
     Tensor(#[from] adamant_core::Error),
+    /// Another rank could not write or read its pieces.
+    #[error("rank {rank}: {message}")]
+    OfRank {
+        /// which
+        rank: usize,
+        /// what it said
+        message: String,
+    },
     /// The thread that saves has ended before its time.
     #[error("the thread that saves checkpoints has stopped")]
     WriterGone,

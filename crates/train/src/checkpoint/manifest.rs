@@ -2,12 +2,14 @@
 //!
 //! It is one JSON document: `{"blake3":"<hash>","manifest":<body>}`. The hash is that of the body's bytes, and the frame
 //! around them is compared byte by byte, so that no changed bit passes. The frame stays the same in all versions.
-use super::{CheckpointError, Result};
+use super::{CheckpointError, Result, stored::StoredTensors};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// The version that is written.
+/// The version of a checkpoint that one process has written: each tensor is whole.
 pub const VERSION: u64 = 1;
+/// The version of one that ranks have written together, in which tensors are cut into pieces.
+pub const BY_PIECES: u64 = 2;
 /// Manifests above this are refused.
 pub const MAX_BYTES: u64 = 1 << 30;
 
@@ -27,6 +29,9 @@ pub struct Manifest {
     /// Are all numbers in it finite? Where it does not say, they are.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub finite: bool,
+    /// how many ranks have written it, where several have
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u64>,
     pub files: BTreeMap<String, FileRecord>,
 }
 /// One file.
@@ -46,6 +51,18 @@ pub struct Part {
     pub start: u64,
     pub end: u64,
     pub blake3: String,
+    /// which elements of the tensor these are; none: all
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<PieceRecord>,
+}
+/// Consecutive elements of a tensor, in row-major order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PieceRecord {
+    /// the shape of the whole tensor
+    pub shape: Vec<usize>,
+    pub from: usize,
+    pub to: usize,
 }
 fn yes() -> bool {
     true
@@ -86,8 +103,8 @@ impl Manifest {
         }
         let unreadable = |e: serde_json::Error| damaged(start, e.to_string());
         let Versioned { version } = serde_json::from_slice(body).map_err(unreadable)?;
-        if version > VERSION {
-            return Err(CheckpointError::Version { file: path.to_path_buf(), found: version, known: VERSION });
+        if version > BY_PIECES {
+            return Err(CheckpointError::Version { file: path.to_path_buf(), found: version, known: BY_PIECES });
         }
         let manifest: Manifest = serde_json::from_slice(body).map_err(unreadable)?;
         // Whoever can write the file can write its hash too: what the reader relies on is checked.
@@ -106,6 +123,7 @@ impl Manifest {
                 return Err(damaged(start, format!("`{name}` is no name of a file in this folder")));
             }
         }
+        StoredTensors::of(path, &manifest)?;
         Ok(manifest)
     }
 }

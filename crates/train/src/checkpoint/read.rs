@@ -1,5 +1,9 @@
 //! Reading checkpoints: each byte goes through its hash before anything is made of it.
-use super::{CheckpointError, Listed, MANIFEST, Manifest, Restored, Result, STATE, Snapshot, Warning, manifest, manifest::FileRecord, step_of};
+use super::{
+    CheckpointError, CheckpointReader, Listed, MANIFEST, Manifest, NeededElements, Restored, Result, STATE, Snapshot, Warning, manifest,
+    manifest::{BY_PIECES, FileRecord},
+    step_of,
+};
 use crate::storage::{OpenFile, Storage, StorageErrorKind};
 use adamant_core::{Device, Error, ErrorKind, Origin, Tensor};
 use adamant_formats::safetensors::Layout;
@@ -32,7 +36,7 @@ pub fn list(storage: &dyn Storage, folder: &Path) -> Result<(Vec<Listed>, Vec<Wa
 pub fn is_gone(storage: &dyn Storage, folder: &Path) -> bool {
     storage.list(folder).is_err_and(|e| e.is_not_found())
 }
-fn manifest_in(storage: &dyn Storage, folder: &Path) -> Result<Manifest> {
+pub(super) fn manifest_in(storage: &dyn Storage, folder: &Path) -> Result<Manifest> {
     let path = folder.join(MANIFEST);
     let bytes = storage.read(&path, manifest::MAX_BYTES).map_err(|e| lost(&path, None, 0, e.into()))?;
     Manifest::decode(&path, &bytes)
@@ -45,6 +49,9 @@ fn manifest_in(storage: &dyn Storage, folder: &Path) -> Result<Manifest> {
 pub fn read(storage: &dyn Storage, folder: &Path) -> Result<Restored> {
     let device = Device::current()?;
     let manifest = manifest_in(storage, folder)?;
+    if manifest.version == BY_PIECES {
+        return CheckpointReader::open(storage, folder)?.restore(device, &|_| NeededElements::Whole);
+    }
     let mut snapshot = Snapshot { step: manifest.step, tensors: BTreeMap::new(), state: serde_json::Value::Null };
     let mut state = None;
     for (name, record) in &manifest.files {
@@ -61,15 +68,17 @@ pub fn read(storage: &dyn Storage, folder: &Path) -> Result<Restored> {
     Ok(Restored { snapshot, score: manifest.score, folder: folder.to_path_buf(), warnings: Vec::new() })
 }
 
-/// A file that is hashed while it is read, part by part.
-struct Checked<'a> {
+/// A file that is read part by part, each checked against its hash.
+pub(super) struct Checked {
     path: PathBuf,
     file: Box<dyn OpenFile>,
-    record: &'a FileRecord,
+    /// the next byte
+    at: u64,
+    /// of all bytes so far
     hash: blake3::Hasher,
 }
-impl<'a> Checked<'a> {
-    fn open(storage: &dyn Storage, path: &Path, record: &'a FileRecord) -> Result<Checked<'a>> {
+impl Checked {
+    pub fn open(storage: &dyn Storage, path: &Path, record: &FileRecord) -> Result<Checked> {
         let file = storage.open(path).map_err(|e| lost(path, None, 0, e.into()))?;
         let (is, should) = (file.bytes(), record.bytes);
         if is != should {
@@ -78,12 +87,25 @@ impl<'a> Checked<'a> {
             let tensor = cut.and_then(|p| p.tensor.as_deref());
             return Err(CheckpointError::damaged(path, tensor, is.min(should), format!("it has {is} bytes and had {should}")));
         }
-        Ok(Checked { path: path.to_path_buf(), file, record, hash: blake3::Hasher::new() })
+        Ok(Checked { path: path.to_path_buf(), file, at: 0, hash: blake3::Hasher::new() })
+    }
+    /// The next byte that is read.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+    /// Passes over bytes up to a place behind. What all bytes are is not known then.
+    pub fn skip_to(&mut self, to: u64) -> Result<()> {
+        let bytes = to.saturating_sub(self.at);
+        if bytes > 0 {
+            self.file.skip(bytes).map_err(|e| lost(&self.path, None, self.at, e.into()))?;
+            self.at = to;
+        }
+        Ok(())
     }
     /// The bytes of the next part, which lie at `index`.
-    fn part(&mut self, index: usize) -> Result<Vec<u8>> {
-        let Some(part) = self.record.parts.get(index) else {
-            return Err(CheckpointError::damaged(&self.path, None, self.record.bytes, "it has fewer parts than its header names"));
+    pub fn part(&mut self, record: &FileRecord, index: usize) -> Result<Vec<u8>> {
+        let Some(part) = record.parts.get(index) else {
+            return Err(CheckpointError::damaged(&self.path, None, record.bytes, "it has fewer parts than its header names"));
         };
         let tensor = part.tensor.as_deref();
         let len = part.end - part.start;
@@ -102,39 +124,40 @@ impl<'a> Checked<'a> {
             }
             filled += n;
         }
+        self.at = part.end;
         self.hash.update(&bytes);
         if blake3::hash(&bytes).to_hex().as_str() != part.blake3 {
             return Err(CheckpointError::damaged(&self.path, tensor, part.start, format!("its {len} bytes differ from their hash")));
         }
         Ok(bytes)
     }
-    fn finish(self) -> Result<()> {
-        if self.hash.finalize().to_hex().as_str() != self.record.blake3 {
+    fn finish(self, record: &FileRecord) -> Result<()> {
+        if self.hash.finalize().to_hex().as_str() != record.blake3 {
             return Err(CheckpointError::damaged(&self.path, None, 0, "it differs from its hash"));
         }
         Ok(())
     }
 }
-fn read_state(storage: &dyn Storage, path: &Path, record: &FileRecord) -> Result<serde_json::Value> {
+pub(super) fn read_state(storage: &dyn Storage, path: &Path, record: &FileRecord) -> Result<serde_json::Value> {
     let mut file = Checked::open(storage, path, record)?;
-    let bytes = file.part(0)?;
-    file.finish()?;
+    let bytes = file.part(record, 0)?;
+    file.finish(record)?;
     serde_json::from_slice(&bytes).map_err(|e| CheckpointError::damaged(path, None, 0, e.to_string()))
 }
 fn read_tensors(storage: &dyn Storage, path: &Path, record: &FileRecord, device: Device) -> Result<Vec<(String, Tensor)>> {
     let mut file = Checked::open(storage, path, record)?;
-    let header = file.part(0)?;
+    let header = file.part(record, 0)?;
     let layout = Layout::parse(path, header, record.bytes).map_err(|e| CheckpointError::damaged(path, None, 0, e.kind().to_string()))?;
     let mut tensors = Vec::with_capacity(layout.places().len());
     for (k, place) in layout.places().iter().enumerate() {
-        let bytes = file.part(k + 1)?;
+        let bytes = file.part(record, k + 1)?;
         let part = &record.parts[k + 1];
         if part.tensor.as_deref() != Some(&place.name) || (part.start, part.end) != (place.range.start, place.range.end) {
             return Err(CheckpointError::damaged(path, Some(&place.name), place.range.start, "its header and the manifest differ"));
         }
         tensors.push((place.name.clone(), place.tensor(path, &bytes, device)?));
     }
-    file.finish()?;
+    file.finish(record)?;
     Ok(tensors)
 }
 /// A disk's error as damage at a place, if it is one that tells of lost bytes.

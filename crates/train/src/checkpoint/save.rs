@@ -29,31 +29,44 @@ fn parent(path: &Path) -> &Path {
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A file of tensors, before it is written.
-struct Planned<'a> {
-    name: String,
+pub(super) struct Planned<'a> {
+    pub name: String,
     layout: Layout,
     tensors: BTreeMap<&'a str, &'a Tensor>,
 }
-impl Planned<'_> {
+impl<'a> Planned<'a> {
+    /// A file with that name in a folder.
+    pub fn new(folder: &Path, name: String, tensors: impl Iterator<Item = (&'a str, &'a Tensor)>) -> Result<Planned<'a>> {
+        let tensors: Vec<(&str, &Tensor)> = tensors.collect();
+        let metas = tensors.iter().map(|(name, tensor)| Ok((*name, tensor.try_meta()?))).collect::<adamant_core::Result<Vec<_>>>()?;
+        let layout = Layout::of(&folder.join(&name), metas, &BTreeMap::new())?;
+        Ok(Planned { name, layout, tensors: tensors.into_iter().collect() })
+    }
+    pub fn bytes(&self) -> u64 {
+        self.layout.bytes()
+    }
     fn record(&self) -> FileRecord {
         let header = (None, 0..self.layout.header().len() as u64);
         let parts = self.layout.places().iter().map(|p| (Some(p.name.clone()), p.range.clone()));
-        let parts = [header].into_iter().chain(parts).map(|(tensor, range)| Part { tensor, start: range.start, end: range.end, blake3: NO_HASH.into() });
+        let parts =
+            [header].into_iter().chain(parts).map(|(tensor, range)| Part { tensor, start: range.start, end: range.end, blake3: NO_HASH.into(), piece: None });
         FileRecord { bytes: self.layout.bytes(), blake3: NO_HASH.into(), parts: parts.collect() }
     }
 }
 fn plan<'a>(folder: &Path, snapshot: &'a Snapshot) -> Result<Vec<Planned<'a>>> {
     let mut files = Vec::new();
     for (stem, tensors) in &snapshot.tensors {
-        if stem.is_empty() || !stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
-            return Err(CheckpointError::Name(stem.clone()));
-        }
-        let name = format!("{stem}.safetensors");
-        let metas = tensors.iter().map(|(name, tensor)| Ok((name.clone(), tensor.try_meta()?))).collect::<adamant_core::Result<Vec<_>>>()?;
-        let layout = Layout::of(&folder.join(&name), metas, &BTreeMap::new())?;
-        files.push(Planned { name, layout, tensors: tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect() });
+        must_name_a_file(stem)?;
+        files.push(Planned::new(folder, format!("{stem}.safetensors"), tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)))?);
     }
     Ok(files)
+}
+/// Can a group of tensors be called so?
+pub(super) fn must_name_a_file(stem: &str) -> Result<()> {
+    if stem.is_empty() || !stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+        return Err(CheckpointError::Name(stem.to_string()));
+    }
+    Ok(())
 }
 
 /// Writes a snapshot into a folder of checkpoints, whole or not at all.
@@ -62,11 +75,11 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
     let (temporary, place) = (folder.join(format!("{TEMPORARY}{name}")), folder.join(&name));
     let files = plan(&place, snapshot)?;
     let state = serde_json::to_vec_pretty(&snapshot.state).map_err(|e| CheckpointError::damaged(&place.join(STATE), None, 0, e.to_string()))?;
-    let finite = is_finite(snapshot)?;
-    let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, finite, files: BTreeMap::new() };
+    let finite = is_finite(snapshot.tensors.values().flatten().map(|(_, tensor)| tensor))?;
+    let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, finite, ranks: None, files: BTreeMap::new() };
     manifest.files.extend(files.iter().map(|f| (f.name.clone(), f.record())));
     let end = state.len() as u64;
-    let of_state = Part { tensor: None, start: 0, end, blake3: NO_HASH.into() };
+    let of_state = Part { tensor: None, start: 0, end, blake3: NO_HASH.into(), piece: None };
     manifest.files.insert(STATE.to_string(), FileRecord { bytes: end, blake3: NO_HASH.into(), parts: vec![of_state] });
     // The manifest is as long with the hashes as without.
     let needed = manifest.bytes().saturating_add(manifest.encode(&place.join(MANIFEST))?.len() as u64);
@@ -86,24 +99,23 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
     attempt().map_err(|error| {
         // Best effort: what matters to the caller is the first error, and the next start cleans again.
         let _ = storage.remove_dir_all(&temporary);
-        match error {
-            CheckpointError::Storage(mut e) => {
-                // The system counted one write; who frees space wants to know of all.
-                match &mut e.kind {
-                    StorageErrorKind::Full { needed: of_one, free } => (*of_one, *free) = (needed.max(*of_one), storage.free(folder)),
-                    StorageErrorKind::Quota { needed: of_one } => *of_one = needed.max(*of_one),
-                    _ => {}
-                }
-                CheckpointError::Storage(e)
-            }
-            other => other,
-        }
+        of_all(error, needed, storage, folder)
     })
 }
-/// Are all numbers of its tensors finite?
-fn is_finite(snapshot: &Snapshot) -> adamant_core::Result<bool> {
+/// An error of a full disk with what all needed: the system counted one write, and who frees space wants to know of all.
+pub(super) fn of_all(error: CheckpointError, needed: u64, storage: &dyn Storage, folder: &Path) -> CheckpointError {
+    let CheckpointError::Storage(mut e) = error else { return error };
+    match &mut e.kind {
+        StorageErrorKind::Full { needed: of_one, free } => (*of_one, *free) = (needed.max(*of_one), storage.free(folder)),
+        StorageErrorKind::Quota { needed: of_one } => *of_one = needed.max(*of_one),
+        _ => {}
+    }
+    CheckpointError::Storage(e)
+}
+/// Are all numbers of tensors finite?
+pub(super) fn is_finite<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> adamant_core::Result<bool> {
     let _range = record_function("checkpoint");
-    for (_, tensor) in snapshot.tensors.values().flatten() {
+    for tensor in tensors {
         if !tensor.is_finite_all()? {
             return Ok(false);
         }
@@ -111,7 +123,7 @@ fn is_finite(snapshot: &Snapshot) -> adamant_core::Result<bool> {
     Ok(true)
 }
 /// Gives the finished folder its name. One of that name steps aside first, and comes back if the new one does not come.
-fn put(storage: &dyn Storage, folder: &Path, temporary: &Path, place: &Path) -> storage::Result<()> {
+pub(super) fn put(storage: &dyn Storage, folder: &Path, temporary: &Path, place: &Path) -> storage::Result<()> {
     let Some(name) = place.file_name() else { return Ok(()) };
     let aside = folder.join(prefixed(REPLACED, name));
     let replaces = storage.list(folder)?.iter().any(|e| e.name == name);
@@ -175,20 +187,20 @@ impl Hashed {
             self.file.write(piece)?;
         }
         self.at += bytes.len() as u64;
-        Ok(Part { tensor: tensor.map(str::to_string), start, end: self.at, blake3: of_part.finalize().to_hex().to_string() })
+        Ok(Part { tensor: tensor.map(str::to_string), start, end: self.at, blake3: of_part.finalize().to_hex().to_string(), piece: None })
     }
     fn finish(mut self, parts: Vec<Part>) -> storage::Result<FileRecord> {
         self.file.sync()?;
         Ok(FileRecord { bytes: self.at, blake3: self.hash.finalize().to_hex().to_string(), parts })
     }
 }
-fn write_bytes(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<FileRecord> {
+pub(super) fn write_bytes(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<FileRecord> {
     let mut file = Hashed::create(storage, path)?;
     let part = file.part(None, bytes)?;
     Ok(file.finish(vec![part])?)
 }
 /// Writes tensors in the order of the layout, one at a time in memory.
-fn write_tensors(storage: &dyn Storage, path: &Path, planned: &Planned<'_>) -> Result<FileRecord> {
+pub(super) fn write_tensors(storage: &dyn Storage, path: &Path, planned: &Planned<'_>) -> Result<FileRecord> {
     let mut file = Hashed::create(storage, path)?;
     let mut parts = vec![file.part(None, planned.layout.header())?];
     for place in planned.layout.places() {

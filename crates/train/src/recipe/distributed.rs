@@ -5,6 +5,7 @@
 //! mode = "auto"       # none: one rank alone; distributed: several, or it is refused; auto: as many as were started
 //! shards = 8          # parts that the rows of a step are cut into; as many as ranks at the first start, unless it is given
 //! bucket_mb = 25      # gradients that travel at once
+//! overlap = true      # they travel while the walk back goes on; false: all at once, behind it
 //! zero = 0            # what ranks share out beside the rows: 1 slots, 2 gradients too, 3 parameters too
 //! compress = "bf16"   # gradients travel with fewer bytes: bf16, powersgd, topk; none unless it is said
 //! compress_rank = 4   # the columns of powersgd
@@ -21,7 +22,7 @@ use super::mesh::{MeshRecipe, mesh};
 use crate::{
     Failure,
     config::Section,
-    session::{CompressionPlan, GradientCompression, ZeroStage},
+    session::{ALL_AT_ONCE, CompressionPlan, GradientCompression, ZeroStage},
 };
 use std::time::Duration;
 
@@ -106,8 +107,13 @@ pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Fai
         return Err(s.wrong_key("shards", format!("there are {MOST_SHARDS} at most")));
     }
     let bucket = positive("bucket_mb")?.unwrap_or(BUCKET);
+    let overlaps = s.flag("overlap")?.unwrap_or(true);
+    let bucket_bytes = if overlaps { bucket.saturating_mul(1 << 20).min(ALL_AT_ONCE - 1) } else { ALL_AT_ONCE };
     let zero = s.size("zero")?.map_or(Some(ZeroStage::Off), ZeroStage::from_number);
     let zero = zero.ok_or_else(|| s.wrong_key("zero", "it is 0, 1, 2 or 3"))?;
+    if !overlaps && zero == ZeroStage::Parameters {
+        return Err(s.wrong_key("overlap", "with `zero = 3` gradients travel block by block: it goes with 0, 1 and 2"));
+    }
     s.number("timeout")?;
     timeout(&s)?;
     let compress = compression(&s)?;
@@ -132,7 +138,7 @@ pub(crate) fn distributed(root: &Section<'_>) -> Result<DistributedTraining, Fai
         return Err(s.wrong_key("sync_bn", "stages of a pipeline see micro-batches, of which ranks may have different numbers: without `pipeline`"));
     }
     s.finish()?;
-    Ok(DistributedTraining { mode, shards, bucket_bytes: bucket.saturating_mul(1 << 20), zero, compress, mesh, sync_bn, static_graph, retries })
+    Ok(DistributedTraining { mode, shards, bucket_bytes, zero, compress, mesh, sync_bn, static_graph, retries })
 }
 /// How gradients travel.
 fn compression(s: &Section<'_>) -> Result<Option<CompressionPlan>, Failure> {

@@ -20,6 +20,7 @@ use adamant_core::{
     op::{CollectiveKind, Group, RankUse, ReduceOp},
 };
 use adamant_nn::Param;
+use std::sync::{Mutex, PoisonError};
 
 /// How gradients travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +67,8 @@ pub(super) struct CompressedGradients {
     plan: CompressionPlan,
     group: Group,
     kept: Vec<KeptOfParameter>,
+    /// what all ranks together have not sent, until the leader's snapshot is taken
+    collected: Mutex<Vec<(String, Tensor)>>,
 }
 /// Numbers around 0 that all ranks draw alike.
 fn drawn(n: usize, seed: u64) -> Vec<f32> {
@@ -99,7 +102,8 @@ impl CompressedGradients {
             let error = (plan.feedback && loses).then(|| cell(Tensor::full_on([elements], 0, wide, device))).transpose()?;
             Ok(KeptOfParameter { path: path.clone(), error, factor, rows, elements })
         };
-        Ok(CompressedGradients { plan, group: group.clone(), kept: parameters.iter().enumerate().map(one).collect::<Computed<_>>()? })
+        let kept = parameters.iter().enumerate().map(one).collect::<Computed<_>>()?;
+        Ok(CompressedGradients { plan, group: group.clone(), kept, collected: Mutex::default() })
     }
     /// The sums over all ranks of what each has of these parameters, flat.
     pub fn reduce(&self, own: &[(usize, Tensor)]) -> Computed<Vec<Tensor>> {
@@ -231,6 +235,14 @@ impl CompressedGradients {
             all.extend(of.factor.as_ref().map(|factor| (format!("{}.factor", of.path), factor.detached())));
         }
         Ok(all)
+    }
+    /// Keeps that for a snapshot.
+    pub fn keep_collected(&self, state: Vec<(String, Tensor)>) {
+        *self.collected.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+    /// What was kept, and the end of keeping.
+    pub fn take_collected(&self) -> Vec<(String, Tensor)> {
+        std::mem::take(&mut *self.collected.lock().unwrap_or_else(PoisonError::into_inner))
     }
     /// Goes on from what [`CompressedGradients::collect`] gave: rank 0 has what all had. What is not there begins anew.
     ///

@@ -9,7 +9,7 @@
 //! Names are those of the model that one process would have. So a checkpoint is the same file on any mesh, and a run goes on with any other.
 //!
 //! Must not know what a step is.
-use super::{Session, collected, pieces, sharded::SharedNorms, shared::collective};
+use super::{Session, brought, pieces, sharded::SharedNorms, shared::collective};
 use crate::{Failure, monitor, trainer::Batch};
 use adamant_core::{
     DType, Device, Error, ErrorKind, Grads, Result as Computed, Tensor,
@@ -134,7 +134,7 @@ impl MeshedModel {
         let fail = |kind| Error::new("collect", kind);
         let mut all = BTreeMap::new();
         // Of what several stages have, all have the same.
-        for (name, value) in collected::of_ranks(of(stages).map_err(fail)?, whole, device)?.into_iter().flatten() {
+        for (name, value) in brought::of_ranks(of(stages).map_err(fail)?, whole, device)?.into_iter().flatten() {
             all.entry(name).or_insert(value);
         }
         Ok(all.into_iter().collect())

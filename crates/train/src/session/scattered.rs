@@ -9,8 +9,8 @@
 use super::{
     StepSharing,
     pieces::PieceUnit,
-    shared::{PartSums, SharedSteps, collective, of_nodes},
     sharded::{ShardedParameters, UnitGradients, ZeroStage},
+    shared::{PartSums, SharedSteps, collective, of_nodes},
 };
 use adamant_core::{
     DType, Device, Error, ErrorKind, Grads, Result as Computed, Tensor,
@@ -108,7 +108,14 @@ impl SharedSteps {
     }
     fn unit_sums(&self, parts: &[PartSums], open: Option<OpenPart>, parameters: &[(String, Param)], like: (DType, Device)) -> UnitSums {
         let named = parameters.iter().enumerate().map(|(at, (name, p))| (p.id(), (at, name.clone()))).collect();
-        UnitSums { sharing: self.sharing().clone(), places: self.places(), parameters: named, parts: parts.iter().map(|sums| sums.grads.clone()).collect(), open, like }
+        UnitSums {
+            sharing: self.sharing().clone(),
+            places: self.places(),
+            parameters: named,
+            parts: parts.iter().map(|sums| sums.grads.clone()).collect(),
+            open,
+            like,
+        }
     }
     /// Of shared parameters: has gradients scattered as the last pass of the step makes them.
     pub fn scatter_in_pass(&self, parts: &[PartSums], open: Option<OpenPart>, parameters: &[(String, Param)], like: (DType, Device)) {

@@ -77,17 +77,8 @@ pub(super) struct ShardedParameters {
     updates: Mutex<StepUpdates>,
     gathered: Mutex<Option<GatheredUnit>>,
     pass: Mutex<PassEvents>,
-    /// what all ranks together have, until the leader's snapshot is taken: parameters by the numbers of their cells, and slots
-    collected: Mutex<CollectedState>,
     myself: Weak<ShardedParameters>,
 }
-#[derive(Default)]
-struct CollectedState {
-    parameters: BTreeMap<u64, Tensor>,
-    slots: Option<SlotsAndErrors>,
-}
-/// Slots as a whole, and what compressed gradients have not sent.
-pub(super) type SlotsAndErrors = (Vec<(String, Tensor)>, Vec<(String, Tensor)>);
 /// What a pass does together with other ranks.
 #[derive(Clone, Copy)]
 enum PassEvent {
@@ -156,8 +147,8 @@ impl ShardedParameters {
         let by_cell = parameters.iter().filter_map(|(_, p)| Some((p.cell().id(), layout.place(p)?))).collect();
         let group = group.clone();
         let shared = Arc::new_cyclic(|myself| {
-            let (updates, gathered, pass, collected) = Default::default();
-            ShardedParameters { stage, group, layout, values, by_cell, updates, gathered, pass, collected, myself: myself.clone() }
+            let (updates, gathered, pass) = Default::default();
+            ShardedParameters { stage, group, layout, values, by_cell, updates, gathered, pass, myself: myself.clone() }
         });
         if stage >= ZeroStage::Slots {
             parameters.iter().try_for_each(|(_, p)| p.cell().give_up(shared.clone()))?;
@@ -289,13 +280,13 @@ impl ShardedParameters {
         }
         Ok(())
     }
-    /// Keeps what all ranks together have for a snapshot.
-    pub fn keep_collected(&self, parameters: BTreeMap<u64, Tensor>, state: SlotsAndErrors) {
-        *locked(&self.collected) = CollectedState { parameters, slots: Some(state) };
-    }
-    /// The slots that were kept, and the end of keeping.
-    pub fn take_collected(&self) -> Option<SlotsAndErrors> {
-        std::mem::take(&mut *locked(&self.collected)).slots
+    /// Takes over what this rank has of a parameter, of one axis, where parameters are shared out.
+    pub fn set_own(&self, p: &Param, piece: &Tensor) -> Computed<()> {
+        let (u, k) = self.place_of(&p.cell())?;
+        match &self.values[u] {
+            UnitValues::Pieces(pieces) => pieces[k].as_ref().map_or(Ok(()), |own| own.set(piece)),
+            UnitValues::Own | UnitValues::Whole(_) => Err(Error::new("cell write", ErrorKind::Internal("a piece of what is whole".into()))),
+        }
     }
     /// Of whole gradients those of this rank's pieces.
     pub fn cut(&self, grads: &mut Grads) {
@@ -513,9 +504,6 @@ impl ParameterPieces for ShardedParameters {
 }
 impl CellSource for ShardedParameters {
     fn read(&self, cell: &Cell) -> Computed<Tensor> {
-        if let Some(whole) = locked(&self.collected).parameters.get(&cell.id()) {
-            return Ok(whole.clone());
-        }
         let (u, k) = self.place_of(cell)?;
         let all = match &self.values[u] {
             UnitValues::Own => return Err(Error::new("cell read", ErrorKind::Internal("a cell that has kept its value".into()))),

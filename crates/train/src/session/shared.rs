@@ -49,7 +49,7 @@ pub struct StepSharing {
     pub group: Group,
     /// into how many parts the rows of a step are cut, at least one for each rank
     pub parts: usize,
-    /// bytes of gradients that travel at once
+    /// bytes of gradients that travel at once; [`ALL_AT_ONCE`]: no gradient travels before the last one is there
     pub bucket_bytes: usize,
     /// what ranks share out beside the rows
     pub zero: ZeroStage,
@@ -64,6 +64,8 @@ impl StepSharing {
 }
 /// The first bucket is small: it is full soon, and the link is idle.
 const FIRST_BUCKET: usize = 1 << 20;
+/// Bytes of a bucket that takes all gradients, and has no small one before it.
+pub const ALL_AT_ONCE: usize = usize::MAX;
 
 /// What a session knows of its sharing.
 pub(super) struct SharedSteps {
@@ -132,9 +134,19 @@ impl SharedSteps {
         let device = parameters.first().map_or_else(Device::reference, |(_, p)| p.meta().device);
         let wide = if parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let compressed = sharing.compress.map(|plan| CompressedGradients::new(plan, &sharing.group, parameters, (wide, device))).transpose()?;
-        let (scattered, sums) = Default::default();
-        let pieces = stage >= ZeroStage::Gradients;
-        Ok(SharedSteps { sharing, of_part: Arc::default(), taken: Arc::default(), states, used: None, sharded, compressed, meshed: None, scattered, pieces, sums })
+        Ok(SharedSteps {
+            sharing,
+            of_part: Arc::default(),
+            taken: Arc::default(),
+            states,
+            used: None,
+            sharded,
+            compressed,
+            meshed: None,
+            scattered: Default::default(),
+            pieces: stage >= ZeroStage::Gradients,
+            sums: Default::default(),
+        })
     }
     /// Which of the parts held here the batches of the next step are of, and how many were taken for it.
     pub fn assign(&self, of_part: Vec<usize>, taken: usize) {
@@ -214,7 +226,8 @@ impl SharedSteps {
         };
         let joined =
             |of: &dyn Fn(&PartSums) -> Vec<Tensor>| -> Vec<Tensor> { sums.iter().map(|sums| Tensor::cat(&of(sums).iter().collect::<Vec<_>>(), 0)).collect() };
-        let reduced = if self.sharded.stage() >= ZeroStage::Gradients { self.scattered(&sums, parameters, like)? } else { self.in_buckets(&sums, &leaves, &all)? };
+        let reduced =
+            if self.sharded.stage() >= ZeroStage::Gradients { self.scattered(&sums, parameters, like)? } else { self.in_buckets(&sums, &leaves, &all)? };
         let tail = all(joined(&|sums| sums.tail.clone()))?;
         let rows = tail.narrow(0, 1, 1);
         let one = rows.reshape([0usize; 0]);
@@ -255,7 +268,8 @@ impl SharedSteps {
             sums.iter().map(of).collect()
         };
         // The last parameters first.
-        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, FIRST_BUCKET.min(bucket_bytes), vec![None; parameters.len()]);
+        let first = if bucket_bytes == ALL_AT_ONCE { ALL_AT_ONCE } else { FIRST_BUCKET.min(bucket_bytes) };
+        let (mut bucket, mut bytes, mut most, mut reduced) = (Vec::new(), 0, first, vec![None; parameters.len()]);
         let order: Vec<(usize, usize)> = self.places().into_iter().enumerate().filter_map(|(k, place)| Some((k, place?))).rev().collect();
         for (at, &(k, _)) in order.iter().enumerate() {
             bucket.push(order[at]);

@@ -2,7 +2,7 @@
 use super::{Entry, Identity, Lock, NewFile, OpenFile, Operation, Result, Storage, StorageError, StorageErrorKind};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -92,6 +92,10 @@ impl OpenFile for DiskReader {
     }
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         retried(|| self.file.read(into)).map_err(|e| error(Operation::Read, &self.path, 0, &e))
+    }
+    fn skip(&mut self, bytes: u64) -> Result<()> {
+        let far = i64::try_from(bytes).map_err(|e| error(Operation::Read, &self.path, 0, &io::Error::other(e)))?;
+        retried(|| self.file.seek(SeekFrom::Current(far))).map(drop).map_err(|e| error(Operation::Read, &self.path, 0, &e))
     }
 }
 

@@ -252,9 +252,13 @@ where
             let AskedOfAll { signal: asked, called, saving } = self.asked_of_all(interrupt.asked(), vote)?;
             if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
                 self.collect()?;
+                if self.session.shares_out() {
+                    self.save_together()?;
+                }
             }
             // Who leads may be another one than before.
             match self.saves_at(step, ends) {
+                _ if self.session.shares_out() => {}
                 SaveVote::Due => self.save()?,
                 SaveVote::AtAnEnd if asked.is_some() => self.save()?,
                 _ => {}
@@ -399,7 +403,9 @@ where
         if self.session.meshed().is_some() {
             self.collect()?;
         }
-        if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
+        if self.session.shares_out() {
+            self.save_together()?;
+        } else if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
             self.save()?;
         }
         let mut checkpoint = None;

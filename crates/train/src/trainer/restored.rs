@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// What stands before the names of a held state's tensors in a checkpoint.
-const HELD: &str = "held-";
+pub(crate) const HELD: &str = "held-";
 /// Has a look put an earlier state back? Then the run is at another step than before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "behind an earlier state the step is another one"]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 27] = [
+const FREE: [&str; 28] = [
     "capture",
     "device",
     "epochs",
@@ -28,6 +28,7 @@ const FREE: [&str; 27] = [
     // How ranks carry a step out; not `shards`, which are what it computes.
     "distributed.mode",
     "distributed.bucket_mb",
+    "distributed.overlap",
     "distributed.timeout",
     "distributed.zero",
     "distributed.mesh.",

@@ -57,6 +57,18 @@ impl Safe {
         }
         Ok(found)
     }
+    /// Where checkpoints are written that ranks write together.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        self.writer.checkpoints()
+    }
+    /// What came of a checkpoint that ranks wrote together, which took so long.
+    pub fn together(&mut self, step: u64, outcome: Outcome, took: Duration, folder: Option<&mut RunFolder>, watch: &mut dyn Watch) -> Result<(), Failure> {
+        self.at = Some(step);
+        if let Some(folder) = folder {
+            folder.time(json!({ "kind": "checkpoint", "step": step, "stall_seconds": took.as_secs_f64() }))?;
+        }
+        self.sort(vec![outcome], watch)
+    }
     /// Hands a snapshot over. It is written, while training goes on unless the plan says that it waits, after `before` has
     /// made durable what it counts on.
     pub fn save(
@@ -109,6 +121,7 @@ impl From<CheckpointError> for Failure {
             CheckpointError::Storage(e) => e.clone().into(),
             CheckpointError::Damaged(_) | CheckpointError::NoneWhole { .. } | CheckpointError::Version { .. } => Failure::Input(error.to_string()),
             CheckpointError::Tensor(e) => e.clone().into(),
+            CheckpointError::OfRank { .. } => Failure::PeerLost(error.to_string()),
             _ => Failure::Run(error.to_string()),
         }
     }

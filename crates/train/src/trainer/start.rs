@@ -9,6 +9,7 @@ use super::{
     restored::HeldStates,
     resume::{self, OnLength},
     safe::Safe,
+    together,
 };
 use crate::{
     Document, Failure,
@@ -162,6 +163,8 @@ where
     if let Some(snapshot) = &found {
         learning.restore(snapshot)?;
     }
+    // Its tensors are not to stay in memory while the run learns.
+    drop(found);
     if let Some(handed) = handed {
         learning.session.set_used(handed.used);
         learning.score = handed.score;
@@ -184,14 +187,18 @@ where
     let folder = folder.filter(RunFolder::is_written_here);
     Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder, controls, leads })
 }
+/// Checkpoints are there that the run is not to go on from.
+pub(super) fn of_an_earlier_run(path: &Path) -> Failure {
+    Failure::Usage(format!("{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder", path.display()))
+}
 /// Where a run begins.
-struct StartPlace<'p> {
-    shares: Option<&'p Path>,
+pub(super) struct StartPlace<'p> {
+    pub shares: Option<&'p Path>,
     checkpoint: CheckpointPlan,
-    document: &'p Document,
+    pub document: &'p Document,
     plan: &'p Plan,
     /// do steps depend on what validation gives?
-    heeds: bool,
+    pub heeds: bool,
 }
 /// What a run begins with.
 struct RunBegin {
@@ -271,6 +278,14 @@ fn begin<M: Walk, B: Batch>(
         session.share(ranks.sharing().clone())?;
     }
     let (mut kept, mut found) = (RunKept::default(), None);
+    if let Some(ranks) = ranks.filter(|_| session.shares_out()) {
+        if let Some(newest) = together::newest(session, ranks, (safe.as_ref(), place, resumes), watch)? {
+            kept = RunKept::read(session.restore(&newest.snapshot)?)?;
+            watch.resume(newest.snapshot.step);
+            found = Some(newest.snapshot);
+        }
+        return Ok(RunBegin { kept, found, safe, handed: None });
+    }
     if let Some(safe) = &safe {
         match safe.latest(watch)? {
             None => {}
@@ -280,12 +295,7 @@ fn begin<M: Walk, B: Batch>(
                 watch.resume(newest.snapshot.step);
                 found = Some(newest.snapshot);
             }
-            Some(newest) => {
-                return Err(Failure::Usage(format!(
-                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
-                    path.unwrap_or(&newest.folder).display()
-                )));
-            }
+            Some(newest) => return Err(of_an_earlier_run(path.unwrap_or(&newest.folder))),
         }
     }
     if let Some(led) = ranks.map(|ranks| ranks.agree_on(place.shares, found.as_ref())).transpose()?.flatten() {
