@@ -3,7 +3,7 @@ use super::{
     Batch,
     learn::{BEST, Learning},
     ranks::RunRanks,
-    restored::save_held,
+    restored::{WentBack, save_held},
 };
 use crate::{Failure, checkpoint::Snapshot, storage};
 use adamant_data::Dataset;
@@ -15,6 +15,10 @@ where
 {
     /// Puts together, on the leader, what a snapshot needs of the other ranks. All ranks call it.
     pub(super) fn collect(&mut self) -> Result<(), Failure> {
+        if self.session.meshed().is_some() {
+            // Whoever writes looks before: with it do all, so that a bad step is found by all at once.
+            let _went: WentBack = self.look()?;
+        }
         self.session.collect()?;
         let best = self.stopping.as_ref().and_then(|s| s.best.clone());
         let best = best.filter(|_| self.session.meshed().is_some());
