@@ -322,6 +322,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
             (None, Some(visitor)) => Outputs::from_vec(visit_ops(visitor, || step(&batches))?),
             (None, None) => Outputs::from_vec(step(&batches)?),
         };
+        // Parameters that were gathered are others now, also where a captured step has changed them.
+        shared.iter().for_each(|shared| shared.sharded.forget());
         let mut outputs = outputs.into_iter();
         let loss = outputs.next().ok_or_else(|| Failure::Run("a step without a loss".into()))?;
         let verdict = if self.precision.scaler.is_enabled() { outputs.next() } else { None };

@@ -8,7 +8,7 @@
 //! all_reduce             -> reads the bucket
 //! ```
 //!
-//! Only along axis 0, where a part lies in one piece, of products, sums and Maps that nobody else reads. On a device that works behind the host it is not
+//! Only along axis 0, where a part lies in one piece, of products and sums that nobody else reads. On a device that works behind the host it is not
 //! done: its kernels are bound to where a buffer begins.
 use super::{decide::Decisions, graph::Graph};
 use crate::{Op, op::View};
@@ -54,9 +54,10 @@ pub(super) fn join_in_place(g: &Graph, d: &mut Decisions, written: &[bool], devi
     }
     places
 }
-/// Does the kernel of an op write wherever its output begins? Others are copied.
+/// Does the kernel of an op write wherever its output begins, and nothing else? Others are copied; a kernel of Maps may have several outputs,
+/// which do not lie in one buffer.
 fn writes_anywhere(op: &Op) -> bool {
-    matches!(op, Op::Matmul | Op::Reduce { .. }) || op.is_map() && !matches!(op, Op::Const(_))
+    matches!(op, Op::Matmul | Op::Reduce { .. })
 }
 /// The nodes that read each storage, once for each time they do; views that share it do not count.
 fn readers(g: &Graph, d: &Decisions) -> HashMap<u32, Vec<u32>> {

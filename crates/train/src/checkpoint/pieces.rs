@@ -152,7 +152,8 @@ impl Checkpoints {
         // As a reader will see it: pieces that are no whole state are found while the state is still there.
         Manifest::decode(&path, &bytes)?;
         let known: BTreeSet<&str> = manifest.files.keys().map(String::as_str).chain([MANIFEST]).collect();
-        for stranger in storage.list(&temporary)?.iter().filter(|e| e.name.to_str().is_none_or(|name| !known.contains(name) && name != MANIFEST)) {
+        let is_strange = |name: &std::ffi::OsString| name.to_str().is_none_or(|name| !known.contains(name));
+        if let Some(stranger) = storage.list(&temporary)?.iter().find(|entry| is_strange(&entry.name)) {
             return Err(CheckpointError::damaged(&temporary.join(&stranger.name), None, 0, "no rank says that it has written it"));
         }
         save::write_bytes(storage, &path, &bytes)?;

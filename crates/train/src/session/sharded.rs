@@ -54,8 +54,8 @@ impl ZeroStage {
     }
 }
 
-/// A unit that was gathered, and what it is good for: its number, the versions of what it was gathered of, the capture.
-type GatheredUnit = ((usize, u64, u64), Tensor);
+/// A unit that was gathered, and what it is good for: its number, the capture. Whatever may change a value lets go of it, on all ranks alike.
+type GatheredUnit = ((usize, u64), Tensor);
 /// Where the values of a unit's parameters are.
 enum UnitValues {
     /// in the cells of the parameters
@@ -203,9 +203,8 @@ impl ShardedParameters {
         unit.block_of(self.rank(), &Tensor::full_on([1], 0, meta.dtype, meta.device), piece)
     }
     /// A unit of shared parameters as a whole: the one that was gathered last, or gathered now.
-    fn gathered(&self, u: usize, pieces: &[Option<Cell>]) -> Computed<Tensor> {
-        let version = pieces.iter().flatten().map(Cell::version).sum();
-        let good_for = (u, version, capture_number());
+    fn gathered(&self, u: usize) -> Computed<Tensor> {
+        let good_for = (u, capture_number());
         let mut last = locked(&self.gathered);
         if let Some((_, whole)) = last.as_ref().filter(|(known, _)| *known == good_for) {
             return Ok(whole.clone());
@@ -508,7 +507,7 @@ impl CellSource for ShardedParameters {
         let all = match &self.values[u] {
             UnitValues::Own => return Err(Error::new("cell read", ErrorKind::Internal("a cell that has kept its value".into()))),
             UnitValues::Whole(all) => all.detached(),
-            UnitValues::Pieces(pieces) => self.gathered(u, pieces)?,
+            UnitValues::Pieces(_) => self.gathered(u)?,
         };
         self.layout.units[u].whole(k, &all).reshape(cell.meta().shape).ok()
     }
