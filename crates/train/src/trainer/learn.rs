@@ -417,6 +417,10 @@ where
             folder.incident(&incident.to_json())?;
         }
         self.tell();
+        if let (Some(ranks), true) = (&self.ranks, self.session.meshed().is_some()) {
+            // Whoever ends first tells the others, which would lose their own reason, and the leader its checkpoint: all are here first.
+            ranks.gather(&[0])?;
+        }
         Ok(Failure::Diverged(incident.text(checkpoint.as_deref())))
     }
     /// Tells which layers run in f32 from the next step on.
