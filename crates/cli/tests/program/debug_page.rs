@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const PANELS: [&str; 8] = ["trace", "costs", "gradients", "neurons", "anomalies", "debugger", "resources", "tensors"];
 const VIEWS: [&str; 7] = ["basic", "box", "gantt", "heat", "stacked", "horizontal", "thresholds"];
 /// What would act if it were taken for markup.

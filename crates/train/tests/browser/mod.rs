@@ -123,7 +123,9 @@ impl Browser {
                 "Runtime.consoleAPICalled" if p["type"] == "error" || p["type"] == "warning" || p["type"] == "assert" => Some(p.to_string()),
                 "Network.requestWillBeSent" => {
                     let url = p["request"]["url"].as_str()?;
-                    (!url.starts_with(&self.own) && !url.starts_with("data:")).then(|| format!("request of {url}"))
+                    // The page before may still call its own server when another one is opened.
+                    let is_of_page = p["documentURL"].as_str().is_none_or(|page| page.starts_with(&self.own));
+                    (is_of_page && !url.starts_with(&self.own) && !url.starts_with("data:")).then(|| format!("request of {url}"))
                 }
                 _ => None,
             }
