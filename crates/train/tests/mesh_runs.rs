@@ -52,7 +52,7 @@ fn subject(k: usize, folder: &Path) -> MeshSubject {
             [k % 4];
     let (ema, accumulate) = (["", "[ema]\ndecay = 0.5\n"][k % 2], [1, 2, 1][k % 3]);
     let head = format!(
-        "seed = {k}\niterations = 6\nbatch = 8\naccumulate = {accumulate}\nlog_every = 2\neval_every = 3\n{clip}\ncheckpoint = {{ every = 2, last = 9, best = 0 }}\n"
+        "seed = {k}\niterations = 6\nbatch = 8\naccumulate = {accumulate}\nlog_every = 1\neval_every = 3\n{clip}\ncheckpoint = {{ every = 2, last = 9, best = 0 }}\n"
     );
     let tail = format!("[optimizer]\n{optimizer}\n[schedule]\nkind = \"CosineAnnealingLR\"\nT_max = 9\n{ema}");
     let stopping = "[early_stopping]\npatience = 5\nrestore_best = true\n";
@@ -107,8 +107,8 @@ fn apart(a: &Path, b: &Path) -> f64 {
     };
     a.iter().map(of).fold(0f64, f64::max)
 }
-/// Lines of metrics: their kinds and steps, the names of their norms, and their numbers.
-fn lines(folder: &Path) -> (Vec<String>, Vec<f64>) {
+/// Lines of metrics: their kinds and steps, the names of their norms, and the numbers of each.
+fn lines(folder: &Path) -> (Vec<String>, Vec<Vec<f64>>) {
     let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let (mut heads, mut numbers) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -117,18 +117,38 @@ fn lines(folder: &Path) -> (Vec<String>, Vec<f64>) {
         heads.push(format!("{} {} {:?}", line["kind"], line["step"], norms.map(|n| n.keys().cloned().collect::<Vec<_>>())));
         let mut of = vec![line["loss"].as_f64(), line["valid"]["loss"].as_f64(), line["grad_norm"].as_f64()];
         of.extend(norms.into_iter().flat_map(|n| n.values().map(|v| v.as_f64())));
-        numbers.extend(of.into_iter().map(|v| v.unwrap_or(0.0)));
+        numbers.push(of.into_iter().map(|v| v.unwrap_or(0.0)).collect());
     }
     (heads, numbers)
 }
-/// In f32 sums that are rounded otherwise come to this after six steps; in f64 to 1e-12 (`mesh_trainer`).
-const NEAR: f64 = 3e-6;
+/// A layer whose inputs are cut adds up in another order than one process does. In f32 loss and norms of a first step are off by this at most, as a share
+/// of them (batch norms of four rows are what doubles it); ..
+const NEAR: f64 = 2e-6;
+/// .. and so far optimizers have carried it after six steps: weights, and a share of the lines' numbers. In f64 it is 1e-12 (`mesh_trainer`, `mesh_state`).
+const DRIFTED: [f64; 2] = [3e-6, 3e-5];
+/// The largest difference of numbers, as a share of them.
+fn share_off(want: &[f64], got: &[f64]) -> f64 {
+    assert_eq!(want.len(), got.len());
+    want.iter().zip(got).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0f64, f64::max)
+}
 fn near(alone: &Path, shared: &Path, case: &str) {
     let off = apart(alone, shared);
     let ((want, numbers), (heads, got)) = (lines(alone), lines(shared));
     assert_eq!(heads, want, "{case}");
-    let by = numbers.iter().zip(&got).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0f64, f64::max);
-    assert!(off <= NEAR && by <= 10.0 * NEAR, "{case}: weights off by {off:e}, numbers of lines by {by:e}");
+    let (first, all) = (share_off(&numbers[0], &got[0]), share_off(&numbers.concat(), &got.concat()));
+    assert!(first <= NEAR && off <= DRIFTED[0] && all <= DRIFTED[1], "{case}: the first line is off by {first:e}, weights by {off:e}, lines by {all:e}");
+}
+/// Without pieces of layers nothing is added in another order.
+fn same(alone: &Path, shared: &Path, case: &str) {
+    let ((want, numbers), (heads, got)) = (lines(alone), lines(shared));
+    assert_eq!(heads, want, "{case}");
+    for (a, b) in numbers.iter().zip(&got) {
+        // Norms that are only looked at one process without parts adds up in f32.
+        assert_eq!(a[..2], b[..2], "{case}");
+        assert!(share_off(a, b) <= NEAR, "{case}: {a:?} {b:?}");
+    }
+    let bytes = |folder: &Path| fs::read(folder.join("weights.safetensors")).unwrap();
+    assert!(bytes(alone) == bytes(shared), "{case}: weights off by {:e}", apart(alone, shared));
 }
 /// The meshes that a subject is run on: all of four ranks, in turns those of two, three and eight.
 fn meshes(k: usize) -> Vec<Axes> {
@@ -171,7 +191,36 @@ fn a_mesh_that_ends_elsewhere_than_one_process() {
             let folder = place.path().join(format!("{k}-on-{data}-{pipeline}-{}", axes[2]));
             let case = format!("{k}: {axes:?}, {schedule}, of\n{}", subject.text);
             ended(run(&subject.text, axes.iter().product(), &on(&subject, axes, more), &folder, None), &case);
-            near(alone, &folder, &case);
+            if axes[2] == 1 && (pipeline == 1 || schedule != "interleaved") {
+                same(alone, &folder, &case);
+            } else {
+                near(alone, &folder, &case);
+            }
+        }
+    }
+}
+/// Every schedule has the bits of a process that takes the micro-batches one by one.
+#[test]
+fn micro_batches_that_add_up_otherwise() {
+    let place = tempfile::tempdir().unwrap();
+    for k in [1, 9, 13] {
+        let subject = subject(k, place.path());
+        let clip = ["clip={ kind = \"global_norm\", max_norm = 0.3 }".to_string()];
+        let alone = place.path().join(format!("{k}-one-by-one"));
+        let one_by_one = [&clip[..], &["batch=2".into(), "accumulate=4".into()]].concat();
+        ended(run(&subject.text, 1, &one_by_one, &alone, None), &subject.text);
+        for (axes, schedule) in [([1, 2, 1], "gpipe"), ([1, 2, 1], "1f1b"), ([1, 2, 1], "interleaved"), ([1, 4, 1], "gpipe"), ([1, 4, 1], "1f1b")] {
+            let folder = place.path().join(format!("{k}-{axes:?}-{schedule}"));
+            let case = format!("{k}: {axes:?}, {schedule}, of\n{}", subject.text);
+            let more = [&clip[..], &["accumulate=1".into(), "distributed.micro_batches=4".into(), format!("distributed.schedule={schedule}")]].concat();
+            ended(run(&subject.text, axes.iter().product(), &on(&subject, axes, &more), &folder, None), &case);
+            // Validation has other batches.
+            let learned = |folder: &Path| -> Vec<f64> {
+                let (heads, numbers) = lines(folder);
+                heads.into_iter().zip(numbers).filter(|(head, _)| head.starts_with("\"step")).map(|(_, of)| of[0]).collect()
+            };
+            assert_eq!(learned(&alone), learned(&folder), "{case}");
+            assert_eq!(apart(&alone, &folder), 0.0, "{case}");
         }
     }
 }
@@ -194,7 +243,11 @@ fn a_run_that_another_mesh_does_not_go_on_with() {
                 assert!(stopped.iter().all(|done| matches!(done, Err(Failure::Interrupted { step: 3, .. }))), "{case}: {stopped:?}");
                 let set = if to == [1, 1, 1] { more[..1].to_vec() } else { on(&subject, to, &more) };
                 ended(run(&subject.text, to.iter().product(), &set, &folder, None), &case);
-                near(&alone, &folder, &case);
+                if from[2] == 1 && to[2] == 1 {
+                    same(&alone, &folder, &case);
+                } else {
+                    near(&alone, &folder, &case);
+                }
             }
         }
     }

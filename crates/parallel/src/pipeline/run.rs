@@ -68,6 +68,8 @@ pub struct Pipeline {
 pub struct PipelineStep {
     /// the sum of the micro-batches' losses, on every stage
     pub loss: f64,
+    /// each of them
+    pub losses: Vec<f64>,
     /// the gradients of this stage's parameters, added over micro-batches
     pub grads: Grads,
     /// what this stage did when, in seconds behind `begun`
@@ -334,8 +336,8 @@ impl<'a> RunningStep<'a> {
         for (param, sum) in add_shared(&self.pipeline.shared, self.shared, micros, group)? {
             grads.set(&param.cell(), sum);
         }
-        let loss = of_all_losses(&self.losses, group)?;
-        Ok(PipelineStep { loss, grads, spans, begun })
+        let losses = of_all_losses(&self.losses, micros, group)?;
+        Ok(PipelineStep { loss: losses.iter().sum(), losses, grads, spans, begun })
     }
     #[track_caller]
     fn carry_out(&mut self, action: PipelineAction) -> Result<()> {
@@ -420,17 +422,17 @@ impl<'a> RunningStep<'a> {
 }
 /// The sum of the losses, which the last stage has, on all.
 #[track_caller]
-fn of_all_losses(losses: &BTreeMap<usize, Tensor>, group: &Group) -> Result<f64> {
-    let mut sum = 0.0;
-    for loss in losses.values() {
-        sum += loss.cast(DType::F64).item::<f64>()?;
+fn of_all_losses(losses: &BTreeMap<usize, Tensor>, micros: usize, group: &Group) -> Result<Vec<f64>> {
+    let mut all = vec![0.0; micros];
+    for (of, loss) in all.iter_mut().enumerate().filter_map(|(micro, of)| Some((of, losses.get(&micro)?))) {
+        *of = loss.cast(DType::F64).item::<f64>()?;
     }
     if group.size == 1 {
-        return Ok(sum);
+        return Ok(all);
     }
     let kind = CollectiveKind::Broadcast { root: group.size as usize - 1, used: RankUse::Alike };
     // As bits: a device may have no f64.
-    let bits = Tensor::from_vec(vec![sum.to_bits() as i64], [1]);
+    let bits = Tensor::from_vec(all.into_iter().map(|loss| loss.to_bits() as i64).collect(), [micros]);
     let bits = no_grad(|| Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[&bits])).to_vec::<i64>()?;
-    Ok(bits.first().map_or(0.0, |bits| f64::from_bits(*bits as u64)))
+    Ok(bits.into_iter().map(|bits| f64::from_bits(bits as u64)).collect())
 }

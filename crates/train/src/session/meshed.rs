@@ -9,8 +9,13 @@
 //! Names are those of the model that one process would have. So a checkpoint is the same file on any mesh, and a run goes on with any other.
 //!
 //! Must not know what a step is.
-use super::{Session, brought, pieces, sharded::SharedNorms, shared::collective};
-use crate::{Failure, monitor, trainer::Batch};
+use super::{
+    Session, brought,
+    pieces::{self, PieceLayout},
+    sharded::{NormsOfAll, SharedNorms},
+    shared::collective,
+};
+use crate::{Failure, trainer::Batch};
 use adamant_core::{
     DType, Device, Error, ErrorKind, Grads, Result as Computed, Tensor,
     communicator::of,
@@ -20,6 +25,7 @@ use adamant_nn::{Param, Visit, Walk};
 use adamant_parallel::{Mesh, MeshAxis, tensor::Sharding};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -28,6 +34,8 @@ use std::{
 pub struct WholeModel {
     /// paths of the parameters that are trained, each by its first place, in order
     trained: Vec<String>,
+    /// of each of them its first element in its unit, and its chunks among those of all: where one process adds up squares
+    chunks: Vec<(usize, Range<usize>)>,
     /// of each place of a parameter its first one
     first: HashMap<String, String>,
     /// of each place of a parameter the path that the parameter goes by, under which an optimizer has its slots
@@ -52,8 +60,17 @@ impl WholeModel {
         }
         let mut places = FirstPlaces::default();
         model.visit(&mut places);
+        let trained: Vec<(String, Param)> = model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).collect();
+        let (layout, mut end) = (PieceLayout::new(&trained, 0, 1), 0);
+        let chunks = trained.iter().map(|(_, p)| {
+            let from = layout.member(p).map_or(0, |member| member.from);
+            let first = end;
+            end += pieces::chunks(from, p.elements());
+            (from, first..end)
+        });
         WholeModel {
-            trained: model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).map(|(path, _)| path).collect(),
+            chunks: chunks.collect(),
+            trained: trained.into_iter().map(|(path, _)| path).collect(),
             called: self::places(model).into_iter().map(|(place, p)| (place, p.path().to_string())).collect(),
             first: places.first,
             saved: model.state_dict().into_iter().map(|(name, _)| name).collect(),
@@ -210,7 +227,7 @@ impl MeshedModel {
         }
         Ok(own)
     }
-    /// How long gradients are, of the whole model. All ranks call it.
+    /// How long gradients are, of the whole model. All ranks call it. Of what is not cut squares are added up as in one process.
     pub(super) fn norms(&self, grads: &Grads, parameters: &[(String, Param)], used: &[bool]) -> Computed<SharedNorms> {
         let first = parameters.first().map(|(_, p)| p.meta());
         let device = first.map_or_else(Device::reference, |meta| meta.device);
@@ -221,24 +238,31 @@ impl MeshedModel {
         let (mut cut, mut own, mut has, mut of_parameter) = (vec![None; n], vec![None; n], vec![0.0; n], HashMap::new());
         for ((path, p), _) in parameters.iter().zip(used).filter(|(_, used)| **used) {
             let Some(&k) = places.get(self.whole.first(path)) else { continue };
-            of_parameter.insert(p.id(), k..k + 1);
+            let Some((from, chunks)) = self.whole.chunks.get(k) else { continue };
+            of_parameter.insert(p.id(), chunks.clone());
             // Of what several stages have, the first one tells.
             if self.whole.first(path) != path {
                 continue;
             }
             let Some(g) = grads.of(&p.cell()) else { continue };
-            let squares = pieces::squares(&g.reshape([-1]), 0, None)?.sum(..).reshape([1]);
             has[k] = 1.0;
-            if self.sharding.of(p).is_some() { cut[k] = Some(squares) } else { own[k] = Some(squares) }
+            if self.sharding.of(p).is_some() {
+                // Pieces end elsewhere than chunks: their squares count in the first one.
+                let squares = pieces::squares(&g.reshape([-1]), 0, None)?.sum(..).reshape([1]);
+                let rest = Tensor::full_on([chunks.len().saturating_sub(1)], 0, wide, device);
+                cut[k] = Some(Tensor::cat(&[&squares, &rest], 0));
+            } else {
+                own[k] = Some(pieces::squares(&g.reshape([-1]), *from, None)?);
+            }
         }
-        let zero = Tensor::full_on([1], 0, wide, device);
-        let row = |of: Vec<Option<Tensor>>| Tensor::cat(&of.into_iter().map(|x| x.unwrap_or_else(|| zero.clone())).collect::<Vec<_>>(), 0);
+        let zeros = |k: usize| Tensor::full_on([self.whole.chunks.get(k).map_or(0, |(_, chunks)| chunks.len())], 0, wide, device);
+        let row = |of: Vec<Option<Tensor>>| Tensor::cat(&of.into_iter().enumerate().map(|(k, x)| x.unwrap_or_else(|| zeros(k))).collect::<Vec<_>>(), 0);
         let squares = added(&row(cut), self.mesh.group(MeshAxis::Tensor)) + row(own);
         let has = Tensor::from_vec_on(has, [n], device).cast(wide);
-        let both = added(&Tensor::stack(&[squares, has], 0), self.mesh.group(MeshAxis::Pipeline));
-        let (squares, has) = (both.select(0, 0), both.select(0, 1));
-        let each = has.gt(0.0).where_(&squares.sqrt().cast(DType::F32), monitor::NONE);
-        SharedNorms::of_mesh(squares, each, of_parameter, dtype)
+        let chunks = squares.try_meta()?.shape.elements();
+        let both = added(&Tensor::cat(&[squares, has], 0), self.mesh.group(MeshAxis::Pipeline));
+        let all = NormsOfAll { chunks: self.whole.chunks.iter().map(|(_, chunks)| chunks.clone()).collect(), has: both.narrow(0, chunks, n) };
+        SharedNorms::of_mesh(both.narrow(0, 0, chunks), all, of_parameter, dtype)
     }
 }
 fn param_shape(param: Option<&Param>) -> String {
@@ -261,7 +285,7 @@ fn added(x: &Tensor, group: &Group) -> Tensor {
     let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Sum, parts: 0, used: RankUse::Alike };
     if group.size == 1 { x.clone() } else { collective(kind, group, x) }
 }
-/// The mean loss of a batch, and the gradients of that loss times the batch's rows: of a stage of a pipeline.
+/// The loss of a batch times its rows, and the gradients of that: of a stage of a pipeline.
 pub type PassOf<M, B> = Arc<dyn Fn(&M, &B) -> Computed<(Tensor, Grads)> + Send + Sync>;
 
 impl<M: Walk, B: Batch> Session<M, B> {
@@ -273,10 +297,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn have_part(&mut self, meshed: Arc<MeshedModel>, pass: Option<PassOf<M, B>>) -> Result<(), Failure> {
         let name = self.optimizer.name();
         if meshed.mesh.size(MeshAxis::Tensor) > 1 && !self.optimizer.is_elementwise() {
-            return Err(Failure::Usage(format!("[distributed]: {name} looks at each parameter as a whole, of which ranks along `tensor` have pieces")));
+            let told = format!("{name} looks at each parameter as a whole, of which ranks along `tensor` have pieces");
+            return Err(Failure::Usage(format!("`optimizer.kind`: {told}: one that goes element by element (SGD, AdamW), or a `mesh` without `tensor`")));
         }
         if meshed.mesh.size(MeshAxis::Pipeline) > 1 && name == "LBFGS" {
-            return Err(Failure::Usage(format!("[distributed]: {name} looks at all parameters together, which lie on several stages")));
+            let told = format!("{name} looks at all parameters together, which lie on several stages");
+            return Err(Failure::Usage(format!("`optimizer.kind`: {told}: another optimizer, or a `mesh` without `pipeline`")));
         }
         if pass.is_some() {
             self.captured.leave("a stage of a pipeline waits for the others");

@@ -369,7 +369,7 @@ impl ShardedParameters {
             Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)
         };
         let of_parameter = used.iter().zip(chunks).map(|(p, chunks)| (p.id(), chunks)).collect();
-        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared, each: None })
+        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared, all: None })
     }
 }
 /// What gradients are quotients of. A norm that is computed of it does not need them in memory.
@@ -385,13 +385,18 @@ pub(super) struct SharedNorms {
     of_parameter: HashMap<usize, Range<usize>>,
     dtype: DType,
     shared: bool,
-    /// of a model that ranks share: the norm of each of the whole model's parameters
-    each: Option<Tensor>,
+    /// of a model that ranks share
+    all: Option<NormsOfAll>,
+}
+/// Of all parameters of a model that ranks share: their chunks, and whether a gradient of each is there.
+pub(super) struct NormsOfAll {
+    pub chunks: Vec<Range<usize>>,
+    pub has: Tensor,
 }
 impl SharedNorms {
-    /// Of a whole model, of whose parameters this rank has some, or pieces: sums of squares, norms, and which of them are here.
-    pub fn of_mesh(squares: Tensor, each: Tensor, of_parameter: HashMap<usize, Range<usize>>, dtype: DType) -> Computed<SharedNorms> {
-        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared: true, each: Some(each.ok()?) })
+    /// Of a whole model, of whose parameters this rank has some, or pieces.
+    pub fn of_mesh(squares: Tensor, all: NormsOfAll, of_parameter: HashMap<usize, Range<usize>>, dtype: DType) -> Computed<SharedNorms> {
+        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared: true, all: Some(all) })
     }
     /// The norm of all of them.
     pub fn total(&self) -> Tensor {
@@ -402,13 +407,19 @@ impl SharedNorms {
         let norm = self.squares.sum(..).sqrt();
         norm.isfinite().where_(loss, norm.cast(loss.dtype()?)).ok()
     }
-    /// The norm of each; `none` of one that has no gradient.
+    /// The norm of each, of a model that ranks share of all that it has; `none` of one that has no gradient.
     pub fn each(&self, parameters: &[(String, Param)], none: f64) -> Computed<Tensor> {
-        if let Some(each) = &self.each {
-            return each.clone().ok();
+        let of_chunks = |of: &Range<usize>| self.squares.narrow(0, of.start, of.len()).sum(..).sqrt().cast(DType::F32).reshape([1]);
+        if let Some(all) = &self.all {
+            let norms: Vec<Tensor> = all.chunks.iter().map(of_chunks).collect();
+            return if norms.is_empty() {
+                Tensor::zeros([0]).ok()
+            } else {
+                all.has.gt(0.0).where_(&Tensor::cat(&norms.iter().collect::<Vec<_>>(), 0), none).ok()
+            };
         }
         let of = |p: &Param| match self.of_parameter.get(&p.id()) {
-            Some(of) => self.squares.narrow(0, of.start, of.len()).sum(..).sqrt().cast(DType::F32).reshape([1]),
+            Some(of) => of_chunks(of),
             None => Tensor::full_on([1], none, DType::F32, p.meta().device),
         };
         let all: Vec<Tensor> = parameters.iter().map(|(_, p)| of(p)).collect();

@@ -195,9 +195,9 @@ impl SharedSteps {
             let _passed = collective(CollectiveKind::Barrier, group, &Tensor::full_on([1], 0, DType::U8, device));
         }
     }
-    /// Are gradients, once they are added, this rank's pieces alone?
+    /// Have other ranks pieces of what is looked at, so that all of them look?
     pub fn has_pieces(&self) -> bool {
-        self.pieces
+        self.pieces || self.meshed.is_some()
     }
     /// All ranks tell which parameters have gradients here, and take the union. Called by all, before a step.
     ///
@@ -360,13 +360,13 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let clips_whole = self.clipper.as_ref().is_some_and(|clipper| matches!(clipper.options().clipping_type, ClippingType::Percentile | ClippingType::Agc));
         shared.pieces |= stage == ZeroStage::Slots && !clips_whole && must_be_shareable(ZeroStage::Gradients, handling, scales).is_ok();
         let parts = self.meshed.clone().filter(|meshed| !meshed.is_whole());
-        let goes_back =
-            handling.filter(|options| options.handling_type == HandlingType::Restore).map(|_| "a state that is put back (`restore`) is held as a whole");
-        if let (Some(_), Some(what)) = (&parts, looks_at_all(handling, scales).or(goes_back)) {
-            return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces")));
+        let goes_back = handling.filter(|options| options.handling_type == HandlingType::Restore);
+        let goes_back = goes_back.map(|_| "a state that is put back (`handling_type` of `[stability]`: \"restore\") is held as a whole");
+        let clips = clips_whole.then_some("this `clip` looks at gradients as a whole");
+        if let (Some(_), Some(what)) = (&parts, looks_at_all(handling, scales).or(goes_back).or(clips)) {
+            return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces: another one, or a `mesh` of `data` alone")));
         }
         shared.meshed = parts.clone();
-        shared.pieces |= parts.is_some();
         if stage >= ZeroStage::Slots {
             self.optimizer.share_out(shared.sharded.clone())?;
         }
@@ -518,7 +518,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             }
             let pass = || -> Computed<(Tensor, Grads, bool)> {
                 if let Some(pass) = self.pass {
-                    return pass(self.model, batch).map(|(mean, grads)| (mean, grads, true));
+                    return pass(self.model, batch).map(|(weighted, grads)| (weighted.cast(wide), grads, true));
                 }
                 let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
                 self.precision.measure(&mean)?;
@@ -527,9 +527,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 has_rows.store(times_rows, Relaxed);
                 let scaled = if times_rows { &mean * n as f64 } else { scaler.scale(&mean)? };
                 let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
-                Ok((mean, grads, times_rows))
+                Ok((mean.detach().cast(wide) * n as f64, grads, times_rows))
             };
-            let (mean, grads, times_rows) = shared.sharded.pass(pass)?;
+            let (weighted_loss, grads, times_rows) = shared.sharded.pass(pass)?;
             for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 if !used {
@@ -539,8 +539,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 let weighted = if times_rows { flat } else { flat * n as f64 };
                 *sum = Some(sum.take().map_or_else(|| weighted.clone(), |sum| sum + &weighted));
             }
-            let weighted = mean.detach().cast(wide) * n as f64;
-            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            loss = Some(loss.map_or_else(|| weighted_loss.clone(), |sum| sum + &weighted_loss));
             total += n;
             flush()?;
         }

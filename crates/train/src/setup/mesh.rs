@@ -326,9 +326,9 @@ pub(crate) fn pass(objective: Objective, recipe: &MeshRecipe) -> PassOf<RunModel
             (Some(target), Some(cut)) => (objective.loss(outputs, target)? * cut.len() as f64).ok(),
             _ => Err(Error::new("step", ErrorKind::Internal(format!("there is no micro-batch {k}")))),
         })?;
-        let device = x.device()?;
-        let wide = if device.widest_float() == DType::F64 { DType::F64 } else { DType::F32 };
-        Ok((Tensor::full_on([0usize; 0], step.loss / n.max(1) as f64, wide, device), step.grads))
+        // Added as one process adds losses of batches: in their type, one behind the other.
+        let total = step.losses.iter().fold(0f32, |total, loss| total + *loss as f32);
+        Ok((Tensor::full_on([0usize; 0], f64::from(total), DType::F32, x.device()?), step.grads))
     })
 }
 #[cfg(test)]
