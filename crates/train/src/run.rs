@@ -15,7 +15,7 @@ use crate::{
     recipe::{self, OnExtend, SharingMode, Teaching},
     report,
     session::{Habits, Session, StepSharing},
-    setup::{self, Length, ModelSharing, RunModel, Setup},
+    setup::{self, Length, ModelSharing, RunModel, Setup, StepPortions},
     storage, summary,
     trained::{self, Task},
     trainer::{Extended, Learned, Pattern, RankMeeting, RunRanks, Score, Start, learn, told_precision},
@@ -203,6 +203,11 @@ impl<'a> Run<'a> {
         // Who fails while the model is shared out lets nobody wait.
         let setup = setup.inspect_err(|failure| ranks.iter().filter(|_| model_sharing.is_some()).for_each(|ranks| ranks.failed(failure)))?;
         let plan = plan(&setup, device, self.folder.clone());
+        if let Some(ranks) = &ranks {
+            let joins_norms = model_sharing.as_ref().is_some_and(|sharing| sharing.norms_over.is_some());
+            let portions = StepPortions { sharing: ranks.sharing(), mesh: mesh.map(|(_, recipe)| recipe), steps: plan.steps, joins_norms };
+            portions.are_enough(&self.document, &setup)?;
+        }
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
         let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, taught, meshed, .. } = setup;
@@ -281,7 +286,7 @@ impl<'a> Run<'a> {
         let size = self.elastic.as_ref().map_or(here, |(_, ranks)| here.max(*ranks));
         let wrong = |what: String| Err(Failure::Usage(format!("[distributed]: {what}")));
         match said.mode {
-            SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started")),
+            SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started: start one, or leave it out")),
             SharingMode::Distributed | SharingMode::Hybrid if size < 2 => {
                 let mode = if said.mode == SharingMode::Hybrid { "hybrid" } else { "distributed" };
                 return wrong(format!("`mode` is \"{mode}\", and one rank was started: `adamant launch -n 2 -- ...` starts two"));
@@ -309,7 +314,10 @@ impl<'a> Run<'a> {
         let begun = begun.map(|path| recipe::distributed(&Document::read(&path)?.root()?)).transpose()?.and_then(|before| before.shards);
         let shards = said.shards.or(begun).unwrap_or(size);
         if shards < size {
-            return wrong(format!("{shards} shards on {size} ranks{}: every rank holds one at least", if mesh.is_some() { " along `data`" } else { "" }));
+            return wrong(format!(
+                "{shards} shards on {size} ranks{}: every rank holds one at least: `shards = {size}`",
+                if mesh.is_some() { " along `data`" } else { "" }
+            ));
         }
         let mut document = self.document.clone();
         let group = match &self.group {

@@ -1,11 +1,13 @@
 //! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
 mod memory;
 mod mesh;
+mod portions;
 mod validate;
 mod weights;
 
 pub use mesh::RunModel;
 pub(crate) use mesh::{ModelSharing, pass};
+pub(crate) use portions::StepPortions;
 pub use validate::{Validation, validate};
 pub(crate) use validate::{keys, words};
 

@@ -62,9 +62,11 @@ impl MeshRecipe {
     pub fn tensors(&self) -> usize {
         self.rest.tensor
     }
-    /// Micro-batches of a part of a step.
-    pub fn micro_batches(&self) -> usize {
-        self.micro_batches.unwrap_or(2 * self.rest.pipeline)
+    /// Micro-batches of a part of a step that has so many rows.
+    pub fn micro_batches_of(&self, rows: usize) -> usize {
+        let stages = self.rest.pipeline;
+        let micros = self.micro_batches.unwrap_or(2 * stages).min(rows).max(1);
+        if self.schedule.chunks() > 1 { (micros / stages).max(1) * stages } else { micros }
     }
 }
 /// Names of styles.

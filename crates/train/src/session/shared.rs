@@ -368,7 +368,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
         }
         shared.meshed = parts.clone();
         if stage >= ZeroStage::Slots {
-            self.optimizer.share_out(shared.sharded.clone())?;
+            self.optimizer.share_out(shared.sharded.clone()).map_err(|e| match e.kind() {
+                ErrorKind::Argument(told) => Failure::Usage(format!("`distributed.zero`: {told}: `zero = 0`, or another `optimizer`")),
+                _ => e.into(),
+            })?;
         }
         if stage >= ZeroStage::Slots || parts.is_some() {
             // Each rank looks at the slots of its pieces.

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! Every rank makes the whole model, and lets go of what is not its own before the optimizer is made.
+use super::portions::part_sizes;
 use crate::{
     Failure,
     config::Section,
@@ -76,12 +77,6 @@ const LOOKED_AT: usize = 4;
 /// So far the gradients of pieces may be from those of the whole, as a share of their largest number: sums are rounded otherwise, no more.
 const NEAR: f64 = 1e-3;
 
-/// The rows of the smallest part of a step that has some.
-fn smallest_part(rows: usize, batch: usize, parts: usize) -> usize {
-    let of = |rows: usize| (rows / parts).max(1);
-    let last = rows % batch;
-    if last == 0 || rows <= batch { of(rows.min(batch)) } else { of(batch).min(of(last)) }
-}
 impl ModelSharing {
     /// This rank's part of a model.
     ///
@@ -116,8 +111,9 @@ impl ModelSharing {
             return Err(section.wrong_key("sync_bn", format!("a norm sees one part of each rank: {ranks} shards on {ranks} ranks, not {}", self.parts)));
         }
         let last = rows % place.batch;
-        if rows.min(place.batch) < ranks || (last > 0 && last < ranks) {
-            let told = format!("the last of batches of {} has {last} of {rows} rows, and {ranks} ranks have one each at least", place.batch);
+        let fewest = if last > 0 { last } else { rows.min(place.batch) };
+        if fewest < ranks {
+            let told = format!("of {rows} rows a batch has {fewest} (`batch = {}`), and each of {ranks} ranks has one at least", place.batch);
             return Err(section.wrong_key("sync_bn", told));
         }
         match convert_sync_batchnorm(model, group)? {
@@ -146,10 +142,10 @@ impl ModelSharing {
         let of_groups: Vec<f64> = groups.iter().map(|group| costs.get(group.clone()).unwrap_or_default().iter().sum()).collect();
         let stretches = cut_by_cost(&of_groups, stages * schedule.chunks()).map_err(wrong)?;
         let stretches = stretches.into_iter().filter_map(|s| Some(groups.get(s.start)?.start..groups.get(s.end.checked_sub(1)?)?.end)).collect();
-        let smallest = smallest_part(place.parts.train.len(), place.batch, self.parts);
+        let smallest = part_sizes(place.parts.train.len(), place.batch, self.parts, true).first().copied().unwrap_or(0);
         if schedule.chunks() > 1 && smallest < stages {
             let told = format!(
-                "{schedule} takes as many micro-batches as there are stages ({stages}), and a part of a step has {smallest} rows: 1f1b, or larger batches"
+                "{schedule} takes as many micro-batches as there are stages ({stages}), and a part of a step has {smallest} rows: \"1f1b\", or a larger `batch`"
             );
             return Err(section.wrong_key("schedule", told));
         }
@@ -311,14 +307,13 @@ fn heads(attention: &Submodule, out_proj: Option<&Submodule>) -> Option<usize> {
 }
 /// How a batch goes through all stages: in micro-batches of nearly as many rows, whose losses count by their rows.
 pub(crate) fn pass(objective: Objective, recipe: &MeshRecipe) -> PassOf<RunModel, (Tensor, Tensor)> {
-    let (most, stages, chunks) = (recipe.micro_batches(), recipe.pipelines(), recipe.schedule.chunks());
+    let recipe = recipe.clone();
     Arc::new(move |model, (x, y)| {
         let RunModel::Stage(pipeline) = model else {
             return Err(Error::new("step", ErrorKind::Internal("a pass through stages of a model that has none".into())));
         };
         let n = x.shape()?.first().copied().unwrap_or(0);
-        let micros = most.min(n).max(1);
-        let micros = if chunks > 1 { (micros / stages).max(1) * stages } else { micros };
+        let micros = recipe.micro_batches_of(n);
         let cuts: Vec<_> = (0..micros).map(|k| rank_parts(n, k, micros)).collect();
         let of = |t: &Tensor| -> Vec<Tensor> { cuts.iter().map(|cut| t.narrow(0, cut.start, cut.len())).collect() };
         let (inputs, targets) = (of(x), of(y));
@@ -333,7 +328,7 @@ pub(crate) fn pass(objective: Objective, recipe: &MeshRecipe) -> PassOf<RunModel
 }
 #[cfg(test)]
 mod tests {
-    use super::{learning_groups, smallest_part};
+    use super::learning_groups;
 
     #[test]
     fn a_stage_that_learns_nothing() {
@@ -341,15 +336,6 @@ mod tests {
             let trains: Vec<bool> = trains.chars().map(|c| c == '1').collect();
             let told: String = learning_groups(&trains).into_iter().enumerate().flat_map(|(k, group)| group.map(move |_| k.to_string())).collect();
             assert_eq!(told, want);
-        }
-    }
-
-    #[test]
-    fn the_part_with_the_fewest_rows() {
-        for (rows, batch, parts, want) in [(10, 4, 2, 1), (12, 4, 2, 2), (3, 8, 2, 1), (16, 8, 4, 2), (17, 8, 4, 1), (9, 9, 4, 2)] {
-            let all = (0..rows / batch).map(|_| batch).chain((rows % batch > 0).then_some(rows % batch));
-            let told = all.flat_map(|n| (0..parts).map(move |k| adamant_core::op::rank_parts(n, k, parts).len())).filter(|n| *n > 0).min();
-            assert_eq!((smallest_part(rows, batch, parts), told), (want, Some(want)), "{rows} rows, batches of {batch}, {parts} parts");
         }
     }
 }
