@@ -272,6 +272,10 @@ impl<'a> Run<'a> {
         let whole = session.whole_weights(session.model.state_dict())?;
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
+        if let Some(ranks) = ranks.as_ref().filter(|_| mesh.is_some()) {
+            // Outputs of stages are on their way: whoever ended now would be missed by a rank that has not read them yet.
+            ranks.gather(&[0])?;
+        }
         let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None, leads };
         let judge =
             |model: &adamant_nn::Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });

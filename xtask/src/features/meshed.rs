@@ -5,7 +5,7 @@ use crate::{
     workspace,
 };
 use adamant::{
-    Tensor, communicator,
+    Device, Tensor, communicator,
     functional::{CrossEntropyOptions, cross_entropy},
     nn::{Linear, Module, Sequential, Tanh, Walk, manual_seed},
     op::rank_parts,
@@ -98,7 +98,8 @@ fn farthest(a: &[f32], b: &[f32]) -> f64 {
 fn devices() -> Checked {
     let names = ["cpu:0", "cpu:1", "cpu:2", "cpu:3"];
     let (mut of_outputs, mut of_gradients, mut cases) = (0f64, 0f64, 0);
-    device()?.scoped(|| {
+    // The first of the CPU's devices is where outputs are put together.
+    Device::cpu()?.scoped(|| {
         for (count, n) in (1..=4).flat_map(|count| [1, 3, 4, 7, 12].map(|n| (count, n))) {
             let (x, y) = rows(count, n);
             let told = |model: &dyn Module, batch: &LabelledRows, times: f64| -> Result<(Vec<f32>, Vec<f32>), adamant::Error> {

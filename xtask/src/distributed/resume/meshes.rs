@@ -47,6 +47,7 @@ lr = 0.003
 eps = 0.001
 [schedule]
 kind = "CosineAnnealingLR"
+T_max = 60
 [checkpoint]
 every = 2
 last = 60
