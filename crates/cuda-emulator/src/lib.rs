@@ -22,3 +22,18 @@
 //! do blocks, warps and copies that may land early or late. A program that is right is right under every seed.
 //!
 //! Architecture invariant: this crate knows nothing of Adamant: no tensor, no kernel's text, no backend.
+
+mod driver;
+mod emulator;
+mod library;
+pub mod machine;
+pub mod memory;
+pub mod ptx;
+mod stub;
+
+pub use driver::clock::{Engine, Span};
+pub use driver::profile::{PROFILES, Profile};
+pub use driver::state::Launched;
+pub use emulator::{Emulator, Options};
+pub use machine::finding::{Finding, FindingKind};
+pub use stub::InstallError;

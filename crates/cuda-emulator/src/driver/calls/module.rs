@@ -1,0 +1,213 @@
+//! Calls about modules and the kernels in them.
+use crate::driver::code::{Answer, Code};
+use crate::driver::entry::calls;
+use crate::driver::kernels;
+use crate::driver::pointer::{Host, In, Out, Text};
+use crate::driver::profile::{SHARED_UNASKED, THREADS_OF_BLOCK};
+use crate::driver::queue::Goal;
+use crate::driver::state::{Function, LoadedModule, State};
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+
+/// Options of loading: where a log of errors goes, and how long it may be.
+const ERROR_LOG: u32 = 5;
+const ERROR_LOG_BYTES: u32 = 6;
+/// Options are numbered up to this.
+const LAST_OPTION: u32 = 40;
+/// What a kernel's attributes are numbered by.
+const MOST_THREADS: u32 = 0;
+const OWN_SHARED: u32 = 1;
+const CONSTANT: u32 = 2;
+const LOCAL: u32 = 3;
+const REGISTERS: u32 = 4;
+const PTX_VERSION: u32 = 5;
+const BINARY_VERSION: u32 = 6;
+const CACHED: u32 = 7;
+const DYNAMIC_SHARED: u32 = 8;
+const CARVEOUT: u32 = 9;
+/// Registers of a thread: only the assembler knows; so many fit at any size of a block.
+const ASSUMED_REGISTERS: i32 = 32;
+
+calls! { exports, Code;
+    fn cuModuleLoadData(state, module: Out<u64>, image: Host) {
+        state.load(module, image).map_err(|(code, _)| code)
+    }
+    fn cuModuleLoadDataEx(state, module: Out<u64>, image: Host, count: u32, options: In<u32>, values: Out<u64>) {
+        let given: Answer<Vec<u32>> = (0..count as usize).map(|k| options.at(k)).collect();
+        let given = given?;
+        if given.iter().any(|o| *o >= LAST_OPTION) {
+            return Err(Code::INVALID_VALUE);
+        }
+        state.load(module, image).map_err(|(code, why)| {
+            let value = |which: u32| given.iter().position(|o| *o == which).and_then(|k| values.moved(k).get().ok());
+            if let (Some(log), Some(room)) = (value(ERROR_LOG), value(ERROR_LOG_BYTES)) {
+                let room = (room as u32).saturating_sub(1) as usize;
+                let text: Vec<u8> = why.bytes().take(room).chain([0]).collect();
+                if room > 0 {
+                    Host::at(log).write(&text);
+                }
+            }
+            code
+        })
+    }
+    fn cuModuleUnload(state, module: u64) {
+        let current = state.current()?;
+        state.refuse_while_capturing()?;
+        let known = state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?;
+        if known.context != current {
+            return Err(Code::INVALID_HANDLE);
+        }
+        // What is under way may run its code.
+        state.run_until(Goal::Context(current));
+        state.modules.remove(&module);
+        state.functions.retain(|_, f| f.module != module);
+        state.current().map(drop)
+    }
+    fn cuModuleGetFunction(state, function: Out<u64>, module: u64, name: Text) {
+        function.needed()?;
+        let name = name.get()?;
+        let current = state.current()?;
+        let known = state.modules.get(&module).filter(|m| m.context == current).ok_or(Code::INVALID_HANDLE)?;
+        function.set(*known.functions.get(&name).ok_or(Code::NOT_FOUND)?)
+    }
+    fn cuModuleGetFunctionCount(state, count: Out<u32>, module: u64) {
+        state.current()?;
+        count.set(state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?.functions.len() as u32)
+    }
+    fn cuModuleGetGlobal_v2(state, address: Out<u64>, bytes: Out<usize>, module: u64, name: Text) {
+        let name = name.get()?;
+        state.current()?;
+        let known = state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?;
+        let (at, length) = known.loaded.global(&name).ok_or(Code::NOT_FOUND)?;
+        address.set_if_asked(at);
+        bytes.set_if_asked(length as usize);
+        Ok(())
+    }
+    fn cuModuleGetLoadingMode(state, mode: Out<u32>) {
+        state.ready()?;
+        // Eager: what does not load is told when it is loaded.
+        mode.set(1)
+    }
+    fn cuFuncGetAttribute(state, value: Out<i32>, attribute: u32, function: u64) {
+        value.needed()?;
+        let architecture = state.profile.architecture();
+        let function = state.function(function)?;
+        value.set(match attribute {
+            MOST_THREADS => function.kernel.max_threads.unwrap_or(THREADS_OF_BLOCK).min(THREADS_OF_BLOCK) as i32,
+            OWN_SHARED => function.kernel.shared_bytes as i32,
+            LOCAL => function.kernel.local_bytes as i32,
+            REGISTERS => ASSUMED_REGISTERS,
+            PTX_VERSION => function.target as i32,
+            BINARY_VERSION => architecture as i32,
+            DYNAMIC_SHARED => function.dynamic_shared as i32,
+            CARVEOUT => function.carveout,
+            CONSTANT | CACHED | 10..=15 => 0,
+            _ => return Err(Code::INVALID_VALUE),
+        })
+    }
+    fn cuFuncSetAttribute(state, function: u64, attribute: u32, value: i32) {
+        let most = state.profile.shared_of_block;
+        let own = state.function(function)?.kernel.shared_bytes;
+        let Some(function) = state.functions.get_mut(&function) else { return Err(Code::INVALID_HANDLE) };
+        match attribute {
+            DYNAMIC_SHARED => {
+                let asked = u32::try_from(value).map_err(|_| Code::INVALID_VALUE)?;
+                if asked.saturating_add(own as u32) > most {
+                    return Err(Code::INVALID_VALUE);
+                }
+                function.dynamic_shared = asked;
+            }
+            CARVEOUT if (-1..=100).contains(&value) => function.carveout = value,
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        Ok(())
+    }
+    fn cuFuncSetCacheConfig(state, function: u64, config: u32) {
+        state.function(function)?;
+        if config <= 3 { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+    fn cuFuncGetModule(state, module: Out<u64>, function: u64) {
+        module.set(state.function(function)?.module)
+    }
+    fn cuFuncGetName(state, name: Out<*const c_char>, function: u64) {
+        name.set(state.function(function)?.name.as_ptr())
+    }
+    fn cuFuncLoad(state, function: u64) {
+        state.function(function).map(drop)
+    }
+    fn cuFuncIsLoaded(state, loaded: Out<u32>, function: u64) {
+        state.function(function)?;
+        loaded.set(1)
+    }
+    fn cuFuncGetParamInfo(state, function: u64, number: usize, offset: Out<usize>, bytes: Out<usize>) {
+        let parameter = state.function(function)?.kernel.parameters.get(number).ok_or(Code::INVALID_VALUE)?;
+        let (at, size) = (parameter.offset as usize, parameter.size as usize);
+        offset.set(at)?;
+        bytes.set_if_asked(size);
+        Ok(())
+    }
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(state, blocks: Out<i32>, function: u64, threads: i32, dynamic: usize) {
+        blocks.set(state.resident(function, threads, dynamic)?)
+    }
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(state, blocks: Out<i32>, function: u64, threads: i32, dynamic: usize, flags: u32) {
+        if flags > 1 {
+            return Err(Code::INVALID_VALUE);
+        }
+        blocks.set(state.resident(function, threads, dynamic)?)
+    }
+    fn cuOccupancyAvailableDynamicSMemPerBlock(state, bytes: Out<usize>, function: u64, blocks: i32, threads: i32) {
+        state.function(function)?;
+        if blocks < 1 || !(1..=THREADS_OF_BLOCK as i32).contains(&threads) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let reserved = if state.profile.capability.0 >= 8 { 1024 } else { 0 };
+        let of_block = (state.profile.shared_of_processor / blocks as u32).saturating_sub(reserved);
+        let own = state.function(function)?.kernel.shared_bytes as u32;
+        bytes.set(of_block.min(state.profile.shared_of_block).saturating_sub(own) as usize)
+    }
+}
+
+impl State {
+    /// A kernel of the current context.
+    pub fn function(&self, handle: u64) -> Answer<&Function> {
+        let current = self.current()?;
+        self.functions.get(&handle).filter(|f| f.context == current).ok_or(Code::INVALID_HANDLE)
+    }
+    fn resident(&self, function: u64, threads: i32, dynamic: usize) -> Answer<i32> {
+        let function = self.function(function)?;
+        let threads = u32::try_from(threads).ok().filter(|t| *t > 0).ok_or(Code::INVALID_VALUE)?;
+        let own = u64::from(function.kernel.shared_bytes as u32) + dynamic as u64;
+        let most = function.kernel.max_threads.unwrap_or(THREADS_OF_BLOCK).min(THREADS_OF_BLOCK);
+        if threads > most || own > u64::from(self.profile.shared_of_block) {
+            return Ok(0);
+        }
+        Ok(self.profile.resident_blocks(threads, own as u32) as i32)
+    }
+    /// Loads an image; what is wrong with it in words, where something is.
+    fn load(&mut self, module: Out<u64>, image: Host) -> Result<(), (Code, String)> {
+        let plain = |code: Code| (code, String::new());
+        module.needed().map_err(plain)?;
+        let current = self.current().map_err(plain)?;
+        self.refuse_while_capturing().map_err(plain)?;
+        let text = kernels::text_of(image)?;
+        kernels::check_target(&text, self.profile)?;
+        let memory = self.memory().map_err(plain)?;
+        let loaded = kernels::load(&text, &memory).map_err(|(code, why)| {
+            self.find_of_call(crate::machine::finding::FindingKind::BadParameter, "cuModuleLoadData", why.clone(), None);
+            (code, why)
+        })?;
+        let handle = self.handle();
+        let target = kernels::target_of(&text).map_or(0, |(number, _)| number);
+        let mut functions = HashMap::new();
+        for kernel in kernels::kernels_of(&loaded) {
+            let function = self.handle();
+            let name = CString::new(kernel.name.clone()).unwrap_or_default();
+            functions.insert(kernel.name.clone(), function);
+            let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes as u32);
+            let loaded = loaded.clone();
+            self.functions.insert(function, Function { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
+        }
+        self.modules.insert(handle, LoadedModule { context: current, loaded, functions });
+        module.set(handle).map_err(plain)
+    }
+}

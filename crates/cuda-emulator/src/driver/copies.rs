@@ -1,0 +1,158 @@
+//! Copies and fills: what they check when they are asked for, and what they do when they run.
+use super::clock::{Engine, crossing, moving};
+use super::code::{Answer, Code};
+use super::order::Present;
+use super::pointer::Host;
+use super::state::State;
+use crate::machine::finding::FindingKind;
+use crate::memory::{MemoryFault, MemoryFaultKind};
+use std::sync::Arc;
+
+/// One end of a copy.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Device {
+        device: usize,
+        address: u64,
+    },
+    /// Memory that any program has: written when the copy runs, which is at once.
+    Host(Host),
+    /// Locked memory: read or written when the copy runs.
+    Locked(Host),
+    /// Read when the copy was asked for.
+    Bytes(Arc<[u8]>),
+}
+/// A copy.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub from: End,
+    pub to: End,
+    pub bytes: u64,
+    pub call: &'static str,
+}
+/// A fill of `count` items of 1, 2 or 4 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub device: usize,
+    pub address: u64,
+    pub item: [u8; 4],
+    pub item_bytes: u64,
+    pub count: u64,
+    pub call: &'static str,
+}
+
+/// What a fault of an address is called where it is reported.
+pub(crate) fn kind_of(fault: &MemoryFault) -> FindingKind {
+    match fault.kind {
+        MemoryFaultKind::OutOfBounds | MemoryFaultKind::NotAccessible => FindingKind::OutOfBounds,
+        MemoryFaultKind::UseAfterFree => FindingKind::UseAfterFree,
+    }
+}
+
+impl State {
+    /// Refuses a range of device memory that is not alive, and says so.
+    pub fn check_range(&mut self, call: &'static str, device: usize, address: u64, bytes: u64) -> Answer {
+        let memory = self.devices.get(device).ok_or(Code::INVALID_VALUE)?.memory.clone();
+        memory.check(address, bytes).map_err(|fault| {
+            self.find_of_call(kind_of(&fault), call, fault.to_string(), Some(fault.address));
+            Code::INVALID_VALUE
+        })
+    }
+    /// Which card's memory an address is of; that of the current context where it is nobody's.
+    pub fn device_of(&self, address: u64) -> Answer<usize> {
+        let mine = self.context(self.current()?)?.device;
+        let is_of = |d: &usize| self.devices.get(*d).is_some_and(|d| d.memory.allocation(address).is_some());
+        Ok([mine].into_iter().chain(0..self.devices.len()).find(is_of).unwrap_or(mine))
+    }
+    /// A range of memory that work touches when it runs: notes it, and reports work that is not ordered with it.
+    pub fn touch(&mut self, device: usize, address: u64, bytes: u64, writes: bool, present: &Present) {
+        if self.options.null || bytes == 0 {
+            return;
+        }
+        let Some(device) = self.devices.get_mut(device) else { return };
+        if let Some(other) = device.accesses.touch(address, bytes, writes, present) {
+            let (what, other, act) = (present.stamp.what.clone(), other.what, if writes { "writes" } else { "reads" });
+            let note = format!("it {act} what `{other}` of another stream touched, and no event orders the two");
+            self.find_of_call(FindingKind::MissingEvent, &what, note, Some(address));
+        }
+    }
+    /// Runs a copy; gives when it begins and ends.
+    pub fn perform_copy(&mut self, copy: &Copy, present: &Present, ready: f64) -> Answer<(Engine, f64, f64)> {
+        let failed = |state: &mut State, fault: MemoryFault| {
+            state.find_of_call(kind_of(&fault), copy.call, fault.to_string(), Some(fault.address));
+            Code::ILLEGAL_ADDRESS
+        };
+        for (end, writes) in [(&copy.from, false), (&copy.to, true)] {
+            match end {
+                End::Device { device, address } => self.touch(*device, *address, copy.bytes, writes, present),
+                End::Locked(host) => {
+                    let address = host.address();
+                    if self.host.locked(address, copy.bytes).is_none() {
+                        let note = format!("{} bytes of locked memory are not locked any more", copy.bytes);
+                        self.find_of_call(FindingKind::HostMemoryGone, copy.call, note, Some(address));
+                        return Err(Code::ILLEGAL_ADDRESS);
+                    }
+                    self.touch(0, address, copy.bytes, writes, present);
+                }
+                End::Host(_) | End::Bytes(_) => {}
+            }
+        }
+        let memory = |state: &State, device: usize| state.devices.get(device).map(|d| d.memory.clone()).ok_or(Code::INVALID_VALUE);
+        match (&copy.from, &copy.to) {
+            (End::Device { device: from, address: source }, End::Device { device: to, address: target }) => {
+                let (from_memory, to_memory) = (memory(self, *from)?, memory(self, *to)?);
+                let done = if from == to {
+                    from_memory.copy(*source, *target, copy.bytes)
+                } else {
+                    let mut bytes = vec![0; copy.bytes as usize];
+                    from_memory.read(*source, &mut bytes).and_then(|()| to_memory.write(*target, &bytes))
+                };
+                done.map_err(|fault| failed(self, fault))?;
+            }
+            (End::Device { device, address }, to) => {
+                let mut bytes = vec![0; copy.bytes as usize];
+                let memory = memory(self, *device)?;
+                memory.read(*address, &mut bytes).map_err(|fault| failed(self, fault))?;
+                if !self.options.null && !memory.is_written(*address, copy.bytes) {
+                    let note = format!("of {} bytes, some were never written", copy.bytes);
+                    self.find_of_call(FindingKind::HostReadUnwritten, copy.call, note, Some(*address));
+                }
+                if let End::Host(to) | End::Locked(to) = to {
+                    to.write(&bytes);
+                }
+            }
+            (from, End::Device { device, address }) => {
+                let bytes: Arc<[u8]> = match from {
+                    End::Host(from) | End::Locked(from) => from.read(copy.bytes as usize).into(),
+                    End::Bytes(bytes) => bytes.clone(),
+                    End::Device { .. } => [].into(),
+                };
+                memory(self, *device)?.write(*address, &bytes).map_err(|fault| failed(self, fault))?;
+            }
+            (End::Host(from) | End::Locked(from), End::Host(to) | End::Locked(to)) => to.write(&from.read(copy.bytes as usize)),
+            _ => {}
+        }
+        let (engine, duration) = match (&copy.from, &copy.to) {
+            (End::Device { device: a, .. }, End::Device { device: b, .. }) if a == b => (Engine::Compute, moving(self.profile, copy.bytes)),
+            (End::Device { .. }, _) => (Engine::Down, crossing(self.profile, copy.bytes)),
+            _ => (Engine::Up, crossing(self.profile, copy.bytes)),
+        };
+        let (start, end) = self.clock.run(engine, ready, duration);
+        Ok((engine, start, end))
+    }
+    /// Runs a fill.
+    pub fn perform_fill(&mut self, fill: &Fill, present: &Present, ready: f64) -> Answer<(Engine, f64, f64)> {
+        let bytes = fill.count * fill.item_bytes;
+        self.touch(fill.device, fill.address, bytes, true, present);
+        let item = fill.item.get(..fill.item_bytes as usize).unwrap_or(&[]);
+        let filled = item.repeat(fill.count as usize);
+        let memory = self.devices.get(fill.device).ok_or(Code::INVALID_VALUE)?.memory.clone();
+        if let Err(fault) = memory.write(fill.address, &filled) {
+            self.find_of_call(kind_of(&fault), fill.call, fault.to_string(), Some(fault.address));
+            return Err(Code::ILLEGAL_ADDRESS);
+        }
+        let duration = moving(self.profile, bytes / 2);
+        let (start, end) = self.clock.run(Engine::Compute, ready, duration);
+        Ok((Engine::Compute, start, end))
+    }
+}

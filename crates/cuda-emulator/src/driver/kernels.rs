@@ -1,0 +1,150 @@
+//! Kernels: images become code, launches become runs of the machine, and what it finds becomes an answer.
+use super::clock::{Engine, executing};
+use super::code::{Answer, Code};
+use super::order::Present;
+use super::pointer::Host;
+use super::profile::Profile;
+use super::state::State;
+use crate::machine::finding::FindingKind;
+use crate::machine::{Conduct, Launch, Loaded, Module};
+use crate::memory::DeviceMemory;
+use std::sync::Arc;
+
+/// The newest PTX that a driver for CUDA 13.0 takes, times ten.
+const PTX_VERSION: u32 = 90;
+/// How images of machine code begin: an ELF file, a bundle of several.
+const ELF: [u8; 4] = [0x7f, b'E', b'L', b'F'];
+const BUNDLE: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+/// The longest text that is looked at.
+const LONGEST: usize = 1 << 30;
+
+/// A launch that is yet to run.
+pub(crate) struct KernelLaunch {
+    /// The function's handle.
+    pub function: u64,
+    pub name: Arc<str>,
+    pub loaded: Arc<LoadedCode>,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    /// What the kernel declares on top.
+    pub own_shared: u32,
+    pub parameters: Vec<u8>,
+}
+/// A parameter's place.
+pub(crate) struct ParameterPlace {
+    pub offset: u64,
+    pub size: u64,
+}
+/// What the driver has to know of a kernel.
+pub(crate) struct KernelFacts {
+    pub name: String,
+    pub parameters: Vec<ParameterPlace>,
+    pub shared_bytes: u64,
+    pub local_bytes: u64,
+    pub max_threads: Option<u32>,
+}
+/// A module's code with the places of its variables.
+pub(crate) struct LoadedCode(Loaded);
+
+impl LoadedCode {
+    /// A variable's address and bytes.
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        self.0.global(name)
+    }
+}
+
+/// The text of an image; machine code is refused.
+pub(crate) fn text_of(image: Host) -> Result<String, (Code, String)> {
+    if image.is_null() {
+        return Err((Code::INVALID_VALUE, String::new()));
+    }
+    let head = image.read(4);
+    if head == ELF || head == BUNDLE {
+        return Err((Code::NO_BINARY_FOR_GPU, "the emulator runs PTX; this is machine code for a card".into()));
+    }
+    image.text(LONGEST).ok_or_else(|| (Code::INVALID_IMAGE, "the image is no text".into()))
+}
+/// The architecture that a text is for, and whether it is for that one alone.
+pub(crate) fn target_of(text: &str) -> Option<(u32, char)> {
+    let target = text.lines().find_map(|l| l.trim().strip_prefix(".target"))?.trim();
+    let number: String = target.strip_prefix("sm_")?.chars().take_while(char::is_ascii_digit).collect();
+    let behind = target.strip_prefix("sm_")?.chars().nth(number.len());
+    Some((number.parse().ok()?, behind.filter(|c| matches!(c, 'a' | 'f')).unwrap_or(' ')))
+}
+/// Refuses texts that a card or a driver is too old for.
+pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, String)> {
+    let invalid = |what: &str| (Code::INVALID_PTX, format!("the text names no {what}"));
+    let version = text.lines().find_map(|l| l.trim().strip_prefix(".version")).ok_or_else(|| invalid("version"))?;
+    let mut parts = version.trim().split('.').map(|p| p.trim().parse::<u32>().ok());
+    let (Some(Some(major)), Some(Some(minor))) = (parts.next(), parts.next()) else { return Err(invalid("version")) };
+    if 10 * major + minor > PTX_VERSION {
+        return Err((Code::UNSUPPORTED_PTX_VERSION, format!("PTX {major}.{minor} is newer than the driver's 9.0")));
+    }
+    let (target, only) = target_of(text).ok_or_else(|| invalid("target"))?;
+    let mine = profile.architecture();
+    let runs = match only {
+        'a' => target == mine,
+        'f' => target / 10 == mine / 10 && target <= mine,
+        _ => target <= mine,
+    };
+    if runs { Ok(()) } else { Err((Code::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
+}
+/// Reads a text and places its variables.
+pub(crate) fn load(text: &str, memory: &DeviceMemory) -> Result<Arc<LoadedCode>, (Code, String)> {
+    let module = Module::parse(text).map_err(|e| (Code::INVALID_PTX, e.to_string()))?;
+    let loaded = Loaded::new(module, memory).map_err(|e| (Code::OUT_OF_MEMORY, e.to_string()))?;
+    Ok(Arc::new(LoadedCode(loaded)))
+}
+/// The kernels of a module.
+pub(crate) fn kernels_of(loaded: &LoadedCode) -> Vec<Arc<KernelFacts>> {
+    let facts = |k: &crate::machine::Kernel| KernelFacts {
+        name: k.name.clone(),
+        parameters: k.parameters.iter().map(|p| ParameterPlace { offset: u64::from(p.offset), size: u64::from(p.size) }).collect(),
+        shared_bytes: u64::from(k.shared_bytes),
+        local_bytes: u64::from(k.local_bytes),
+        max_threads: k.max_threads,
+    };
+    loaded.0.module().kernels().map(facts).map(Arc::new).collect()
+}
+/// What the driver answers where the machine found this.
+fn answer_for(kind: FindingKind) -> Code {
+    match kind {
+        FindingKind::Misaligned => Code::MISALIGNED_ADDRESS,
+        FindingKind::OutOfBounds | FindingKind::UseAfterFree | FindingKind::WriteToConstant => Code::ILLEGAL_ADDRESS,
+        FindingKind::Hung => Code::LAUNCH_TIMEOUT,
+        _ => Code::LAUNCH_FAILED,
+    }
+}
+
+impl State {
+    /// Runs a kernel.
+    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(Engine, f64, f64)> {
+        if let Some(planted) = self.planted_for(RUN) {
+            return Err(Code(planted));
+        }
+        let context = self.streams.get(&present.stamp.stream).map_or(0, |s| s.context);
+        let device = self.context(context)?.device;
+        let memory = self.card(context)?.memory.clone();
+        let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
+        let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
+        match run(&launch.loaded, &asked, &memory, &conduct) {
+            Ok(instructions) => {
+                let _ = device;
+                let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, instructions));
+                Ok((Engine::Compute, start, end))
+            }
+            Err(finding) => {
+                let code = answer_for(finding.kind);
+                self.find(*finding);
+                Err(code)
+            }
+        }
+    }
+}
+/// What an error is planted for that comes when a kernel runs, not when it is asked for.
+pub(crate) const RUN: &str = "kernel";
+
+fn run(loaded: &LoadedCode, launch: &Launch<'_>, memory: &DeviceMemory, conduct: &Conduct) -> Result<u64, Box<crate::machine::finding::Finding>> {
+    Ok(crate::machine::run(&loaded.0, launch, memory, conduct)?.instructions)
+}

@@ -1,0 +1,131 @@
+//! Doing the work of a stream: kernels, copies, products, graphs, each with its time and with what it touched.
+use super::clock::{Engine, Span};
+use super::code::Answer;
+use super::graph::Program;
+use super::order::{Present, Stamp};
+use super::queue::{Task, Work};
+use super::state::{Recorded, State};
+use std::cell::Cell;
+use std::sync::Arc;
+
+thread_local! {
+    /// A function of the host's runs on this thread; it may not call the driver.
+    pub(crate) static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Work {
+    /// What it is, for reports.
+    pub fn what(&self) -> Arc<str> {
+        match self {
+            Work::Launch(launch) => launch.name.clone(),
+            Work::Copy(copy) => copy.call.into(),
+            Work::Fill(fill) => fill.call.into(),
+            Work::Product(_) => "cublasLtMatmul".into(),
+            Work::Call(_) => "cuLaunchHostFunc".into(),
+            Work::Record(_) => "cuEventRecord".into(),
+            Work::Graph(_) => "cuGraphLaunch".into(),
+            Work::Free(_) => "cuMemFreeAsync".into(),
+            Work::Nothing => "nothing".into(),
+        }
+    }
+}
+
+impl State {
+    /// Does a piece of work that may begin at `ready`; gives when it ends.
+    pub fn perform(&mut self, stream: u64, task: &Task, ready: f64) -> Answer<f64> {
+        let stamp = Stamp { stream, number: task.place, node: 0, what: task.work.what() };
+        match &task.work {
+            Work::Graph(program) => self.perform_graph(stream, task, program, stamp, ready),
+            work => {
+                let end = self.perform_one(work, &Present { stamp, clock: &task.clock, ancestors: &[] }, ready, false)?;
+                if let Work::Record(event) = work {
+                    self.arrive(*event, task.number, end);
+                }
+                Ok(end)
+            }
+        }
+    }
+    /// An event's work is done, unless it was recorded anew.
+    fn arrive(&mut self, event: u64, number: u64, end: f64) {
+        if let Some(Recorded::Work { task, at, .. }) = self.events.get_mut(&event).map(|e| &mut e.recorded)
+            && *task == number
+        {
+            *at = Some(end);
+        }
+    }
+    /// Does a graph's nodes, in an order by seed that their edges allow.
+    fn perform_graph(&mut self, stream: u64, task: &Task, program: &Program, stamp: Stamp, ready: f64) -> Answer<f64> {
+        let count = program.nodes.len();
+        let mut left: Vec<usize> = program.nodes.iter().map(|n| n.after.len()).collect();
+        let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (k, node) in program.nodes.iter().enumerate() {
+            for before in &node.after {
+                if let Some(followers) = followers.get_mut(*before) {
+                    followers.push(k);
+                }
+            }
+        }
+        let mut ends = vec![ready; count];
+        let mut open: Vec<usize> = (0..count).filter(|k| left.get(*k) == Some(&0)).collect();
+        let mut last = ready;
+        while !open.is_empty() {
+            let k = open.swap_remove(self.random.below(open.len()));
+            let (Some(node), Some(ancestors)) = (program.nodes.get(k), program.ancestors.get(k)) else { continue };
+            let begin = node.after.iter().filter_map(|b| ends.get(*b)).fold(ready, |a, b| a.max(*b));
+            let stamp = Stamp { stream, number: stamp.number, node: k, what: node.work.what() };
+            let end = self.perform_one(&node.work, &Present { stamp, clock: &task.clock, ancestors }, begin, true)?;
+            if let Some(slot) = ends.get_mut(k) {
+                *slot = end;
+            }
+            last = last.max(end);
+            for follower in followers.get(k).into_iter().flatten() {
+                if let Some(left) = left.get_mut(*follower) {
+                    *left -= 1;
+                    if *left == 0 {
+                        open.push(*follower);
+                    }
+                }
+            }
+        }
+        Ok(last)
+    }
+    /// Does what is no graph.
+    fn perform_one(&mut self, work: &Work, present: &Present, ready: f64, by_graph: bool) -> Answer<f64> {
+        let idle = self.options.null && matches!(work, Work::Launch(_) | Work::Product(_));
+        let (engine, start, end) = match work {
+            _ if idle => (Engine::Compute, ready, ready),
+            Work::Launch(launch) => self.perform_launch(launch, present, ready, by_graph)?,
+            Work::Copy(copy) => self.perform_copy(copy, present, ready)?,
+            Work::Fill(fill) => self.perform_fill(fill, present, ready)?,
+            Work::Product(product) => self.perform_product(product, present, ready, by_graph)?,
+            Work::Call(callback) => {
+                IN_CALLBACK.set(true);
+                callback.call();
+                IN_CALLBACK.set(false);
+                (Engine::Host, ready, ready)
+            }
+            Work::Free(address) => {
+                let device = self.device_of_any(*address);
+                if let Some(device) = device.and_then(|d| self.devices.get_mut(d)) {
+                    if let Some((start, bytes)) = device.memory.allocation(*address) {
+                        device.accesses.forget(start, bytes);
+                    }
+                    // It was checked when it was asked for; a second end in between is refused there.
+                    let _ = device.memory.free(*address);
+                }
+                (Engine::Host, ready, ready)
+            }
+            Work::Record(_) | Work::Graph(_) | Work::Nothing => (Engine::Host, ready, ready),
+        };
+        if engine != Engine::Host {
+            let stream = present.stamp.stream;
+            let what = present.stamp.what.to_string();
+            self.spent(|| Span { what, engine, stream, start, end });
+        }
+        Ok(end)
+    }
+    /// The card whose memory holds an address.
+    fn device_of_any(&self, address: u64) -> Option<usize> {
+        self.devices.iter().position(|d| d.memory.allocation(address).is_some())
+    }
+}

@@ -1,0 +1,198 @@
+//! Descriptors: what a product is, how a matrix lies, what is preferred. Each is a table of attributes by number, whose
+//! sizes and first values are those of `cublasLt.h`.
+use crate::driver::entry::{Status, calls};
+use crate::driver::pointer::{Host, Out};
+use crate::driver::state::State;
+use std::collections::BTreeMap;
+
+/// `cublasStatus_t`, other than success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused(pub u32);
+
+impl Refused {
+    pub const NOT_INITIALIZED: Refused = Refused(1);
+    pub const INVALID_VALUE: Refused = Refused(7);
+    pub const ARCH_MISMATCH: Refused = Refused(8);
+    pub const EXECUTION_FAILED: Refused = Refused(13);
+    pub const INTERNAL_ERROR: Refused = Refused(14);
+    pub const NOT_SUPPORTED: Refused = Refused(15);
+}
+impl Status for Refused {
+    fn of(number: u32) -> Refused {
+        Refused(number)
+    }
+    fn number(&self) -> u32 {
+        self.0
+    }
+    fn unknown() -> Refused {
+        Refused::INTERNAL_ERROR
+    }
+    fn forbidden() -> Refused {
+        Refused::EXECUTION_FAILED
+    }
+    fn absent() -> Refused {
+        Refused::NOT_INITIALIZED
+    }
+}
+
+/// What a descriptor describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Product,
+    Layout,
+    Preference,
+}
+/// An attribute: its number, its bytes, its first value.
+type Attribute = (u32, usize, u64);
+/// Minus one of four bytes: "not set".
+const UNSET: u64 = 0xffff_ffff;
+
+/// Attributes of products (`cublasLtMatmulDescAttributes_t`).
+#[rustfmt::skip]
+const PRODUCT: &[Attribute] = &[
+    (0, 4, 0), (1, 4, 0), (2, 4, 0), (3, 4, 0), (4, 4, 0), (5, 4, 0), (6, 4, 2), (7, 4, 1), (8, 8, 0), (10, 8, 0), (11, 8, 0), (12, 8, 0),
+    (13, 8, 0), (14, 8, 0), (15, 4, 0), (17, 8, 0), (18, 8, 0), (19, 8, 0), (20, 8, 0), (21, 8, 0), (22, 4, UNSET), (23, 8, 0), (24, 8, 0),
+    (25, 1, 0), (26, 4, UNSET), (31, 4, 0), (32, 4, 0), (33, 4, 0), (34, 4, 0), (35, 4, 0), (36, 8, 0), (37, 4, 0),
+];
+/// Attributes of layouts (`cublasLtMatrixLayoutAttribute_t`).
+const LAYOUT: &[Attribute] = &[(0, 4, 0), (1, 4, 0), (2, 8, 0), (3, 8, 0), (4, 8, 0), (5, 4, 1), (6, 8, 0), (7, 8, 0), (8, 4, 0)];
+/// Attributes of preferences (`cublasLtMatmulPreferenceAttributes_t`).
+const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, UNSET), (5, 4, 256), (6, 4, 256), (7, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
+
+/// A descriptor.
+#[derive(Debug, Clone)]
+pub(crate) struct Descriptor {
+    pub kind: Kind,
+    values: BTreeMap<u32, u64>,
+}
+impl Descriptor {
+    fn new(kind: Kind) -> Descriptor {
+        Descriptor { kind, values: BTreeMap::new() }
+    }
+    fn table(&self) -> &'static [Attribute] {
+        match self.kind {
+            Kind::Product => PRODUCT,
+            Kind::Layout => LAYOUT,
+            Kind::Preference => PREFERENCE,
+        }
+    }
+    /// An attribute's value, as its bytes.
+    pub fn get(&self, which: u32) -> u64 {
+        let first = self.table().iter().find(|(n, ..)| *n == which).map_or(0, |(.., first)| *first);
+        self.values.get(&which).copied().unwrap_or(first)
+    }
+    pub fn signed(&self, which: u32) -> i64 {
+        self.get(which) as i64
+    }
+    pub fn word(&self, which: u32) -> u32 {
+        self.get(which) as u32
+    }
+    fn with(mut self, which: u32, value: u64) -> Descriptor {
+        self.values.insert(which, value);
+        self
+    }
+}
+
+calls! { exports, Refused;
+    fn cublasLtCreate(state, handle: Out<u64>) {
+        handle.needed().map_err(|_| Refused::INVALID_VALUE)?;
+        state.current().map_err(|_| Refused::NOT_INITIALIZED)?;
+        // It allocates.
+        state.refuse_while_capturing().map_err(|_| Refused::NOT_INITIALIZED)?;
+        let made = state.handle();
+        state.library.handles.insert(made);
+        give(handle, made)
+    }
+    fn cublasLtDestroy(state, handle: u64) {
+        if state.library.handles.remove(&handle) { Ok(()) } else { Err(Refused::NOT_INITIALIZED) }
+    }
+    fn cublasLtMatmulDescCreate(state, descriptor: Out<u64>, compute: u32, scale: u32) {
+        let made = Descriptor::new(Kind::Product).with(0, u64::from(compute)).with(1, u64::from(scale));
+        state.keep_descriptor(descriptor, made)
+    }
+    fn cublasLtMatmulDescDestroy(state, descriptor: u64) {
+        state.drop_descriptor(descriptor, Kind::Product)
+    }
+    fn cublasLtMatmulDescSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
+        state.set_attribute(descriptor, Kind::Product, which, value, bytes)
+    }
+    fn cublasLtMatmulDescGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+        state.get_attribute(descriptor, Kind::Product, which, value, bytes, written)
+    }
+    fn cublasLtMatrixLayoutCreate(state, descriptor: Out<u64>, number: u32, rows: u64, columns: u64, leading: i64) {
+        let made = Descriptor::new(Kind::Layout).with(0, u64::from(number)).with(2, rows).with(3, columns).with(4, leading as u64);
+        state.keep_descriptor(descriptor, made)
+    }
+    fn cublasLtMatrixLayoutDestroy(state, descriptor: u64) {
+        state.drop_descriptor(descriptor, Kind::Layout)
+    }
+    fn cublasLtMatrixLayoutSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
+        state.set_attribute(descriptor, Kind::Layout, which, value, bytes)
+    }
+    fn cublasLtMatrixLayoutGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+        state.get_attribute(descriptor, Kind::Layout, which, value, bytes, written)
+    }
+    fn cublasLtMatmulPreferenceCreate(state, descriptor: Out<u64>) {
+        state.keep_descriptor(descriptor, Descriptor::new(Kind::Preference))
+    }
+    fn cublasLtMatmulPreferenceDestroy(state, descriptor: u64) {
+        state.drop_descriptor(descriptor, Kind::Preference)
+    }
+    fn cublasLtMatmulPreferenceSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
+        state.set_attribute(descriptor, Kind::Preference, which, value, bytes)
+    }
+    fn cublasLtMatmulPreferenceGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+        state.get_attribute(descriptor, Kind::Preference, which, value, bytes, written)
+    }
+}
+
+/// Writes an answer of cuBLASLt's.
+pub(crate) fn give<T: Copy>(to: Out<T>, value: T) -> Result<(), Refused> {
+    to.set(value).map_err(|_| Refused::INVALID_VALUE)
+}
+
+impl State {
+    /// A descriptor of this kind.
+    pub fn descriptor(&self, handle: u64, kind: Kind) -> Result<&Descriptor, Refused> {
+        self.library.descriptors.get(&handle).filter(|d| d.kind == kind).ok_or(Refused::INVALID_VALUE)
+    }
+    fn keep_descriptor(&mut self, to: Out<u64>, made: Descriptor) -> Result<(), Refused> {
+        to.needed().map_err(|_| Refused::INVALID_VALUE)?;
+        let handle = self.handle();
+        self.library.descriptors.insert(handle, made);
+        give(to, handle)
+    }
+    fn drop_descriptor(&mut self, handle: u64, kind: Kind) -> Result<(), Refused> {
+        self.descriptor(handle, kind)?;
+        self.library.descriptors.remove(&handle);
+        Ok(())
+    }
+    fn set_attribute(&mut self, handle: u64, kind: Kind, which: u32, value: Host, bytes: usize) -> Result<(), Refused> {
+        let size = size_of_attribute(self.descriptor(handle, kind)?, which)?;
+        if value.is_null() || size != bytes {
+            return Err(Refused::INVALID_VALUE);
+        }
+        let mut word = [0; 8];
+        word.iter_mut().zip(value.read(bytes)).for_each(|(w, b)| *w = b);
+        if let Some(descriptor) = self.library.descriptors.get_mut(&handle) {
+            descriptor.values.insert(which, u64::from_le_bytes(word));
+        }
+        Ok(())
+    }
+    fn get_attribute(&self, handle: u64, kind: Kind, which: u32, value: Host, bytes: usize, written: Out<usize>) -> Result<(), Refused> {
+        let descriptor = self.descriptor(handle, kind)?;
+        let size = size_of_attribute(descriptor, which)?;
+        if bytes == 0 {
+            return give(written, size);
+        }
+        if value.is_null() || size != bytes {
+            return Err(Refused::INVALID_VALUE);
+        }
+        value.write(descriptor.get(which).to_le_bytes().get(..size).unwrap_or(&[]));
+        written.set_if_asked(size);
+        Ok(())
+    }
+}
+fn size_of_attribute(descriptor: &Descriptor, which: u32) -> Result<usize, Refused> {
+    descriptor.table().iter().find(|(n, ..)| *n == which).map(|(_, size, _)| *size).ok_or(Refused::INVALID_VALUE)
+}

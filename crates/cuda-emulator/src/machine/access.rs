@@ -1,0 +1,264 @@
+//! Loads, stores and asynchronous copies of a warp, lane by lane.
+use super::{
+    arena::{IN_FLIGHT, View, Wrong},
+    block::{Block, Fault, Outcome},
+    finding::FindingKind,
+    registers::lanes,
+    step::{Access, CopyAsync, Place},
+    warp::Pending,
+    watch::{Kind, Meeting, Party, Watch},
+};
+use crate::{memory::WRITTEN, ptx::Space};
+
+/// What a race is called by how far apart the two are.
+pub fn race(kind: Kind) -> FindingKind {
+    match kind {
+        Kind::Lanes => FindingKind::RaceOfLanes,
+        Kind::Warps => FindingKind::RaceOfThreads,
+        Kind::Blocks => FindingKind::RaceOfBlocks,
+    }
+}
+
+/// What an access that goes wrong is called: its kind, who else, what to say.
+pub type Trouble = (FindingKind, Option<Meeting>, &'static str);
+
+pub fn wrong((kind, note): Wrong) -> Trouble {
+    (kind, None, note)
+}
+fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
+    match meeting {
+        None => Ok(()),
+        Some(meeting) => Err((race(meeting.kind), Some(meeting), "")),
+    }
+}
+
+/// Notes that bytes are read.
+#[inline(always)]
+pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
+    let Some(notes) = view.notes else { return Ok(()) };
+    if bytes < 4 {
+        return meets(watch.read(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, strong));
+    }
+    for word in at / 4..(at + u64::from(bytes)) / 4 {
+        meets(watch.read(notes, word, 15, me, strong))?;
+    }
+    Ok(())
+}
+/// Notes that bytes are written.
+#[inline(always)]
+pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
+    let Some(notes) = view.notes else { return Ok(()) };
+    if bytes < 4 {
+        return meets(watch.write(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, atomic, same));
+    }
+    for word in at / 4..(at + u64::from(bytes)) / 4 {
+        meets(watch.write(notes, word, 15, me, atomic, same))?;
+    }
+    Ok(())
+}
+
+impl Block<'_> {
+    /// The address of a lane.
+    #[inline(always)]
+    pub fn address(&self, w: usize, place: &Place, lane: usize) -> u64 {
+        let r = &self.warps[w].registers;
+        let base = if place.wide { r.wide(place.base)[lane] } else { u64::from(r.words(place.base)[lane]) };
+        let address = base.wrapping_add(place.offset as u64);
+        // Addresses of 32 bits stay so.
+        if place.wide { address } else { address & 0xffff_ffff }
+    }
+    #[cold]
+    pub fn trouble<T>(&self, w: usize, lane: usize, address: u64, (kind, meeting, note): Trouble) -> Outcome<T> {
+        let pc = self.warps[w].pc;
+        Err(Box::new(Fault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
+    }
+    pub fn load(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+        let element = access.bytes;
+        let total = element * access.values.len() as u32;
+        for lane in lanes(active) {
+            let address = self.address(w, &access.place, lane);
+            let mut values = [0u64; 8];
+            let me = self.party(w, lane);
+            let space = access.place.space;
+            let mut read = || -> Result<bool, Trouble> {
+                let spot = self.arenas.locate(space, address, total.into(), w, lane, false).map_err(wrong)?;
+                let view = self.arenas.view(spot);
+                let piece = total.min(8);
+                for k in 0..total / piece {
+                    view.readable(spot.at + u64::from(k * piece), piece).map_err(wrong)?;
+                }
+                if access.strength.strong && view.global && (access.strength.acquire || self.program.has_fences) {
+                    self.watch.strong(w, address, true, false, false);
+                }
+                note_read(&self.watch, &view, spot.at, total, me, access.strength.strong)?;
+                for (k, value) in values.iter_mut().enumerate().take(access.values.len()) {
+                    *value = view.load(spot.at + k as u64 * u64::from(element), element);
+                }
+                Ok(view.global)
+            };
+            match read() {
+                Ok(global) => self.global_bytes += if global { u64::from(total) } else { 0 },
+                Err(trouble) => return self.trouble(w, lane, address, trouble),
+            }
+            let r = &mut self.warps[w].registers;
+            for ((row, wide), value) in access.values.iter().zip(values) {
+                let value = if access.signed {
+                    let shift = 64 - 8 * element;
+                    ((value << shift) as i64 >> shift) as u64
+                } else {
+                    value
+                };
+                if *wide {
+                    r.wide_mut(*row)[lane] = value;
+                } else {
+                    r.words_mut(*row)[lane] = value as u32;
+                }
+            }
+        }
+        Ok(())
+    }
+    pub fn store(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+        let element = access.bytes;
+        let total = element * access.values.len() as u32;
+        for lane in lanes(active) {
+            let address = self.address(w, &access.place, lane);
+            let me = self.party(w, lane);
+            let space = access.place.space;
+            let mut write = || -> Result<bool, Trouble> {
+                let spot = self.arenas.locate(space, address, total.into(), w, lane, true).map_err(wrong)?;
+                let view = self.arenas.view(spot);
+                let r = &self.warps[w].registers;
+                let value = |k: usize| {
+                    let (row, wide) = access.values[k];
+                    if wide { r.wide(row)[lane] } else { u64::from(r.words(row)[lane]) }
+                };
+                let piece = total.min(8);
+                let mut same = true;
+                if !view.global && view.notes.is_some() {
+                    for k in 0..total / piece {
+                        in_flight(view.states(spot.at + u64::from(k * piece), piece))?;
+                    }
+                }
+                for k in 0..access.values.len() {
+                    let low = if element == 8 { u64::MAX } else { (1 << (8 * element)) - 1 };
+                    same &= view.load(spot.at + k as u64 * u64::from(element), element) == value(k) & low;
+                }
+                note_write(&self.watch, &view, spot.at, total, me, access.strength.strong, same)?;
+                if access.strength.strong && view.global {
+                    self.watch.strong(w, address, false, true, access.strength.release);
+                }
+                for k in 0..access.values.len() {
+                    view.store(spot.at + k as u64 * u64::from(element), element, value(k));
+                }
+                for k in 0..total / piece {
+                    view.set_states(spot.at + u64::from(k * piece), piece, WRITTEN);
+                }
+                Ok(view.global)
+            };
+            match write() {
+                Ok(global) => self.global_bytes += if global { u64::from(total) } else { 0 },
+                Err(trouble) => return self.trouble(w, lane, address, trouble),
+            }
+        }
+        Ok(())
+    }
+    /// `cp.async`: what is read is read now; when it is there depends on the seed, and nobody may look before the wait.
+    pub fn copy_async(&mut self, w: usize, copy: &CopyAsync, active: u32) -> Outcome<()> {
+        for lane in lanes(active) {
+            let (to, from) = (self.address(w, &copy.to, lane), self.address(w, &copy.from, lane));
+            let r = &self.warps[w].registers;
+            let mut bytes = copy.read.map_or(copy.bytes, |row| r.words(row)[lane]);
+            if let Some((predicate, turned)) = copy.ignore
+                && (r.predicate(predicate) >> lane & 1 == 1) != turned
+            {
+                bytes = 0;
+            }
+            if bytes > copy.bytes {
+                return self.trouble(w, lane, from, (FindingKind::OutOfBounds, None, "more bytes are read than are copied"));
+            }
+            let me = self.party(w, lane);
+            let mut data = [0u8; 16];
+            let mut read = || -> Result<(), Trouble> {
+                if bytes == 0 {
+                    return Ok(());
+                }
+                // The address must be aligned for all of it, whatever part is read.
+                if from % u64::from(copy.bytes) != 0 {
+                    return Err((FindingKind::Misaligned, None, ""));
+                }
+                for k in 0..u64::from(bytes) {
+                    let spot = self.arenas.locate(Space::Global, from + k, 1, w, lane, false).map_err(wrong)?;
+                    let view = self.arenas.view(spot);
+                    view.readable(spot.at, 1).map_err(wrong)?;
+                    note_read(&self.watch, &view, spot.at, 1, me, false)?;
+                    data[k as usize] = view.load(spot.at, 1) as u8;
+                }
+                Ok(())
+            };
+            if let Err(trouble) = read() {
+                return self.trouble(w, lane, from, trouble);
+            }
+            self.global_bytes += u64::from(bytes);
+            let (late, space) = (self.late, copy.to.space);
+            let mut land = || -> Result<u64, Trouble> {
+                let spot = self.arenas.locate(space, to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
+                let view = self.arenas.view(spot);
+                for k in 0..u64::from(copy.bytes) {
+                    in_flight(view.states(spot.at + k, 1))?;
+                    if !late {
+                        view.store(spot.at + k, 1, data[k as usize].into());
+                    }
+                    view.set_states(spot.at + k, 1, IN_FLIGHT);
+                }
+                note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)?;
+                Ok(spot.at)
+            };
+            let at = match land() {
+                Ok(at) => at,
+                Err(trouble) => return self.trouble(w, lane, to, trouble),
+            };
+            let warp = &mut self.warps[w];
+            let pending = Pending { lane: lane as u32, group: warp.open[lane], to: at, bytes: copy.bytes, data, instruction: me.instruction };
+            warp.pending.push(pending);
+        }
+        Ok(())
+    }
+    /// `cp.async.wait_group`: what a thread waited for is there, for that thread; others need a barrier besides.
+    pub fn wait_async(&mut self, w: usize, newest: Option<u32>, active: u32) -> Outcome<()> {
+        let open = self.warps[w].open;
+        let pending = std::mem::take(&mut self.warps[w].pending);
+        let mut rest = Vec::with_capacity(pending.len());
+        for copy in pending {
+            let lane = copy.lane as usize;
+            let done = active >> lane & 1 == 1
+                && match newest {
+                    None => true,
+                    Some(newest) => copy.group + newest < open[lane],
+                };
+            if !done {
+                rest.push(copy);
+                continue;
+            }
+            let me = Party { instruction: copy.instruction, ..self.party(w, lane) };
+            let mut land = || -> Result<(), Trouble> {
+                let spot = self.arenas.locate(Space::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
+                let view = self.arenas.view(spot);
+                for k in 0..u64::from(copy.bytes) {
+                    view.store(spot.at + k, 1, copy.data[k as usize].into());
+                    view.set_states(spot.at + k, 1, WRITTEN);
+                }
+                note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)
+            };
+            if let Err(trouble) = land() {
+                return self.trouble(w, lane, copy.to, trouble);
+            }
+        }
+        self.warps[w].pending = rest;
+        Ok(())
+    }
+}
+
+/// Nobody may write where an asynchronous copy is under way to.
+fn in_flight(states: u64) -> Result<(), Trouble> {
+    if states & (u64::from(IN_FLIGHT) * 0x0101_0101_0101_0101) != 0 { Err((FindingKind::CopyNotAwaited, None, "")) } else { Ok(()) }
+}
