@@ -2,15 +2,18 @@
 //! before them. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
-    compiler::CompileOptions,
     blaslt::{LtPlan, WORKSPACE},
+    compiler::CompileOptions,
     driver::{self, EventHandle, StreamHandle},
     memory::{Block, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
     words::{CudaWords, REPORT, fault},
 };
-use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::{self, gate}};
+use adamant_kernels::{
+    Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
+    skeleton::{self, gate},
+};
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::{Event, Queue, When},

@@ -80,9 +80,27 @@ fn new(update: Update, of: Type, old: u64, b: u64, c: u64) -> u64 {
     let (x, y) = (old as u32, b as u32);
     match (update, of) {
         (Update::Exchange, _) => b,
-        (Update::Compare, Type::B16) => if old & 0xffff == b & 0xffff { c } else { old },
-        (Update::Compare, Type::B32) => if x == y { c } else { old },
-        (Update::Compare, _) => if old == b { c } else { old },
+        (Update::Compare, Type::B16) => {
+            if old & 0xffff == b & 0xffff {
+                c
+            } else {
+                old
+            }
+        }
+        (Update::Compare, Type::B32) => {
+            if x == y {
+                c
+            } else {
+                old
+            }
+        }
+        (Update::Compare, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
         (Update::And, _) => old & b,
         (Update::Or, _) => old | b,
         (Update::Xor, _) => old ^ b,

@@ -152,7 +152,11 @@ impl Conversion {
             Number::Whole(n) if self.saturate => n.clamp(least, most),
             Number::Whole(n) => n,
             Number::Float(x) if x.is_nan() => {
-                if self.from != Type::F64 && bits < 64 { 0 } else { 1i128 << (bits - 1) }
+                if self.from != Type::F64 && bits < 64 {
+                    0
+                } else {
+                    1i128 << (bits - 1)
+                }
             }
             Number::Float(x) => (to_whole(x, self.whole.unwrap_or(Rounding::Zero)) as i128).clamp(least, most),
         };

@@ -251,9 +251,8 @@ impl<'s> Decoder<'s> {
             "ret" => Step::Return(self.back(function)),
             "trap" | "brkpt" => Step::Trap,
             "call" => return self.call(function, s),
-            "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "membar" | "fence" | "ldmatrix" | "stmatrix" | "discard" | "applypriority" => {
-                self.memory(function, s)?
-            }
+            "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "membar" | "fence" | "ldmatrix" | "stmatrix" | "discard"
+            | "applypriority" => self.memory(function, s)?,
             "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "mma" | "nanosleep" | "elect" => self.collective(function, s)?,
             _ => self.plain(function, s)?,
         };

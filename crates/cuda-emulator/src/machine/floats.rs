@@ -50,16 +50,35 @@ pub fn saturate(x: f32) -> f32 {
 macro_rules! versions {
     ($ftz:expr, $sat:expr, |$r:ident, $o:ident, $m:ident, $FTZ:ident, $SAT:ident| $body:expr) => {
         match ($ftz, $sat) {
-            (false, false) => { const $FTZ: bool = false; const $SAT: bool = false; |$r: &mut Registers, $o: &Operands, $m: u32| $body }
-            (false, true) => { const $FTZ: bool = false; const $SAT: bool = true; |$r: &mut Registers, $o: &Operands, $m: u32| $body }
-            (true, false) => { const $FTZ: bool = true; const $SAT: bool = false; |$r: &mut Registers, $o: &Operands, $m: u32| $body }
-            (true, true) => { const $FTZ: bool = true; const $SAT: bool = true; |$r: &mut Registers, $o: &Operands, $m: u32| $body }
+            (false, false) => {
+                const $FTZ: bool = false;
+                const $SAT: bool = false;
+                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+            }
+            (false, true) => {
+                const $FTZ: bool = false;
+                const $SAT: bool = true;
+                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+            }
+            (true, false) => {
+                const $FTZ: bool = true;
+                const $SAT: bool = false;
+                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+            }
+            (true, true) => {
+                const $FTZ: bool = true;
+                const $SAT: bool = true;
+                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+            }
         }
     };
 }
 macro_rules! unary {
     ($ftz:expr, $sat:expr, |$a:ident| $e:expr) => {
-        Some(versions!($ftz, $sat, |r, o, m, F, S| map1::<f32, f32>(r, o, m, |$a| { let $a = start::<F>($a); finish::<F, S>($e) })))
+        Some(versions!($ftz, $sat, |r, o, m, F, S| map1::<f32, f32>(r, o, m, |$a| {
+            let $a = start::<F>($a);
+            finish::<F, S>($e)
+        })))
     };
 }
 macro_rules! binary {
@@ -74,9 +93,18 @@ macro_rules! binary {
 macro_rules! directed {
     ($rounding:expr, |$d:ident| $e:expr) => {
         match $rounding {
-            Rounding::Zero => { const $d: Rounding = Rounding::Zero; $e }
-            Rounding::Down => { const $d: Rounding = Rounding::Down; $e }
-            Rounding::Up => { const $d: Rounding = Rounding::Up; $e }
+            Rounding::Zero => {
+                const $d: Rounding = Rounding::Zero;
+                $e
+            }
+            Rounding::Down => {
+                const $d: Rounding = Rounding::Down;
+                $e
+            }
+            Rounding::Up => {
+                const $d: Rounding = Rounding::Up;
+                $e
+            }
             _ => None,
         }
     };

@@ -7,7 +7,7 @@
 //! column `2 place + i % 2`.
 #![allow(unsafe_code, reason = "the same loops once more for hosts with wider registers")]
 use super::{
-    access::{note_read, note_write, wrong, Trouble},
+    access::{Trouble, note_read, note_write, wrong},
     block::{Block, Flow, Outcome},
     convert::{e4m3, e5m2},
     finding::FindingKind,

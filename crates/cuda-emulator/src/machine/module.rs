@@ -171,9 +171,7 @@ impl Loaded {
             for (k, initial) in global.initial.iter().enumerate() {
                 let value = match initial {
                     Initial::Bits(bits) => *bits,
-                    Initial::Address(name, offset) => {
-                        self.global(name).ok_or_else(|| LoadError::NoSuchName(name.clone()))?.0.wrapping_add(*offset as u64)
-                    }
+                    Initial::Address(name, offset) => self.global(name).ok_or_else(|| LoadError::NoSuchName(name.clone()))?.0.wrapping_add(*offset as u64),
                 };
                 if let Some(place) = bytes.get_mut(k * element..(k + 1) * element) {
                     place.copy_from_slice(&value.to_le_bytes()[..element]);

@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn words_numbers_and_marks() {
-        let text = "@!%p1 ld.shared::cta.v2.f32 {%f1, _}, [%r1+-0x10]; // end\n$L_1: mov.f32 %f2, 0f3F800000; /* a\nb */ .pragma \"x\"; 0d3FF0000000000000 017 1.5";
+        let text =
+            "@!%p1 ld.shared::cta.v2.f32 {%f1, _}, [%r1+-0x10]; // end\n$L_1: mov.f32 %f2, 0f3F800000; /* a\nb */ .pragma \"x\"; 0d3FF0000000000000 017 1.5";
         let tokens = tokens(text).unwrap();
         let expected = [
             Token::Mark(b'@'),

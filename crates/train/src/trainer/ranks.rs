@@ -140,7 +140,7 @@ impl RunRanks {
     pub fn leads(&self) -> bool {
         self.rank() == 0
     }
-    pub(super) fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub(crate) fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         gather(self.group()?, own).map_err(told)
     }
     /// Have all ranks the same description, the same weights, as many parts? Else their steps would be no step of one run. Without a model weights

@@ -152,7 +152,9 @@ impl Decoder<'_> {
             _ => return Err(unknown(s)),
         };
         let fits = match update {
-            Update::Add => matches!(t, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F32 | Type::F64 | Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2),
+            Update::Add => {
+                matches!(t, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F32 | Type::F64 | Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2)
+            }
             Update::Min | Update::Max => matches!(t, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2),
             Update::And | Update::Or | Update::Xor => matches!(t, Type::B32 | Type::B64),
             Update::Exchange => matches!(t, Type::B32 | Type::B64),
@@ -214,9 +216,7 @@ impl Decoder<'_> {
     }
     fn matrix(&mut self, function: &Function, s: &Statement) -> Decoded<Step> {
         let has = |word: &str| s.words.iter().any(|w| w == word);
-        let known = |w: &String| {
-            matches!(w.as_str(), "sync" | "aligned" | "m8n8" | "x1" | "x2" | "x4" | "trans" | "shared" | "shared::cta" | "b16")
-        };
+        let known = |w: &String| matches!(w.as_str(), "sync" | "aligned" | "m8n8" | "x1" | "x2" | "x4" | "trans" | "shared" | "shared::cta" | "b16");
         if !s.words[1..].iter().all(known) || !has("m8n8") || !has("b16") {
             return Err(unknown(s));
         }

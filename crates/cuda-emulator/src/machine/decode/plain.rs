@@ -351,17 +351,10 @@ impl Decoder<'_> {
         let (one_to, packed) = half(to).unwrap_or((to, 0));
         let (one_from, halves) = half(from).map_or((from, false), |(t, _)| (t, true));
         let floats = |t: Type| matches!(t, Type::F16 | Type::Bf16 | Type::F32 | Type::F64 | Type::Tf32 | Type::E4m3 | Type::E5m2);
-        let mut c = Conversion {
-            to: one_to,
-            from: one_from,
-            rounding: f.rounding,
-            whole: f.whole,
-            ftz: f.ftz,
-            saturate: f.sat,
-            relu: f.relu,
-            finite: f.finite,
-        };
-        let narrows = floats(one_to) && (!floats(one_from) || one_to.bits() < one_from.bits() || one_to == Type::Tf32 || one_to != one_from && one_to.bits() == one_from.bits());
+        let mut c =
+            Conversion { to: one_to, from: one_from, rounding: f.rounding, whole: f.whole, ftz: f.ftz, saturate: f.sat, relu: f.relu, finite: f.finite };
+        let narrows = floats(one_to)
+            && (!floats(one_from) || one_to.bits() < one_from.bits() || one_to == Type::Tf32 || one_to != one_from && one_to.bits() == one_from.bits());
         let fits = match (floats(one_from), floats(one_to)) {
             (_, true) if narrows => f.rounding.is_some(),
             (true, false) => f.whole.is_some(),
