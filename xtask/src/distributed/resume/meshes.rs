@@ -20,7 +20,7 @@ type MeshAxes = [usize; 3];
 /// All meshes of four ranks.
 const MESHES: [MeshAxes; 6] = [[4, 1, 1], [1, 4, 1], [1, 1, 4], [2, 2, 1], [2, 1, 2], [1, 2, 2]];
 /// So far sixty steps may carry what a cut layer adds in another order.
-const NEAR: f64 = 1e-5;
+const NEAR: f64 = 1e-6;
 const DESCRIPTION: &str = r#"
 seed = 5
 iterations = 60
