@@ -2,18 +2,15 @@
 //! before them. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
-    blaslt::{LtPlan, WORKSPACE},
     compiler::CompileOptions,
-    driver::{self, EventHandle, StreamHandle},
+    blaslt::{LtPlan, WORKSPACE},
+    driver::{self, EventHandle, Pinned, StreamHandle},
     memory::{Block, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
     words::{CudaWords, REPORT, fault},
 };
-use adamant_kernels::{
-    Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
-    skeleton::{self, gate},
-};
+use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::{self, gate}};
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::{Event, Queue, When},
@@ -257,6 +254,7 @@ impl<'a> Launches<'a> {
         let opened = self.opened;
         let gates = self.gate_launches()?;
         let count = gates.len();
+        let piece = opened.pinned_words(&self.parameters, false)?;
         let report_words = self.reports.len() * REPORT as usize;
         let mut turn = opened.queue(queue).turn(&opened.behind(queue, behind))?;
         let stream = turn.stream();
@@ -268,7 +266,9 @@ impl<'a> Launches<'a> {
         let has_products = self.launches.iter().any(|l| matches!(l, Issued::Library(_)));
         let workspace = if has_products { Block::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
         let event = turn.event();
-        opened.place_words(&self.parameters, parameters, stream, event)?;
+        let placed = if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(parameters, &piece, self.parameters.len() * 4, s)) };
+        opened.staging.give(piece, event);
+        placed?;
         if report_words > 0 {
             turn.call(|s| driver::fill(reports, gate::NOTHING, report_words, s))?;
         }
@@ -298,7 +298,7 @@ impl<'a> Launches<'a> {
                 Issued::Kernel(launch) => issue(launch)?,
                 Issued::Library(product) => {
                     if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, workspace, stream))? {
-                        refused.push(Launches::by_kernel(opened, &product.step, stream, event)?);
+                        refused.push(Launches::by_kernel(opened, &product.step, stream)?);
                     }
                 }
             }
@@ -310,6 +310,7 @@ impl<'a> Launches<'a> {
         turn.end()?;
         if !refused.is_empty() {
             opened.wait(event)?;
+            refused.drain(..).for_each(|(piece, _)| opened.staging.give(piece, event));
         }
         opened.counts.submissions.fetch_add(1, Relaxed);
         opened.counts.launches.fetch_add((self.launches.len() + count) as u64, Relaxed);
@@ -327,21 +328,22 @@ impl<'a> Launches<'a> {
 }
 impl<'a> Launches<'a> {
     /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
-    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle, after: Event) -> Result<[Block; 2], ErrorKind> {
+    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<(Pinned, [Block; 2]), ErrorKind> {
         let mut own = Launches::new(opened);
         let held = HeldStep::new(step);
         own.begin(std::slice::from_ref(step))?;
         skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
         let parameters = Block::new(opened, own.parameters.len() * 4)?;
         let scratch = Block::new(opened, own.scratch_words as usize * 4)?;
-        opened.place_words(&own.parameters, parameters.address, stream, after)?;
+        let piece = opened.pinned_words(&own.parameters, true)?;
+        opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
         for launch in &own.launches {
             let Issued::Kernel(l) = launch else { continue };
             let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[parameters.address + l.parameters as u64 * 4, 0]);
             arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
             opened.context.call(|| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, stream, &arguments))?;
         }
-        Ok([parameters, scratch])
+        Ok((piece, [parameters, scratch]))
     }
 }
 impl PassTimes {

@@ -1,6 +1,6 @@
 //! Device memory, and how bytes get there and back.
 use crate::{
-    driver::{self, Pinned, StreamHandle},
+    driver::{self, Pinned},
     opened::{Context, Opened, internal},
     stream::Waits,
 };
@@ -150,18 +150,17 @@ impl Opened {
         }
         Ok(event)
     }
-    /// Copies words to the device in a turn whose event will be `after`.
+    /// Words in pinned memory. Inside a turn a piece is asked for `fresh`: to look which is free, others' turns are looked at.
     ///
     /// # Errors
     /// A lost device; no memory to copy through.
-    pub fn place_words(&self, words: &[u32], to: u64, stream: StreamHandle, after: Event) -> Result<(), ErrorKind> {
-        let mut piece = self.staging.take(self, words.len() * 4)?;
-        for (to, word) in bytes_of(&mut piece, words.len() * 4).as_chunks_mut().0.iter_mut().zip(words) {
+    pub fn pinned_words(&self, words: &[u32], fresh: bool) -> Result<Pinned, ErrorKind> {
+        let bytes = words.len() * 4;
+        let mut piece = if fresh { self.staging.fresh(bytes) } else { self.staging.take(self, bytes) }?;
+        for (to, word) in bytes_of(&mut piece, bytes).as_chunks_mut().0.iter_mut().zip(words) {
             *to = word.to_le_bytes();
         }
-        let copied = if words.is_empty() { Ok(()) } else { self.context.call(|| driver::to_device(to, &piece, words.len() * 4, stream)) };
-        self.staging.give(piece, after);
-        copied
+        Ok(piece)
     }
     /// Begins to copy from the device to the host, behind events.
     ///

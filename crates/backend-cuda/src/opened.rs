@@ -1,8 +1,8 @@
 //! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
-    blaslt::BlasLt,
     compiler::{CompileOptions, Compiler},
+    blaslt::BlasLt,
     disk::Disk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
@@ -156,31 +156,15 @@ impl Opened {
         let queues = [Stream::new(&context, a)?, Stream::new(&context, b)?, Stream::new(&context, c)?];
         let (products, multiplies) = multiplied(&context, libraries);
         let (staging, spares) = (Staging::new(&context), Arc::default());
-        Ok(Arc::new(Opened {
-            card,
-            queues,
-            staging,
-            spares,
-            counts: Counts::default(),
-            compiler,
-            products,
-            multiplies,
-            kept,
-            texts: Mutex::default(),
-            forms: Forms::default(),
-            context,
-        }))
+        Ok(Arc::new(Opened { card, queues, staging, spares, counts: Counts::default(), compiler, products, multiplies, kept, texts: Mutex::default(), forms: Forms::default(), context }))
     }
     /// As [`Opened::open`], after a loss: the device's own context is ended first, with what others of this program have in it.
     ///
     /// # Errors
     /// As [`Opened::open`]; a context that cannot be ended: only a new process has the device.
     pub fn opened_anew(&self, number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
-        driver::reset_context(self.context.device).map_err(|e| {
-            ErrorKind::DeviceLost(format!(
-                "{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)"
-            ))
-        })?;
+        driver::reset_context(self.context.device)
+            .map_err(|e| ErrorKind::DeviceLost(format!("{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)")))?;
         Opened::open(number, caches)
     }
     pub fn queue(&self, queue: Queue) -> &Stream {
@@ -189,14 +173,7 @@ impl Opened {
     /// What kernels must know of it.
     pub fn target(&self) -> LaunchTarget {
         // Kernels count elements in 32 bits.
-        LaunchTarget {
-            dialect: &Cuda,
-            buffers: CUDA_BUFFERS + 1,
-            largest: u64::from(u32::MAX),
-            subgroup: Some(32),
-            matrices: self.card.capability >= 80,
-            on_host: false,
-        }
+        LaunchTarget { dialect: &Cuda, buffers: CUDA_BUFFERS + 1, largest: u64::from(u32::MAX), subgroup: Some(32), matrices: self.card.capability >= 80, on_host: false }
     }
     fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
         |k| Arc::ptr_eq(&k.context, &self.context)
@@ -312,32 +289,20 @@ fn found(number: usize) -> Result<(CUdevice, Card), ErrorKind> {
     let index = i32::try_from(number).ok().filter(|n| *n < count);
     let Some(index) = index else {
         let names: Vec<String> = (0..count).map(|k| format!("{k}: {}", driver::device(k).and_then(driver::device_name).unwrap_or_default())).collect();
-        return Err(absent(if count == 0 {
-            "the CUDA driver finds no card on this machine".into()
-        } else {
-            format!("there is no CUDA card number {number}; there are {}", names.join(", "))
-        }));
+        return Err(absent(if count == 0 { "the CUDA driver finds no card on this machine".into() } else { format!("there is no CUDA card number {number}; there are {}", names.join(", ")) }));
     };
     let asked = || {
         let device = driver::device(index)?;
         let of = |which| driver::attribute(device, which);
         let capability = 10 * of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? + of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = of(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let card =
-            Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
+        let card = Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
         Ok((device, card))
     };
     let (device, card) = asked().map_err(refused)?;
     if card.capability < OLDEST {
         let (is, least) = (card.capability, OLDEST);
-        return Err(absent(format!(
-            "{} has compute capability {}.{}; cards from {}.{} on are supported (Turing and later)",
-            card.name,
-            is / 10,
-            is % 10,
-            least / 10,
-            least % 10
-        )));
+        return Err(absent(format!("{} has compute capability {}.{}; cards from {}.{} on are supported (Turing and later)", card.name, is / 10, is % 10, least / 10, least % 10)));
     }
     Ok((device, card))
 }

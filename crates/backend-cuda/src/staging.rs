@@ -50,7 +50,13 @@ impl Staging {
                 };
             }
         }
-        let bytes = if size <= LARGEST { size } else { bytes };
+        self.fresh(if size <= LARGEST { size } else { bytes })
+    }
+    /// A piece that was not there before.
+    ///
+    /// # Errors
+    /// No memory; a lost device.
+    pub fn fresh(&self, bytes: usize) -> Result<Pinned, ErrorKind> {
         self.context.call(|| driver::pin(bytes)).map_err(|kind| match kind {
             ErrorKind::OutOfMemory { .. } => ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None },
             other => other,

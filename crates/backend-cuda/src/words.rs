@@ -32,6 +32,8 @@ struct WordSet {
     address: u64,
     /// what is looked for, by word
     found: Mutex<Vec<Option<Found>>>,
+    /// when nothing is raised: behind it they may be read
+    cleared: Event,
     /// the last read of them
     read: Mutex<Event>,
     opened: Arc<Opened>,
@@ -69,9 +71,9 @@ impl CudaWords {
         };
         let turn = opened.queue(Queue::Compute).turn(&opened.behind(Queue::Compute, &[read]))?;
         turn.call(|s| driver::fill(block.address, NOTHING, bytes / 4, s))?;
-        turn.end()?;
+        let cleared = turn.end()?;
         let (found, read) = (Mutex::new(vec![None; count as usize]), Mutex::new(Event::DONE));
-        Ok(CudaWords(Arc::new(WordSet { address: block.address, block: Some(block), found, read, opened: opened.clone() })))
+        Ok(CudaWords(Arc::new(WordSet { address: block.address, block: Some(block), found, cleared, read, opened: opened.clone() })))
     }
     /// The words of this backend.
     ///
@@ -100,7 +102,7 @@ impl CudaWords {
     /// # Errors
     /// A lost device.
     pub fn read(&self, after: Event) -> Result<Telling, ErrorKind> {
-        let read = self.0.opened.copy_out(Queue::Copy, self.0.address, self.bytes(), &[after])?;
+        let read = self.0.opened.copy_out(Queue::Copy, self.0.address, self.bytes(), &[after, self.0.cleared])?;
         *self.0.read.lock() = read.event;
         Ok(Telling { words: self.clone(), read })
     }

@@ -2,10 +2,10 @@
 use crate::driver::clock::Span;
 use crate::driver::entry::Export;
 use crate::driver::profile::{PROFILES, Profile};
-use crate::driver::state::{Launched, Planted, State};
+use crate::driver::state::{DriverState, EmulatedLaunch, Planted};
 use crate::driver::{exports, kernels};
 use crate::machine::finding::Finding;
-use crate::stub::{InstallError, Library, stand_in};
+use crate::stub::{InstallError, StandIn, stand_in};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -61,7 +61,7 @@ impl Default for Options {
 
 /// The emulated machine of this process.
 pub struct Emulator {
-    state: Mutex<State>,
+    state: Mutex<DriverState>,
     exports: Vec<Export>,
 }
 // SAFETY: what is not Sync in it are addresses of functions of this crate, which any thread may call.
@@ -74,7 +74,7 @@ unsafe impl Send for Emulator {}
 static EMULATOR: OnceLock<Emulator> = OnceLock::new();
 
 /// The tables, for who is called from C.
-pub(crate) fn installed_state() -> Option<&'static Mutex<State>> {
+pub(crate) fn installed_state() -> Option<&'static Mutex<DriverState>> {
     EMULATOR.get().map(|e| &e.state)
 }
 
@@ -93,20 +93,20 @@ impl Emulator {
         let profile = profile_named(&options.profile)?;
         let functions = |all: &[Export]| all.iter().filter(|e| !options.missing.iter().any(|m| m == e.name)).map(|e| (e.name, e.function)).collect();
         let driver = exports();
-        let mut libraries = vec![Library { sonames: &["libcuda.so.1", "libcuda.so"], functions: functions(&driver) }];
+        let mut libraries = vec![StandIn { sonames: &["libcuda.so.1", "libcuda.so"], functions: functions(&driver) }];
         let mut all = driver;
         if options.cublaslt {
             let exports = crate::library::cublaslt_exports();
-            libraries.push(Library { sonames: &["libcublasLt.so.13", "libcublasLt.so"], functions: functions(&exports) });
+            libraries.push(StandIn { sonames: &["libcublasLt.so.13", "libcublasLt.so"], functions: functions(&exports) });
             all.extend(exports);
         }
         if options.nvml {
             let exports = crate::library::nvml_exports();
-            libraries.push(Library { sonames: &["libnvidia-ml.so.1", "libnvidia-ml.so"], functions: functions(&exports) });
+            libraries.push(StandIn { sonames: &["libnvidia-ml.so.1", "libnvidia-ml.so"], functions: functions(&exports) });
             all.extend(exports);
         }
         stand_in(&libraries)?;
-        Ok(EMULATOR.get_or_init(|| Emulator { state: Mutex::new(State::new(options, profile)), exports: all }))
+        Ok(EMULATOR.get_or_init(|| Emulator { state: Mutex::new(DriverState::new(options, profile)), exports: all }))
     }
     /// The emulator of this process, if there is one.
     pub fn installed() -> Option<&'static Emulator> {
@@ -119,7 +119,7 @@ impl Emulator {
     /// The profile is unknown: nothing changes.
     pub fn reset(&self, options: Options) -> Result<(), InstallError> {
         let profile = profile_named(&options.profile)?;
-        *self.state.lock() = State::new(options, profile);
+        *self.state.lock() = DriverState::new(options, profile);
         for export in &self.exports {
             export.calls.store(0, Ordering::Relaxed);
         }
@@ -176,7 +176,7 @@ impl Emulator {
         std::mem::take(&mut self.state.lock().findings)
     }
     /// Takes the launches that were noted down since the last time.
-    pub fn launches(&self) -> Vec<Launched> {
+    pub fn launches(&self) -> Vec<EmulatedLaunch> {
         std::mem::take(&mut self.state.lock().launches)
     }
     /// Takes the names of the calls in which the host waited since the last time.

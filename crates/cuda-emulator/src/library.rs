@@ -16,13 +16,13 @@ pub(crate) mod cublaslt {
 }
 
 use crate::driver::entry::Export;
-pub(crate) use cublaslt::check::Product;
+pub(crate) use cublaslt::check::LtProduct;
 use cublaslt::descriptors::Descriptor;
 use std::collections::{HashMap, HashSet};
 
 /// What the libraries keep.
 #[derive(Default)]
-pub(crate) struct Library {
+pub(crate) struct LibraryState {
     /// Handles of cuBLASLt.
     pub handles: HashSet<u64>,
     /// Its descriptors, of every kind.

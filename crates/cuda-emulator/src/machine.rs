@@ -33,7 +33,9 @@ mod windows;
 
 pub use finding::{Finding, FindingKind, OtherParty};
 pub use launch::run;
+pub(crate) use launch::run_unordered;
 pub use module::{Global, Kernel, LoadError, Loaded, Module, Parameter};
+pub(crate) use watch::{Serials, next_serial, touched};
 
 /// One launch of a kernel.
 #[derive(Debug, Clone, Copy)]

@@ -371,7 +371,7 @@ impl DeviceMemory {
         }
     }
     /// The segments behind a stretch of addresses: each with where in its chunk the piece begins, and its bytes.
-    fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(Arc<Segment>, u64, u64)>, MemoryFault> {
+    pub(crate) fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(Arc<Segment>, u64, u64)>, MemoryFault> {
         let end = address.checked_add(bytes).ok_or(MemoryFault { kind: MemoryFaultKind::OutOfBounds, address })?;
         let mut pieces = Vec::new();
         let mut at = address;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TABLE: &str = "adamant_table";
 
 /// One library: the names it is opened by, and its functions.
-pub(crate) struct Library {
+pub(crate) struct StandIn {
     /// SONAMEs; for each an object of its own is written.
     pub sonames: &'static [&'static str],
     /// Exported names and what they jump to.
@@ -52,18 +52,18 @@ impl std::fmt::Display for InstallError {
 impl std::error::Error for InstallError {}
 
 /// A folder that goes with its value.
-struct Folder(PathBuf);
+struct OwnFolder(PathBuf);
 
-impl Folder {
+impl OwnFolder {
     /// A fresh folder of this process.
-    fn new() -> Result<Folder, InstallError> {
+    fn new() -> Result<OwnFolder, InstallError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut last = None;
         for _ in 0..64 {
             let name = format!("cuda-emulator-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Folder(path)),
+                Ok(()) => return Ok(OwnFolder(path)),
                 Err(why) => last = Some((path, why)),
             }
         }
@@ -71,7 +71,7 @@ impl Folder {
         Err(InstallError::Write(path, why))
     }
 }
-impl Drop for Folder {
+impl Drop for OwnFolder {
     fn drop(&mut self) {
         // What cannot be removed is a few kilobytes in a temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -79,14 +79,14 @@ impl Drop for Folder {
 }
 
 /// Writes and opens the stand-ins; from then on their names lead here, until the process ends.
-pub(crate) fn stand_in(libraries: &[Library]) -> Result<(), InstallError> {
+pub(crate) fn stand_in(libraries: &[StandIn]) -> Result<(), InstallError> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err(InstallError::UnknownPlatform);
     }
     if let Some(open) = libraries.iter().flat_map(|l| l.sonames).find(|n| is_open(n)) {
         return Err(InstallError::AlreadyOpen((*open).into()));
     }
-    let folder = Folder::new()?;
+    let folder = OwnFolder::new()?;
     for library in libraries {
         for soname in library.sonames {
             let names: Vec<&str> = library.functions.iter().map(|(name, _)| *name).collect();

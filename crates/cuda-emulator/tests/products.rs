@@ -490,7 +490,7 @@ fn offers(
     lt_handle: sys::cublasLtHandle_t,
     described: sys::cublasLtMatmulDesc_t,
     lies: [Lies; 3],
-    room: u64,
+    capacity: u64,
     alignment: u32,
 ) -> (u32, Vec<sys::cublasLtMatmulHeuristicResult_t>) {
     let mut preference = null_mut();
@@ -500,7 +500,7 @@ fn offers(
         let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulPreferenceAttributes_t>(which) };
         assert_eq!(lt!(cublasLtMatmulPreferenceSetAttribute(preference, which, (&raw const value).cast(), bytes)), 0);
     };
-    put(1, room, 8);
+    put(1, capacity, 8);
     (5..=8).for_each(|which| put(which, u64::from(alignment), 4));
     let layouts = lies.map(|l| l.layout());
     // SAFETY: zeros are a value of it.
@@ -529,7 +529,7 @@ fn what_is_offered_fits_alignment_and_workspace_and_is_held_to_it() {
     assert_eq!((answer, all.len()), (0, 4));
     let needs: Vec<usize> = all.iter().map(|o| o.workspaceSize).collect();
     assert!(needs[0] > 0 && needs[1..] == [0; 3]);
-    assert_eq!(offers(lt_handle, product(68, F32), [s; 3], 0, 256).1.len(), 3, "no room, none that wants some");
+    assert_eq!(offers(lt_handle, product(68, F32), [s; 3], 0, 256).1.len(), 3, "no capacity, none that wants some");
     assert_eq!(offers(lt_handle, product(68, F32), [s; 3], 0, 4).1.len(), 2, "addresses in multiples of 4");
     let odd = Lies { leading: 9, ..s };
     assert_eq!(offers(lt_handle, product(68, F32), [odd, s, s], 0, 256).1.len(), 2, "a leading dimension that is odd");

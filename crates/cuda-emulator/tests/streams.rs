@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
 mod calls;
 
-use adamant_cuda_emulator::{Engine, FindingKind, Options};
+use adamant_cuda_emulator::{CardEngine, FindingKind, Options};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
@@ -179,8 +179,8 @@ fn times_follow_sizes_and_copies_run_beside_work_of_another_stream() {
     assert!((milliseconds - expected).abs() < 0.01, "{milliseconds} ms, not {expected}");
     assert_eq!(cu!(cuEventElapsedTime_v2(&mut milliseconds, start, none)), 400);
     let spans = machine.emulator.spans();
-    let up = spans.iter().find(|s| s.engine == Engine::Up).unwrap();
-    let beside: f64 = spans.iter().filter(|s| s.engine == Engine::Compute).map(|s| (s.end.min(up.end) - s.start.max(up.start)).max(0.0)).sum();
+    let up = spans.iter().find(|s| s.engine == CardEngine::Up).unwrap();
+    let beside: f64 = spans.iter().filter(|s| s.engine == CardEngine::Compute).map(|s| (s.end.min(up.end) - s.start.max(up.start)).max(0.0)).sum();
     assert!(beside > 0.8 * (up.end - up.start), "{beside} of {} ns", up.end - up.start);
     // A host that waits in between shows.
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(a, host.as_ptr().cast(), bytes, s)), 0);

@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         if let Some(ranks) = &ranks {
             let joins_norms = model_sharing.as_ref().is_some_and(|sharing| sharing.norms_over.is_some());
             let portions = StepPortions { sharing: ranks.sharing(), mesh: mesh.map(|(_, recipe)| recipe), steps: plan.steps, joins_norms };
-            portions.are_enough(&self.document, &setup)?;
+            portions.are_enough(self.document, &setup)?;
         }
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;

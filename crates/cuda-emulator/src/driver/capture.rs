@@ -4,8 +4,8 @@
 //! refused makes the capture invalid, too: its end tells so once more.
 use super::code::{Answer, Code};
 use super::graph::{Graph, GraphNode};
-use super::queue::Work;
-use super::state::{CAPTURE_MODE, Recorded, State, this_thread};
+use super::queue::StreamWork;
+use super::state::{CAPTURE_MODE, DriverState, Recorded, this_thread};
 use std::collections::HashMap;
 
 /// Nobody may do what could break a capture; only this thread may not; everybody may.
@@ -25,7 +25,7 @@ pub(crate) struct Capture {
     pub fronts: HashMap<u64, Vec<usize>>,
 }
 
-impl State {
+impl DriverState {
     /// A stream begins to capture.
     pub fn begin_capture(&mut self, stream: u64, mode: u32) -> Answer {
         if mode > RELAXED {
@@ -80,12 +80,12 @@ impl State {
         Ok(self.keep_graph(Graph { nodes: capture.nodes, handles: Vec::new() }))
     }
     /// Work of a stream that captures: a node.
-    pub fn capture_node(&mut self, stream: u64, capture: u64, work: Work) -> Answer {
+    pub fn capture_node(&mut self, stream: u64, capture: u64, work: StreamWork) -> Answer {
         let capture = self.captures.get_mut(&capture).ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
         if capture.invalid {
             return Err(Code::STREAM_CAPTURE_INVALIDATED);
         }
-        if matches!(work, Work::Free(_) | Work::Graph(_)) {
+        if matches!(work, StreamWork::Free(_) | StreamWork::Graph(_)) {
             capture.invalid = true;
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
         }
@@ -97,7 +97,7 @@ impl State {
     /// An event is recorded: in a capture it stands for nodes.
     pub fn record(&mut self, event: u64, stream: u64) -> Answer {
         let Some(number) = self.streams.get(&stream).and_then(|s| s.capture) else {
-            return self.enqueue(stream, Work::Record(event));
+            return self.enqueue(stream, StreamWork::Record(event));
         };
         let capture = self.captures.get(&number).filter(|c| !c.invalid).ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
         let nodes = capture.fronts.get(&stream).cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ impl State {
         let recorded = self.events.get(&event).map(|e| e.recorded.clone()).ok_or(Code::INVALID_HANDLE)?;
         match (recorded, capturing) {
             (Recorded::Never, _) => Ok(()),
-            (Recorded::Work { task, at, clock }, None) => self.enqueue_after(stream, Work::Nothing, &[task], Some((&clock, at.unwrap_or(0.0)))),
+            (Recorded::Work { task, at, clock }, None) => self.enqueue_after(stream, StreamWork::Nothing, &[task], Some((&clock, at.unwrap_or(0.0)))),
             (Recorded::Work { .. }, Some(capture)) => {
                 self.invalidate(capture);
                 Err(Code::STREAM_CAPTURE_ISOLATION)

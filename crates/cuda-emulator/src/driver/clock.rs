@@ -5,7 +5,7 @@ use super::profile::Profile;
 
 /// What does a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum CardEngine {
     /// Kernels, products, copies within the device.
     Compute,
     /// Copies to the device.
@@ -21,7 +21,7 @@ pub struct Span {
     /// A kernel's name, or that of the call.
     pub what: String,
     /// What did it.
-    pub engine: Engine,
+    pub engine: CardEngine,
     /// The stream's handle.
     pub stream: u64,
     /// Nanoseconds since the emulator began.
@@ -59,12 +59,12 @@ impl VirtualClock {
         self.host = self.host.max(until);
     }
     /// An engine does work that may begin at `ready` and takes `duration`: when it begins and ends.
-    pub fn run(&mut self, engine: Engine, ready: f64, duration: f64) -> (f64, f64) {
+    pub fn run(&mut self, engine: CardEngine, ready: f64, duration: f64) -> (f64, f64) {
         let free = match engine {
-            Engine::Compute => &mut self.compute,
-            Engine::Up => &mut self.up,
-            Engine::Down => &mut self.down,
-            Engine::Host => return (ready, ready + duration),
+            CardEngine::Compute => &mut self.compute,
+            CardEngine::Up => &mut self.up,
+            CardEngine::Down => &mut self.down,
+            CardEngine::Host => return (ready, ready + duration),
         };
         let start = ready.max(*free);
         *free = start + duration;
@@ -80,10 +80,10 @@ pub(crate) fn crossing(profile: &Profile, bytes: u64) -> f64 {
 pub(crate) fn moving(profile: &Profile, bytes: u64) -> f64 {
     KERNEL + 2.0 * bytes as f64 / profile.rates.0 * 1e9
 }
-/// How long a kernel's instructions take.
-pub(crate) fn executing(profile: &Profile, instructions: u64) -> f64 {
+/// How long a kernel takes: its instructions, or what it reads and writes.
+pub(crate) fn executing(profile: &Profile, instructions: u64, bytes: u64) -> f64 {
     let a_second = f64::from(profile.processors) * f64::from(profile.clocks.0) * 1e3 * ISSUED;
-    KERNEL + instructions as f64 / a_second * 1e9
+    KERNEL + (instructions as f64 / a_second).max(bytes as f64 / profile.rates.0) * 1e9
 }
 /// How long a product's multiply-adds take.
 pub(crate) fn multiplying(profile: &Profile, products: f64) -> f64 {

@@ -1,16 +1,17 @@
 //! Copies and fills: what they check when they are asked for, and what they do when they run.
-use super::clock::{Engine, crossing, moving};
+use super::clock::{CardEngine, crossing, moving};
 use super::code::{Answer, Code};
 use super::order::Present;
 use super::pointer::Host;
-use super::state::State;
+use super::state::DriverState;
 use crate::machine::finding::FindingKind;
+use crate::machine::touched;
 use crate::memory::{MemoryFault, MemoryFaultKind};
 use std::sync::Arc;
 
 /// One end of a copy.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CopyEnd {
     Device {
         device: usize,
         address: u64,
@@ -24,15 +25,15 @@ pub(crate) enum End {
 }
 /// A copy.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Copy {
-    pub from: End,
-    pub to: End,
+pub(crate) struct CopyWork {
+    pub from: CopyEnd,
+    pub to: CopyEnd,
     pub bytes: u64,
     pub call: &'static str,
 }
 /// A fill of `count` items of 1, 2 or 4 bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Fill {
+pub(crate) struct FillWork {
     pub device: usize,
     pub address: u64,
     pub item: [u8; 4],
@@ -49,7 +50,7 @@ pub(crate) fn kind_of(fault: &MemoryFault) -> FindingKind {
     }
 }
 
-impl State {
+impl DriverState {
     /// Refuses a range of device memory that is not alive, and says so.
     pub fn check_range(&mut self, call: &'static str, device: usize, address: u64, bytes: u64) -> Answer {
         let memory = self.devices.get(device).ok_or(Code::INVALID_VALUE)?.memory.clone();
@@ -69,23 +70,29 @@ impl State {
         if self.options.null || bytes == 0 {
             return;
         }
+        self.touching.push((address, bytes, writes));
         let Some(device) = self.devices.get_mut(device) else { return };
-        if let Some(other) = device.accesses.touch(address, bytes, writes, present) {
-            let (what, other, act) = (present.stamp.what.clone(), other.what, if writes { "writes" } else { "reads" });
+        let other = device.accesses.touch(address, bytes, writes, present).map(|other| other.what);
+        // Kernels left marks of their own; no address of the host's has any.
+        let launches = &self.unordered.launches;
+        let marked = || if launches.is_empty() { None } else { touched(&device.memory, address, bytes, launches, writes) };
+        let other = other.or_else(|| marked().map(|_| self.unordered.names.join("`, `").into()));
+        if let Some(other) = other {
+            let (what, act) = (present.stamp.what.clone(), if writes { "writes" } else { "reads" });
             let note = format!("it {act} what `{other}` of another stream touched, and no event orders the two");
             self.find_of_call(FindingKind::MissingEvent, &what, note, Some(address));
         }
     }
     /// Runs a copy; gives when it begins and ends.
-    pub fn perform_copy(&mut self, copy: &Copy, present: &Present, ready: f64) -> Answer<(Engine, f64, f64)> {
-        let failed = |state: &mut State, fault: MemoryFault| {
+    pub fn perform_copy(&mut self, copy: &CopyWork, present: &Present, ready: f64) -> Answer<(CardEngine, f64, f64)> {
+        let failed = |state: &mut DriverState, fault: MemoryFault| {
             state.find_of_call(kind_of(&fault), copy.call, fault.to_string(), Some(fault.address));
             Code::ILLEGAL_ADDRESS
         };
         for (end, writes) in [(&copy.from, false), (&copy.to, true)] {
             match end {
-                End::Device { device, address } => self.touch(*device, *address, copy.bytes, writes, present),
-                End::Locked(host) => {
+                CopyEnd::Device { device, address } => self.touch(*device, *address, copy.bytes, writes, present),
+                CopyEnd::Locked(host) => {
                     let address = host.address();
                     if self.host.locked(address, copy.bytes).is_none() {
                         let note = format!("{} bytes of locked memory are not locked any more", copy.bytes);
@@ -94,12 +101,12 @@ impl State {
                     }
                     self.touch(0, address, copy.bytes, writes, present);
                 }
-                End::Host(_) | End::Bytes(_) => {}
+                CopyEnd::Host(_) | CopyEnd::Bytes(_) => {}
             }
         }
-        let memory = |state: &State, device: usize| state.devices.get(device).map(|d| d.memory.clone()).ok_or(Code::INVALID_VALUE);
+        let memory = |state: &DriverState, device: usize| state.devices.get(device).map(|d| d.memory.clone()).ok_or(Code::INVALID_VALUE);
         match (&copy.from, &copy.to) {
-            (End::Device { device: from, address: source }, End::Device { device: to, address: target }) => {
+            (CopyEnd::Device { device: from, address: source }, CopyEnd::Device { device: to, address: target }) => {
                 let (from_memory, to_memory) = (memory(self, *from)?, memory(self, *to)?);
                 let done = if from == to {
                     from_memory.copy(*source, *target, copy.bytes)
@@ -109,7 +116,7 @@ impl State {
                 };
                 done.map_err(|fault| failed(self, fault))?;
             }
-            (End::Device { device, address }, to) => {
+            (CopyEnd::Device { device, address }, to) => {
                 let mut bytes = vec![0; copy.bytes as usize];
                 let memory = memory(self, *device)?;
                 memory.read(*address, &mut bytes).map_err(|fault| failed(self, fault))?;
@@ -117,31 +124,31 @@ impl State {
                     let note = format!("of {} bytes, some were never written", copy.bytes);
                     self.find_of_call(FindingKind::HostReadUnwritten, copy.call, note, Some(*address));
                 }
-                if let End::Host(to) | End::Locked(to) = to {
+                if let CopyEnd::Host(to) | CopyEnd::Locked(to) = to {
                     to.write(&bytes);
                 }
             }
-            (from, End::Device { device, address }) => {
+            (from, CopyEnd::Device { device, address }) => {
                 let bytes: Arc<[u8]> = match from {
-                    End::Host(from) | End::Locked(from) => from.read(copy.bytes as usize).into(),
-                    End::Bytes(bytes) => bytes.clone(),
-                    End::Device { .. } => [].into(),
+                    CopyEnd::Host(from) | CopyEnd::Locked(from) => from.read(copy.bytes as usize).into(),
+                    CopyEnd::Bytes(bytes) => bytes.clone(),
+                    CopyEnd::Device { .. } => [].into(),
                 };
                 memory(self, *device)?.write(*address, &bytes).map_err(|fault| failed(self, fault))?;
             }
-            (End::Host(from) | End::Locked(from), End::Host(to) | End::Locked(to)) => to.write(&from.read(copy.bytes as usize)),
+            (CopyEnd::Host(from) | CopyEnd::Locked(from), CopyEnd::Host(to) | CopyEnd::Locked(to)) => to.write(&from.read(copy.bytes as usize)),
             _ => {}
         }
         let (engine, duration) = match (&copy.from, &copy.to) {
-            (End::Device { device: a, .. }, End::Device { device: b, .. }) if a == b => (Engine::Compute, moving(self.profile, copy.bytes)),
-            (End::Device { .. }, _) => (Engine::Down, crossing(self.profile, copy.bytes)),
-            _ => (Engine::Up, crossing(self.profile, copy.bytes)),
+            (CopyEnd::Device { device: a, .. }, CopyEnd::Device { device: b, .. }) if a == b => (CardEngine::Compute, moving(self.profile, copy.bytes)),
+            (CopyEnd::Device { .. }, _) => (CardEngine::Down, crossing(self.profile, copy.bytes)),
+            _ => (CardEngine::Up, crossing(self.profile, copy.bytes)),
         };
         let (start, end) = self.clock.run(engine, ready, duration);
         Ok((engine, start, end))
     }
     /// Runs a fill.
-    pub fn perform_fill(&mut self, fill: &Fill, present: &Present, ready: f64) -> Answer<(Engine, f64, f64)> {
+    pub fn perform_fill(&mut self, fill: &FillWork, present: &Present, ready: f64) -> Answer<(CardEngine, f64, f64)> {
         let bytes = fill.count * fill.item_bytes;
         self.touch(fill.device, fill.address, bytes, true, present);
         let item = fill.item.get(..fill.item_bytes as usize).unwrap_or(&[]);
@@ -152,7 +159,7 @@ impl State {
             return Err(Code::ILLEGAL_ADDRESS);
         }
         let duration = moving(self.profile, bytes / 2);
-        let (start, end) = self.clock.run(Engine::Compute, ready, duration);
-        Ok((Engine::Compute, start, end))
+        let (start, end) = self.clock.run(CardEngine::Compute, ready, duration);
+        Ok((CardEngine::Compute, start, end))
     }
 }

@@ -4,7 +4,7 @@
 //! panic in here is a finding and `CUDA_ERROR_UNKNOWN`, never an unwinding through C.
 use super::code::{Answer, Code};
 use super::perform::IN_CALLBACK;
-use super::state::{State, with_contexts};
+use super::state::{DriverState, with_contexts};
 use crate::emulator::installed_state;
 use crate::machine::finding::FindingKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ pub(crate) struct Export {
 }
 
 /// Answers of a library: numbers, among them those for what has no other.
-pub(crate) trait Status {
+pub(crate) trait CallStatus {
     fn of(number: u32) -> Self;
     fn number(&self) -> u32;
     /// The emulator failed.
@@ -30,7 +30,7 @@ pub(crate) trait Status {
     /// Nothing is installed.
     fn absent() -> Self;
 }
-impl Status for Code {
+impl CallStatus for Code {
     fn of(number: u32) -> Code {
         Code(number)
     }
@@ -49,7 +49,7 @@ impl Status for Code {
 }
 
 /// Runs the body of a call and gives its number.
-pub(crate) fn call<S: Status>(name: &'static str, calls: &AtomicU64, body: impl FnOnce(&mut State) -> Result<(), S>) -> u32 {
+pub(crate) fn call<S: CallStatus>(name: &'static str, calls: &AtomicU64, body: impl FnOnce(&mut DriverState) -> Result<(), S>) -> u32 {
     let answer = if IN_CALLBACK.get() {
         Err(S::forbidden())
     } else {
@@ -58,7 +58,12 @@ pub(crate) fn call<S: Status>(name: &'static str, calls: &AtomicU64, body: impl 
     answer.err().map_or(0, |status| status.number())
 }
 /// The same with the tables in hand.
-fn called<S: Status>(state: &mut State, name: &'static str, calls: &AtomicU64, body: impl FnOnce(&mut State) -> Result<(), S>) -> Result<(), S> {
+fn called<S: CallStatus>(
+    state: &mut DriverState,
+    name: &'static str,
+    calls: &AtomicU64,
+    body: impl FnOnce(&mut DriverState) -> Result<(), S>,
+) -> Result<(), S> {
     calls.fetch_add(1, Ordering::Relaxed);
     state.clock.called();
     if let Some(planted) = state.planted_for(name) {
@@ -71,7 +76,7 @@ fn called<S: Status>(state: &mut State, name: &'static str, calls: &AtomicU64, b
     })
 }
 
-impl State {
+impl DriverState {
     /// The error that was planted for this call, if its turn has come.
     pub fn planted_for(&mut self, name: &str) -> Option<u32> {
         if self.planted.is_empty() {

@@ -1,26 +1,26 @@
 //! Graphs: nodes with edges, made executable, launched as one piece of work of a stream.
 use super::code::{Answer, Code};
-use super::queue::Work;
-use super::state::State;
+use super::queue::StreamWork;
+use super::state::DriverState;
 use std::sync::Arc;
 
 /// A node: what it does, and the nodes that come before.
 #[derive(Clone)]
 pub(crate) struct GraphNode {
-    pub work: Work,
+    pub work: StreamWork,
     pub after: Vec<usize>,
 }
 impl GraphNode {
     /// What it is, as `CUgraphNodeType`.
     pub fn kind(&self) -> u32 {
         match &self.work {
-            Work::Launch(_) | Work::Product(_) => 0,
-            Work::Copy(_) => 1,
-            Work::Fill(_) => 2,
-            Work::Call(_) => 3,
-            Work::Graph(_) => 4,
-            Work::Nothing | Work::Free(_) => 5,
-            Work::Record(_) => 7,
+            StreamWork::Launch(_) | StreamWork::Product(_) => 0,
+            StreamWork::Copy(_) => 1,
+            StreamWork::Fill(_) => 2,
+            StreamWork::Call(_) => 3,
+            StreamWork::Graph(_) => 4,
+            StreamWork::Nothing | StreamWork::Free(_) => 5,
+            StreamWork::Record(_) => 7,
         }
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct ExecutableGraph {
     pub last: Option<(u64, super::order::VectorClock)>,
 }
 
-impl State {
+impl DriverState {
     /// A graph gets handles.
     pub fn keep_graph(&mut self, mut graph: Graph) -> u64 {
         let handle = self.handle();

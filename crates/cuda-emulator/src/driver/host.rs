@@ -18,9 +18,9 @@ pub(crate) struct Locked {
 }
 /// What is locked, by its address.
 #[derive(Default)]
-pub(crate) struct HostMemory(BTreeMap<u64, Locked>);
+pub(crate) struct LockedMemory(BTreeMap<u64, Locked>);
 
-impl HostMemory {
+impl LockedMemory {
     /// Locked memory of its own; its contents are no number that anybody would mistake for data.
     pub fn allocate(&mut self, bytes: usize, flags: u32, context: u64) -> Answer<Host> {
         let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| Code::OUT_OF_MEMORY)?;

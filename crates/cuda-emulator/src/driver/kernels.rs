@@ -1,12 +1,12 @@
 //! Kernels: images become code, launches become runs of the machine, and what it finds becomes an answer.
-use super::clock::{Engine, executing};
+use super::clock::{CardEngine, executing};
 use super::code::{Answer, Code};
-use super::order::Present;
+use super::order::{Present, Range};
 use super::pointer::Host;
 use super::profile::Profile;
-use super::state::State;
+use super::state::DriverState;
 use crate::machine::finding::FindingKind;
-use crate::machine::{Conduct, Launch, Loaded, Module};
+use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, next_serial, run_unordered, touched};
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
 
@@ -31,26 +31,30 @@ pub(crate) struct KernelLaunch {
     pub own_shared: u32,
     pub parameters: Vec<u8>,
 }
-/// A parameter's place.
-pub(crate) struct ParameterPlace {
-    pub offset: u64,
-    pub size: u64,
-}
 /// What the driver has to know of a kernel.
 pub(crate) struct KernelFacts {
     pub name: String,
-    pub parameters: Vec<ParameterPlace>,
-    pub shared_bytes: u64,
-    pub local_bytes: u64,
+    pub parameters: Vec<Parameter>,
+    pub parameter_bytes: usize,
+    pub shared_bytes: u32,
+    pub local_bytes: u32,
     pub max_threads: Option<u32>,
 }
-/// A module's code with the places of its variables.
-pub(crate) struct LoadedCode(Loaded);
+/// A module's code with the places of its variables, and the memory that holds them.
+pub(crate) struct LoadedCode {
+    loaded: Loaded,
+    memory: Arc<DeviceMemory>,
+}
 
 impl LoadedCode {
     /// A variable's address and bytes.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
-        self.0.global(name)
+        self.loaded.global(name)
+    }
+}
+impl Drop for LoadedCode {
+    fn drop(&mut self) {
+        self.loaded.unload(&self.memory);
     }
 }
 
@@ -91,21 +95,25 @@ pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, S
     if runs { Ok(()) } else { Err((Code::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
 }
 /// Reads a text and places its variables.
-pub(crate) fn load(text: &str, memory: &DeviceMemory) -> Result<Arc<LoadedCode>, (Code, String)> {
-    let module = Module::parse(text).map_err(|e| (Code::INVALID_PTX, e.to_string()))?;
-    let loaded = Loaded::new(module, memory).map_err(|e| (Code::OUT_OF_MEMORY, e.to_string()))?;
-    Ok(Arc::new(LoadedCode(loaded)))
+pub(crate) fn load(text: &str, memory: &Arc<DeviceMemory>) -> Result<Arc<LoadedCode>, (Code, String)> {
+    let module = Module::parse(text).map_err(|why| (Code::INVALID_PTX, why.to_string()))?;
+    let loaded = Loaded::new(module, memory).map_err(|why| match why {
+        LoadError::OutOfMemory => (Code::OUT_OF_MEMORY, why.to_string()),
+        LoadError::NoSuchName(_) => (Code::INVALID_PTX, why.to_string()),
+    })?;
+    Ok(Arc::new(LoadedCode { loaded, memory: memory.clone() }))
 }
 /// The kernels of a module.
-pub(crate) fn kernels_of(loaded: &LoadedCode) -> Vec<Arc<KernelFacts>> {
+pub(crate) fn kernels_of(code: &LoadedCode) -> Vec<Arc<KernelFacts>> {
     let facts = |k: &crate::machine::Kernel| KernelFacts {
         name: k.name.clone(),
-        parameters: k.parameters.iter().map(|p| ParameterPlace { offset: u64::from(p.offset), size: u64::from(p.size) }).collect(),
-        shared_bytes: u64::from(k.shared_bytes),
-        local_bytes: u64::from(k.local_bytes),
+        parameters: k.parameters.clone(),
+        parameter_bytes: k.parameter_bytes() as usize,
+        shared_bytes: k.shared_bytes,
+        local_bytes: k.local_bytes,
         max_threads: k.max_threads,
     };
-    loaded.0.module().kernels().map(facts).map(Arc::new).collect()
+    code.loaded.module().kernels().map(|k| Arc::new(facts(k))).collect()
 }
 /// What the driver answers where the machine found this.
 fn answer_for(kind: FindingKind) -> Code {
@@ -117,24 +125,33 @@ fn answer_for(kind: FindingKind) -> Code {
     }
 }
 
-impl State {
+impl DriverState {
     /// Runs a kernel.
-    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(Engine, f64, f64)> {
+    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
         if let Some(planted) = self.planted_for(RUN) {
             return Err(Code(planted));
         }
         let context = self.streams.get(&present.stamp.stream).map_or(0, |s| s.context);
-        let device = self.context(context)?.device;
         let memory = self.card(context)?.memory.clone();
         let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
-        match run(&launch.loaded, &asked, &memory, &conduct) {
-            Ok(instructions) => {
-                let _ = device;
-                let (start, end) = self.clock.run(Engine::Compute, ready, executing(self.profile, instructions));
-                Ok((Engine::Compute, start, end))
+        let first = next_serial();
+        let unordered = std::mem::take(&mut self.unordered);
+        match run_unordered(&launch.loaded.loaded, &asked, &memory, &conduct, &unordered.launches) {
+            Ok(ran) => {
+                let mine = [(first, next_serial())];
+                let met = |((from, bytes, wrote), _): &&(Range, Arc<str>)| touched(&memory, *from, *bytes, &mine, *wrote).is_some();
+                if let Some(((from, ..), other)) = unordered.ranges.iter().find(met) {
+                    let note = format!("it touches what `{other}` of another stream touched, and no event orders the two");
+                    self.find_of_call(FindingKind::MissingEvent, &launch.name, note, Some(*from));
+                }
+                let (start, end) = self.clock.run(CardEngine::Compute, ready, executing(self.profile, ran.instructions, ran.global_bytes));
+                Ok((CardEngine::Compute, start, end))
             }
-            Err(finding) => {
+            Err(mut finding) => {
+                if finding.kind == FindingKind::MissingEvent {
+                    finding.note = format!("no event orders it with `{}` of another stream", unordered.names.join("`, `"));
+                }
                 let code = answer_for(finding.kind);
                 self.find(*finding);
                 Err(code)
@@ -144,7 +161,3 @@ impl State {
 }
 /// What an error is planted for that comes when a kernel runs, not when it is asked for.
 pub(crate) const RUN: &str = "kernel";
-
-fn run(loaded: &LoadedCode, launch: &Launch<'_>, memory: &DeviceMemory, conduct: &Conduct) -> Result<u64, Box<crate::machine::finding::Finding>> {
-    Ok(crate::machine::run(&loaded.0, launch, memory, conduct)?.instructions)
-}

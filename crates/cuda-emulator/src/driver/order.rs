@@ -3,7 +3,8 @@
 //! Two pieces of work that touch one byte, one of them writing, must be ordered: by their stream, by an event that was
 //! recorded and waited for, or by a host that waited in between. What is not is a fault under every seed, whether or not
 //! this seed's order showed it.
-use std::collections::BTreeMap;
+use crate::machine::Serials;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// For each stream, how much of its work is known to come before.
@@ -141,6 +142,76 @@ impl Touched {
         } else {
             self.readers.retain(|r| r.stream != stamp.stream || r.number == stamp.number && r.node != stamp.node);
             self.readers.push(stamp.clone());
+        }
+    }
+}
+
+/// Bytes that work touched: where they begin, how many, whether it wrote.
+pub(crate) type Range = (u64, u64, bool);
+/// Work of one stream beyond which the oldest is forgotten.
+const REMEMBERED: usize = 1 << 14;
+
+/// Work that is done: what it touched is known by the marks its blocks left, or by ranges.
+struct Done {
+    stamp: Stamp,
+    serials: Option<Serials>,
+    ranges: Vec<Range>,
+}
+/// Work that is done, by its stream: kernels say what they touch only as they run, so each is held against what others did.
+#[derive(Default)]
+pub(crate) struct Log(HashMap<u64, VecDeque<Done>>);
+/// Work that is done and not ordered with some other: kernels by their marks, and ranges, each with what it was.
+#[derive(Default)]
+pub(crate) struct Unordered {
+    pub launches: Vec<Serials>,
+    pub names: Vec<Arc<str>>,
+    pub ranges: Vec<(Range, Arc<str>)>,
+}
+
+impl Log {
+    /// What is not ordered with this work.
+    pub fn unordered(&self, present: &Present) -> Unordered {
+        let mut found = Unordered::default();
+        for (stream, done) in &self.0 {
+            let mine = *stream == present.stamp.stream;
+            // From the youngest back to what surely comes before: in its own stream all but nodes of the same launch.
+            let before = if mine { present.stamp.number - 1 } else { present.clock.of(*stream) };
+            for done in done.iter().rev().take_while(|d| d.stamp.number > before) {
+                if present.is_after(&done.stamp) {
+                    continue;
+                }
+                found.launches.extend(done.serials);
+                found.ranges.extend(done.ranges.iter().map(|r| (*r, done.stamp.what.clone())));
+                if done.serials.is_some() {
+                    found.names.push(done.stamp.what.clone());
+                }
+            }
+        }
+        found
+    }
+    pub fn note(&mut self, stamp: &Stamp, serials: Option<Serials>, ranges: Vec<Range>) {
+        if serials.is_none() && ranges.is_empty() {
+            return;
+        }
+        let done = self.0.entry(stamp.stream).or_default();
+        done.push_back(Done { stamp: stamp.clone(), serials, ranges });
+        if done.len() > REMEMBERED {
+            done.pop_front();
+        }
+    }
+    /// What the host waited for comes before all that follows.
+    pub fn forget(&mut self, known: &VectorClock) {
+        for (stream, done) in &mut self.0 {
+            while done.front().is_some_and(|d| d.stamp.number <= known.of(*stream)) {
+                done.pop_front();
+            }
+        }
+        self.0.retain(|_, done| !done.is_empty());
+    }
+    /// Memory that is gone.
+    pub fn forget_range(&mut self, from: u64, bytes: u64) {
+        for done in self.0.values_mut().flatten() {
+            done.ranges.retain(|(start, length, _)| start + length <= from || *start >= from + bytes);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Doing the work of a stream: kernels, copies, products, graphs, each with its time and with what it touched.
-use super::clock::{Engine, Span};
+use super::clock::{CardEngine, Span};
 use super::code::Answer;
 use super::graph::Program;
 use super::order::{Present, Stamp};
-use super::queue::{Task, Work};
-use super::state::{Recorded, State};
+use super::queue::{StreamTask, StreamWork};
+use super::state::{DriverState, Recorded};
+use crate::machine::next_serial;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -13,32 +14,32 @@ thread_local! {
     pub(crate) static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Work {
+impl StreamWork {
     /// What it is, for reports.
     pub fn what(&self) -> Arc<str> {
         match self {
-            Work::Launch(launch) => launch.name.clone(),
-            Work::Copy(copy) => copy.call.into(),
-            Work::Fill(fill) => fill.call.into(),
-            Work::Product(_) => "cublasLtMatmul".into(),
-            Work::Call(_) => "cuLaunchHostFunc".into(),
-            Work::Record(_) => "cuEventRecord".into(),
-            Work::Graph(_) => "cuGraphLaunch".into(),
-            Work::Free(_) => "cuMemFreeAsync".into(),
-            Work::Nothing => "nothing".into(),
+            StreamWork::Launch(launch) => launch.name.clone(),
+            StreamWork::Copy(copy) => copy.call.into(),
+            StreamWork::Fill(fill) => fill.call.into(),
+            StreamWork::Product(_) => "cublasLtMatmul".into(),
+            StreamWork::Call(_) => "cuLaunchHostFunc".into(),
+            StreamWork::Record(_) => "cuEventRecord".into(),
+            StreamWork::Graph(_) => "cuGraphLaunch".into(),
+            StreamWork::Free(_) => "cuMemFreeAsync".into(),
+            StreamWork::Nothing => "nothing".into(),
         }
     }
 }
 
-impl State {
+impl DriverState {
     /// Does a piece of work that may begin at `ready`; gives when it ends.
-    pub fn perform(&mut self, stream: u64, task: &Task, ready: f64) -> Answer<f64> {
+    pub fn perform(&mut self, stream: u64, task: &StreamTask, ready: f64) -> Answer<f64> {
         let stamp = Stamp { stream, number: task.place, node: 0, what: task.work.what() };
         match &task.work {
-            Work::Graph(program) => self.perform_graph(stream, task, program, stamp, ready),
+            StreamWork::Graph(program) => self.perform_graph(stream, task, program, stamp, ready),
             work => {
                 let end = self.perform_one(work, &Present { stamp, clock: &task.clock, ancestors: &[] }, ready, false)?;
-                if let Work::Record(event) = work {
+                if let StreamWork::Record(event) = work {
                     self.arrive(*event, task.number, end);
                 }
                 Ok(end)
@@ -54,7 +55,7 @@ impl State {
         }
     }
     /// Does a graph's nodes, in an order by seed that their edges allow.
-    fn perform_graph(&mut self, stream: u64, task: &Task, program: &Program, stamp: Stamp, ready: f64) -> Answer<f64> {
+    fn perform_graph(&mut self, stream: u64, task: &StreamTask, program: &Program, stamp: Stamp, ready: f64) -> Answer<f64> {
         let count = program.nodes.len();
         let mut left: Vec<usize> = program.nodes.iter().map(|n| n.after.len()).collect();
         let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -90,34 +91,46 @@ impl State {
         Ok(last)
     }
     /// Does what is no graph.
-    fn perform_one(&mut self, work: &Work, present: &Present, ready: f64, by_graph: bool) -> Answer<f64> {
-        let idle = self.options.null && matches!(work, Work::Launch(_) | Work::Product(_));
+    fn perform_one(&mut self, work: &StreamWork, present: &Present, ready: f64, by_graph: bool) -> Answer<f64> {
+        let idle = self.options.null && matches!(work, StreamWork::Launch(_) | StreamWork::Product(_));
+        let watched = !self.options.null && matches!(work, StreamWork::Launch(_) | StreamWork::Product(_) | StreamWork::Copy(_) | StreamWork::Fill(_));
+        if watched {
+            self.unordered = self.log.unordered(present);
+            self.touching.clear();
+        }
+        let first = next_serial();
         let (engine, start, end) = match work {
-            _ if idle => (Engine::Compute, ready, ready),
-            Work::Launch(launch) => self.perform_launch(launch, present, ready, by_graph)?,
-            Work::Copy(copy) => self.perform_copy(copy, present, ready)?,
-            Work::Fill(fill) => self.perform_fill(fill, present, ready)?,
-            Work::Product(product) => self.perform_product(product, present, ready, by_graph)?,
-            Work::Call(callback) => {
+            _ if idle => (CardEngine::Compute, ready, ready),
+            StreamWork::Launch(launch) => self.perform_launch(launch, present, ready, by_graph)?,
+            StreamWork::Copy(copy) => self.perform_copy(copy, present, ready)?,
+            StreamWork::Fill(fill) => self.perform_fill(fill, present, ready)?,
+            StreamWork::Product(product) => self.perform_product(product, present, ready, by_graph)?,
+            StreamWork::Call(callback) => {
                 IN_CALLBACK.set(true);
                 callback.call();
                 IN_CALLBACK.set(false);
-                (Engine::Host, ready, ready)
+                (CardEngine::Host, ready, ready)
             }
-            Work::Free(address) => {
+            StreamWork::Free(address) => {
                 let device = self.device_of_any(*address);
                 if let Some(device) = device.and_then(|d| self.devices.get_mut(d)) {
                     if let Some((start, bytes)) = device.memory.allocation(*address) {
                         device.accesses.forget(start, bytes);
+                        self.log.forget_range(start, bytes);
                     }
                     // It was checked when it was asked for; a second end in between is refused there.
                     let _ = device.memory.free(*address);
                 }
-                (Engine::Host, ready, ready)
+                (CardEngine::Host, ready, ready)
             }
-            Work::Record(_) | Work::Graph(_) | Work::Nothing => (Engine::Host, ready, ready),
+            StreamWork::Record(_) | StreamWork::Graph(_) | StreamWork::Nothing => (CardEngine::Host, ready, ready),
         };
-        if engine != Engine::Host {
+        if watched {
+            let end = next_serial();
+            let ranges = std::mem::take(&mut self.touching);
+            self.log.note(&present.stamp, (first != end).then_some((first, end)), ranges);
+        }
+        if engine != CardEngine::Host {
             let stream = present.stamp.stream;
             let what = present.stamp.what.to_string();
             self.spent(|| Span { what, engine, stream, start, end });

@@ -33,13 +33,13 @@ impl<T: Copy> Out<T> {
         // SAFETY: it is not null, and the caller promises a `T` there.
         Ok(unsafe { self.0.read_unaligned() })
     }
-    /// Writes as many values as there is room for; null is refused unless there is no room.
-    pub fn fill(self, room: usize, values: &[T]) -> Answer {
-        if room.min(values.len()) > 0 {
+    /// Writes as many values as fit; null is refused unless none do.
+    pub fn fill(self, capacity: usize, values: &[T]) -> Answer {
+        if capacity.min(values.len()) > 0 {
             self.needed()?;
         }
-        for (k, value) in values.iter().take(room).enumerate() {
-            // SAFETY: the caller promises room for `room` values.
+        for (k, value) in values.iter().take(capacity).enumerate() {
+            // SAFETY: the caller promises space for `capacity` values.
             unsafe { self.0.add(k).write_unaligned(*value) };
         }
         Ok(())
@@ -57,11 +57,11 @@ impl<T: Copy> Out<T> {
     }
 }
 impl Out<c_char> {
-    /// Writes a text, cut to the room, and the zero behind it.
-    pub fn text(self, text: &str, room: i32) -> Answer {
-        let room = usize::try_from(room).ok().filter(|r| *r > 0).ok_or(Code::INVALID_VALUE)?;
-        let bytes: Vec<c_char> = text.bytes().take(room - 1).chain([0]).map(|b| b as c_char).collect();
-        self.fill(room, &bytes)
+    /// Writes a text, cut to the capacity, and the zero behind it.
+    pub fn text(self, text: &str, capacity: i32) -> Answer {
+        let capacity = usize::try_from(capacity).ok().filter(|r| *r > 0).ok_or(Code::INVALID_VALUE)?;
+        let bytes: Vec<c_char> = text.bytes().take(capacity - 1).chain([0]).map(|b| b as c_char).collect();
+        self.fill(capacity, &bytes)
     }
 }
 
@@ -152,7 +152,7 @@ impl Host {
     /// Writes to it.
     pub fn write(self, from: &[u8]) {
         if !self.is_null() {
-            // SAFETY: the caller promises room for that many bytes until the work that writes them is done.
+            // SAFETY: the caller promises space for that many bytes until the work that writes them is done.
             unsafe { std::ptr::copy(from.as_ptr(), self.0.cast::<u8>(), from.len()) };
         }
     }
@@ -160,12 +160,12 @@ impl Host {
 
 /// A function of the caller's that a stream calls with a word of the caller's.
 #[derive(Clone, Copy)]
-pub(crate) struct Callback {
+pub(crate) struct HostCall {
     pub function: unsafe extern "C" fn(*mut c_void),
     pub word: Host,
 }
 
-impl Callback {
+impl HostCall {
     /// Calls it.
     pub fn call(self) {
         // SAFETY: the caller promises a function that may be called from any thread with its word.

@@ -3,25 +3,25 @@
 //! Work waits for what its stream holds before it, for the events its stream was told to wait for, and by the rules of the
 //! default stream of old. Everything else may run in any order, and some seeds let one stream run far ahead.
 use super::code::{Answer, Code};
-use super::copies::{Copy, Fill};
+use super::copies::{CopyWork, FillWork};
 use super::graph::Program;
 use super::kernels::KernelLaunch;
 use super::order::VectorClock;
-use super::pointer::Callback;
-use super::state::{Recorded, State};
-use crate::library::Product;
+use super::pointer::HostCall;
+use super::state::{DriverState, Recorded};
+use crate::library::LtProduct;
 use std::sync::Arc;
 
 /// What a stream does.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum StreamWork {
     Launch(Arc<KernelLaunch>),
-    Copy(Arc<Copy>),
-    Fill(Arc<Fill>),
+    Copy(Arc<CopyWork>),
+    Fill(Arc<FillWork>),
     /// A product of cuBLASLt's.
-    Product(Arc<Product>),
+    Product(Arc<LtProduct>),
     /// A function of the host's.
-    Call(Callback),
+    Call(HostCall),
     Record(u64),
     /// A graph's launch.
     Graph(Arc<Program>),
@@ -31,9 +31,9 @@ pub(crate) enum Work {
     Nothing,
 }
 /// Work in a stream.
-pub(crate) struct Task {
+pub(crate) struct StreamTask {
     pub number: u64,
-    pub work: Work,
+    pub work: StreamWork,
     /// Work of other streams that comes before.
     pub after: Vec<u64>,
     pub clock: Arc<VectorClock>,
@@ -44,20 +44,20 @@ pub(crate) struct Task {
 }
 /// What somebody waits for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Goal {
+pub(crate) enum Awaited {
     Stream(u64),
     Task(u64),
     Context(u64),
     Everything,
 }
 
-impl State {
+impl DriverState {
     /// Puts work into a stream, or into the graph that the stream captures.
-    pub fn enqueue(&mut self, stream: u64, work: Work) -> Answer {
+    pub fn enqueue(&mut self, stream: u64, work: StreamWork) -> Answer {
         self.enqueue_after(stream, work, &[], None)
     }
     /// The same, for work that comes after work of other streams, too; `known` is what is known to come before that.
-    pub fn enqueue_after(&mut self, stream: u64, work: Work, after: &[u64], known: Option<(&VectorClock, f64)>) -> Answer {
+    pub fn enqueue_after(&mut self, stream: u64, work: StreamWork, after: &[u64], known: Option<(&VectorClock, f64)>) -> Answer {
         let this = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
         if let Some(capture) = this.capture {
             return self.capture_node(stream, capture, work);
@@ -66,7 +66,7 @@ impl State {
         if legacy {
             self.refuse_legacy(context)?;
         }
-        if self.options.null && matches!(work, Work::Launch(_) | Work::Product(_)) {
+        if self.options.null && matches!(work, StreamWork::Launch(_) | StreamWork::Product(_)) {
             return Ok(());
         }
         let mut after: Vec<u64> = after.iter().copied().filter(|t| self.pending.contains(t)).collect();
@@ -87,29 +87,29 @@ impl State {
         let Some(this) = self.streams.get_mut(&stream) else { return Err(Code::INVALID_HANDLE) };
         this.clock.join(&clock);
         let place = this.clock.advance(stream);
-        if let Work::Record(event) = work {
+        if let StreamWork::Record(event) = work {
             let clock = this.clock.clone();
             if let Some(event) = self.events.get_mut(&event) {
                 event.recorded = Recorded::Work { task: number, at: None, clock };
             }
         }
         this.last = Some(number);
-        this.work.push_back(Task { number, work, after, clock: Arc::new(this.clock.clone()), place, ready });
+        this.work.push_back(StreamTask { number, work, after, clock: Arc::new(this.clock.clone()), place, ready });
         self.pending.insert(number);
         Ok(())
     }
 
     /// Is what somebody waits for done?
-    fn is_done(&self, goal: Goal) -> bool {
+    fn is_done(&self, goal: Awaited) -> bool {
         match goal {
-            Goal::Stream(stream) => self.streams.get(&stream).is_none_or(|s| s.work.is_empty()),
-            Goal::Task(task) => !self.pending.contains(&task),
-            Goal::Context(context) => self.streams.values().all(|s| s.context != context || s.work.is_empty()),
-            Goal::Everything => self.pending.is_empty(),
+            Awaited::Stream(stream) => self.streams.get(&stream).is_none_or(|s| s.work.is_empty()),
+            Awaited::Task(task) => !self.pending.contains(&task),
+            Awaited::Context(context) => self.streams.values().all(|s| s.context != context || s.work.is_empty()),
+            Awaited::Everything => self.pending.is_empty(),
         }
     }
     /// Runs work until the goal is met.
-    pub fn run_until(&mut self, goal: Goal) {
+    pub fn run_until(&mut self, goal: Awaited) {
         if self.is_done(goal) {
             return;
         }
@@ -129,7 +129,7 @@ impl State {
     }
     /// Runs one piece of work that is ready: of the first stream of `order` that has one, or of any. False where there is none.
     fn step(&mut self, order: Option<&[u64]>) -> bool {
-        let is_ready = |state: &State, stream: u64| {
+        let is_ready = |state: &DriverState, stream: u64| {
             let front = state.streams.get(&stream).and_then(|s| s.work.front());
             front.is_some_and(|t| t.after.iter().all(|a| !state.pending.contains(a)))
         };
@@ -173,30 +173,33 @@ impl State {
     }
 
     /// The host waits: runs what is waited for, and what the host asks for next comes after it.
-    pub fn wait(&mut self, call: &'static str, goal: Goal) -> Answer {
+    pub fn wait(&mut self, call: &'static str, goal: Awaited) -> Answer {
         self.waits(call);
         self.finish(goal)
     }
     /// As `wait`, where the host's waiting is not what the call is for.
-    pub fn finish(&mut self, goal: Goal) -> Answer {
+    pub fn finish(&mut self, goal: Awaited) -> Answer {
         self.run_until(goal);
         let waited = |context: u64, stream: u64| match goal {
-            Goal::Stream(s) => s == stream,
-            Goal::Context(c) => c == context,
-            Goal::Everything => true,
-            Goal::Task(_) => false,
+            Awaited::Stream(s) => s == stream,
+            Awaited::Context(c) => c == context,
+            Awaited::Everything => true,
+            Awaited::Task(_) => false,
         };
         for (handle, stream) in self.streams.iter().filter(|(h, s)| waited(s.context, **h)) {
             self.host_clock.join(&stream.clock);
             // A stream that ran ahead of what was waited for has not been waited for; its clock is that of what was put in.
-            if stream.work.is_empty() && (matches!(goal, Goal::Stream(s) if s == *handle) || !matches!(goal, Goal::Stream(_))) {
+            if stream.work.is_empty() && (matches!(goal, Awaited::Stream(s) if s == *handle) || !matches!(goal, Awaited::Stream(_))) {
                 self.clock.waited(stream.time);
             }
         }
-        if self.pending.is_empty() && matches!(goal, Goal::Context(_) | Goal::Everything) {
+        if self.pending.is_empty() && matches!(goal, Awaited::Context(_) | Awaited::Everything) {
             for device in &mut self.devices {
                 device.accesses.clear();
             }
+        }
+        if self.pending.is_empty() {
+            self.log.forget(&self.host_clock);
         }
         match self.contexts.get(&self.current_if_lost()?).and_then(|c| c.lost) {
             Some(code) => Err(code),

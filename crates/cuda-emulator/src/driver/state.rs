@@ -3,13 +3,13 @@ use super::capture::Capture;
 use super::clock::{Span, VirtualClock};
 use super::code::{Answer, Code};
 use super::graph::{ExecutableGraph, Graph};
-use super::host::HostMemory;
+use super::host::LockedMemory;
 use super::kernels::{KernelFacts, LoadedCode};
-use super::order::{Accesses, VectorClock};
+use super::order::{Accesses, Log, Range, Unordered, VectorClock};
 use super::profile::Profile;
-use super::queue::Task;
+use super::queue::StreamTask;
 use crate::emulator::Options;
-use crate::library::Library;
+use crate::library::LibraryState;
 use crate::machine::finding::{Finding, FindingKind};
 use crate::memory::{DeviceMemory, Physical};
 use std::cell::{Cell, RefCell};
@@ -44,7 +44,7 @@ pub(super) fn with_contexts<T>(act: impl FnOnce(&mut Vec<u64>) -> T) -> T {
 }
 
 /// A card.
-pub(crate) struct Device {
+pub(crate) struct EmulatedCard {
     pub memory: Arc<DeviceMemory>,
     /// The handle of its primary context, the same for ever.
     pub primary: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Stream {
     pub priority: i32,
     /// The default stream of old, which all but the non-blocking ones are ordered with.
     pub legacy: bool,
-    pub work: VecDeque<Task>,
+    pub work: VecDeque<StreamTask>,
     /// The last work that was put in.
     pub last: Option<u64>,
     pub capture: Option<u64>,
@@ -153,7 +153,7 @@ pub(crate) struct Planted {
 }
 /// A launch that was noted down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launched {
+pub struct EmulatedLaunch {
     /// The kernel, or `cublasLtMatmul`.
     pub kernel: String,
     /// Blocks.
@@ -169,11 +169,11 @@ pub struct Launched {
 }
 
 /// All of it.
-pub(crate) struct State {
+pub(crate) struct DriverState {
     pub options: Options,
     pub profile: &'static Profile,
     pub initialised: bool,
-    pub devices: Vec<Device>,
+    pub devices: Vec<EmulatedCard>,
     pub contexts: HashMap<u64, Context>,
     pub streams: BTreeMap<u64, Stream>,
     pub events: HashMap<u64, Event>,
@@ -186,8 +186,8 @@ pub(crate) struct State {
     pub captures: HashMap<u64, Capture>,
     pub allocated: HashMap<u64, Allocated>,
     pub reserved: BTreeMap<u64, Reserved>,
-    pub host: HostMemory,
-    pub library: Library,
+    pub host: LockedMemory,
+    pub library: LibraryState,
     /// Work that is not done, whichever stream holds it.
     pub pending: HashSet<u64>,
     /// When work ended that is done, while some is pending, ns.
@@ -195,9 +195,13 @@ pub(crate) struct State {
     pub clock: VirtualClock,
     /// What the host waited for comes before all that it asks for next.
     pub host_clock: VectorClock,
+    /// What is done, and of the work that runs now what it is not ordered with and what it touched so far.
+    pub log: Log,
+    pub unordered: Unordered,
+    pub touching: Vec<Range>,
     pub random: Random,
     pub findings: Vec<Finding>,
-    pub launches: Vec<Launched>,
+    pub launches: Vec<EmulatedLaunch>,
     pub waits: Vec<&'static str>,
     pub spans: Vec<Span>,
     pub planted: Vec<Planted>,
@@ -205,10 +209,10 @@ pub(crate) struct State {
     next_task: u64,
 }
 
-impl State {
+impl DriverState {
     /// A machine whose driver nobody has called yet.
-    pub fn new(options: Options, profile: &'static Profile) -> State {
-        let mut state = State {
+    pub fn new(options: Options, profile: &'static Profile) -> DriverState {
+        let mut state = DriverState {
             profile,
             initialised: false,
             devices: Vec::new(),
@@ -223,12 +227,15 @@ impl State {
             captures: HashMap::new(),
             allocated: HashMap::new(),
             reserved: BTreeMap::new(),
-            host: HostMemory::default(),
-            library: Library::default(),
+            host: LockedMemory::default(),
+            library: LibraryState::default(),
             pending: HashSet::new(),
             ends: HashMap::new(),
             clock: VirtualClock::default(),
             host_clock: VectorClock::default(),
+            log: Log::default(),
+            unordered: Unordered::default(),
+            touching: Vec::new(),
             random: Random::new(options.seed),
             findings: Vec::new(),
             launches: Vec::new(),
@@ -242,7 +249,7 @@ impl State {
         for number in 0..state.options.devices {
             let memory = Arc::new(DeviceMemory::of_device(number, state.options.memory.unwrap_or(profile.memory)));
             let primary = state.handle();
-            state.devices.push(Device { memory, primary, retained: 0, flags: 0, accesses: Accesses::default() });
+            state.devices.push(EmulatedCard { memory, primary, retained: 0, flags: 0, accesses: Accesses::default() });
         }
         state
     }
@@ -284,7 +291,7 @@ impl State {
         self.contexts.get(&handle).ok_or(Code::INVALID_CONTEXT)
     }
     /// The card of a context.
-    pub fn card(&self, context: u64) -> Answer<&Device> {
+    pub fn card(&self, context: u64) -> Answer<&EmulatedCard> {
         self.devices.get(self.context(context)?.device).ok_or(Code::INVALID_CONTEXT)
     }
     /// The memory of this thread's card.
@@ -381,7 +388,7 @@ impl State {
         }
     }
     /// Notes a launch, where launches are asked for.
-    pub fn launched(&mut self, launched: impl FnOnce() -> Launched) {
+    pub fn launched(&mut self, launched: impl FnOnce() -> EmulatedLaunch) {
         if self.options.record && self.launches.len() < NOTED {
             self.launches.push(launched());
         }

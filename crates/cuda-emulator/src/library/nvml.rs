@@ -1,7 +1,7 @@
 //! NVML: what a card's owner looks at. Its numbers are made up but for memory and names, and plausible.
-use crate::driver::entry::{Export, Status, calls};
+use crate::driver::entry::{CallStatus, Export, calls};
 use crate::driver::pointer::Out;
-use crate::driver::state::State;
+use crate::driver::state::DriverState;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ impl Declined {
     const INSUFFICIENT_SIZE: Declined = Declined(7);
     const UNKNOWN: Declined = Declined(999);
 }
-impl Status for Declined {
+impl CallStatus for Declined {
     fn of(number: u32) -> Declined {
         Declined(number)
     }
@@ -61,13 +61,13 @@ calls! { exports, Declined;
         }
         tell(card, CARD | u64::from(index))
     }
-    fn nvmlDeviceGetName(state, card: u64, name: Out<c_char>, room: u32) {
+    fn nvmlDeviceGetName(state, card: u64, name: Out<c_char>, capacity: u32) {
         state.told_of(card)?;
-        text(name, state.profile.card, room)
+        text(name, state.profile.card, capacity)
     }
-    fn nvmlDeviceGetUUID(state, card: u64, uuid: Out<c_char>, room: u32) {
+    fn nvmlDeviceGetUUID(state, card: u64, uuid: Out<c_char>, capacity: u32) {
         let number = state.told_of(card)?;
-        text(uuid, &format!("GPU-656d756c-6174-6564-0000-{number:012x}"), room)
+        text(uuid, &format!("GPU-656d756c-6174-6564-0000-{number:012x}"), capacity)
     }
     fn nvmlDeviceGetUtilizationRates(state, card: u64, rates: Out<[u32; 2]>) {
         state.told_of(card)?;
@@ -118,9 +118,9 @@ calls! { exports, Declined;
         state.told_of(card)?;
         Err(Declined::NOT_SUPPORTED)
     }
-    fn nvmlSystemGetDriverVersion(state, version: Out<c_char>, room: u32) {
+    fn nvmlSystemGetDriverVersion(state, version: Out<c_char>, capacity: u32) {
         state.told()?;
-        text(version, DRIVER, room)
+        text(version, DRIVER, capacity)
     }
     fn nvmlSystemGetCudaDriverVersion_v2(state, version: Out<i32>) {
         tell(version, 13_000)
@@ -130,13 +130,13 @@ calls! { exports, Declined;
 fn tell<T: Copy>(to: Out<T>, value: T) -> Result<(), Declined> {
     to.set(value).map_err(|_| Declined::INVALID_ARGUMENT)
 }
-fn text(to: Out<c_char>, text: &str, room: u32) -> Result<(), Declined> {
-    if (room as usize) <= text.len() {
+fn text(to: Out<c_char>, text: &str, capacity: u32) -> Result<(), Declined> {
+    if (capacity as usize) <= text.len() {
         return Err(Declined::INSUFFICIENT_SIZE);
     }
-    to.text(text, room as i32).map_err(|_| Declined::INVALID_ARGUMENT)
+    to.text(text, capacity as i32).map_err(|_| Declined::INVALID_ARGUMENT)
 }
-impl State {
+impl DriverState {
     fn told(&self) -> Result<(), Declined> {
         if self.library.nvml > 0 { Ok(()) } else { Err(Declined::UNINITIALIZED) }
     }

@@ -92,13 +92,15 @@ impl<'m> Arenas<'m> {
     /// Nothing of shared and local memory is written, as when a block begins.
     pub fn begin(&mut self) {
         self.shared.written.fill(0, self.shared.bytes, 0);
+        // The block that had this memory before is nobody's neighbour.
+        self.shared_notes.fill(0, self.shared.bytes.div_ceil(4) * super::watch::NOTES, 0);
         for arena in &self.locals {
             arena.written.fill(0, arena.bytes, 0);
         }
     }
-    /// Where in shared memory an address is, of its own space or a generic one.
-    pub fn shared_offset(&self, space: Space, address: u64) -> u64 {
-        if space == Space::Generic { address.wrapping_sub(SHARED) } else { address }
+    /// Whether an address is one of shared memory.
+    pub fn is_shared(&self, space: Space, address: u64) -> bool {
+        space == Space::Shared || space == Space::Generic && address.wrapping_sub(SHARED) < WINDOW
     }
     /// Finds what an access of some bytes goes to.
     #[inline(always)]

@@ -3,6 +3,7 @@ use super::{
     access::{Trouble, note_write, wrong},
     block::{Block, Outcome},
     finding::FindingKind,
+    floats::canonical,
     halves::{Half, half_max, half_min},
     registers::lanes,
     step::{Atomic, Update},
@@ -110,10 +111,7 @@ fn new(update: Update, of: Type, old: u64, b: u64, c: u64) -> u64 {
         (_, Type::Bf16) => u64::from(half_update::<bf16>(update, x as u16, y as u16)),
         (_, Type::F16x2) => pairs::<f16>(update, x, y),
         (_, Type::Bf16x2) => pairs::<bf16>(update, x, y),
-        (Update::Add, Type::F32) => {
-            let sum = f32::from_bits(x) + f32::from_bits(y);
-            u64::from(if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() })
-        }
+        (Update::Add, Type::F32) => u64::from(canonical(f32::from_bits(x) + f32::from_bits(y)).to_bits()),
         (Update::Add, Type::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         (Update::Add, _) => old.wrapping_add(b),
         (Update::Min, Type::S32) => u64::from((x as i32).min(y as i32) as u32),

@@ -1,7 +1,7 @@
 //! Conversions between types: the usual ones as rows, all others lane by lane through a value that holds any of them.
 use super::{
     exact::{BF16, E4M3, E5M2, Exact, F16, F32, F64, Format, Rounding, TF32},
-    floats::flush,
+    floats::{canonical, flush},
     registers::{Plain, map1},
 };
 use crate::ptx::Type;
@@ -64,14 +64,12 @@ pub fn usual(c: &Conversion) -> Option<Plain> {
         (Type::F32, Type::S32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, i32>(r, o, m, |a| a as i32),
         (Type::F32, Type::U32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, u32>(r, o, m, |a| a as u32),
         (Type::F32, Type::S32, Some(Rounding::Nearest)) => |r, o, m| map1::<f32, i32>(r, o, m, |a| a.round_ties_even() as i32),
-        (Type::F32, Type::F32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, f32>(r, o, m, f32::trunc),
-        (Type::F32, Type::F32, Some(Rounding::Nearest)) => |r, o, m| map1::<f32, f32>(r, o, m, f32::round_ties_even),
+        (Type::F32, Type::F32, Some(Rounding::Zero)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.trunc())),
+        (Type::F32, Type::F32, Some(Rounding::Nearest)) => |r, o, m| map1::<f32, f32>(r, o, m, |a| canonical(a.round_ties_even())),
         (Type::F32, Type::F64, None) => |r, o, m| map1::<f32, f64>(r, o, m, f64::from),
-        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => {
-            |r, o, m| map1::<f64, f32>(r, o, m, |a| if a.is_nan() { f32::from_bits(0x7fff_ffff) } else { a as f32 })
-        }
-        (Type::F16, Type::F32, None) => |r, o, m| map1::<f16, f32>(r, o, m, |a| if a.is_nan() { f32::from_bits(0x7fff_ffff) } else { a.to_f32() }),
-        (Type::Bf16, Type::F32, None) => |r, o, m| map1::<bf16, f32>(r, o, m, |a| if a.is_nan() { f32::from_bits(0x7fff_ffff) } else { a.to_f32() }),
+        (Type::F64, Type::F32, None) if c.rounding == Some(Rounding::Nearest) => |r, o, m| map1::<f64, f32>(r, o, m, |a| canonical(a as f32)),
+        (Type::F16, Type::F32, None) => |r, o, m| map1::<f16, f32>(r, o, m, |a| canonical(a.to_f32())),
+        (Type::Bf16, Type::F32, None) => |r, o, m| map1::<bf16, f32>(r, o, m, |a| canonical(a.to_f32())),
         (Type::F32, Type::F16, None) if c.rounding == Some(Rounding::Nearest) => {
             |r, o, m| map1::<f32, f16>(r, o, m, |a| if a.is_nan() { f16::from_bits(0x7fff) } else { f16::from_f32(a) })
         }

@@ -37,7 +37,13 @@ fn finish<const FTZ: bool, const SAT: bool>(x: f32) -> f32 {
     if SAT {
         return saturate(x);
     }
-    if x.is_nan() { f32::from_bits(0x7fff_ffff) } else { x }
+    canonical(x)
+}
+/// One pattern for what is no number. (Asked by its bits: what `is_nan` says of a float may be taken to be so already.)
+#[inline(always)]
+pub fn canonical(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
 /// Into 0 to 1; what is no number becomes 0.
 #[inline(always)]

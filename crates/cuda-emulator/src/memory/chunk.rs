@@ -116,6 +116,10 @@ impl Chunk {
     pub fn notes(&self, per_word: u64) -> Option<&Zeros> {
         self.notes.get_or_init(|| Zeros::new(self.bytes.div_ceil(4).checked_mul(per_word)?)).as_ref()
     }
+    /// The notes, if the machine ever asked for them.
+    pub fn notes_so_far(&self) -> Option<&Zeros> {
+        self.notes.get()?.as_ref()
+    }
     pub fn read(&self, at: u64, to: &mut [u8]) {
         self.data.copy_out(at, to);
         for (k, byte) in to.iter_mut().enumerate() {

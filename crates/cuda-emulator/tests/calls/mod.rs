@@ -1,6 +1,7 @@
 //! What the tests that call the driver share: one emulator for the process, one test at a time, calls that answer numbers.
 #![allow(dead_code, reason = "each test program uses some of it")]
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the driver's functions are unsafe by their kind, and the emulator looks everything up")]
 
 use adamant_cuda_emulator::{Emulator, Options};
 use cudarc::driver::sys;

@@ -2,8 +2,8 @@
 use crate::driver::code::Code;
 use crate::driver::entry::calls;
 use crate::driver::pointer::Out;
-use crate::driver::queue::Goal;
-use crate::driver::state::{State, with_contexts};
+use crate::driver::queue::Awaited;
+use crate::driver::state::{DriverState, with_contexts};
 
 /// Flags of a context: how the host waits, mapped memory, local memory, and newer ones.
 const FLAGS: u32 = 0xff;
@@ -82,7 +82,7 @@ calls! { exports, Code;
         if is_primary || !state.contexts.contains_key(&context) {
             return Err(Code::INVALID_CONTEXT);
         }
-        state.run_until(Goal::Context(context));
+        state.run_until(Awaited::Context(context));
         state.close_context(context);
         with_contexts(|all| if all.last() == Some(&context) { all.pop(); });
         Ok(())
@@ -122,7 +122,7 @@ calls! { exports, Code;
         let current = state.current()?;
         state.refuse_capturing_context(current)?;
         state.refuse_while_capturing()?;
-        state.wait("cuCtxSynchronize", Goal::Context(current))
+        state.wait("cuCtxSynchronize", Awaited::Context(current))
     }
     fn cuCtxGetDevice(state, device: Out<i32>) {
         let current = state.current_if_lost()?;
@@ -204,7 +204,7 @@ fn usual_limit(which: u32) -> Result<usize, Code> {
         _ => Err(Code::INVALID_VALUE),
     }
 }
-impl State {
+impl DriverState {
     /// May work of this context touch memory of that card?
     pub fn may_touch(&self, context: u64, device: usize) -> bool {
         let Ok(this) = self.context(context) else { return false };

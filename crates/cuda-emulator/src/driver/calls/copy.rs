@@ -4,11 +4,11 @@
 //! read at the call; what comes from it into such memory has come when the call returns; between locked memory and the
 //! device, and within the device, a copy of a stream runs when its turn comes.
 use crate::driver::code::{Answer, Code};
-use crate::driver::copies::{Copy, End, Fill};
+use crate::driver::copies::{CopyEnd, CopyWork, FillWork};
 use crate::driver::entry::calls;
 use crate::driver::pointer::Host;
-use crate::driver::queue::{Goal, Work};
-use crate::driver::state::State;
+use crate::driver::queue::{Awaited, StreamWork};
+use crate::driver::state::DriverState;
 use std::sync::Arc;
 
 /// A caller's end of a copy.
@@ -78,7 +78,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     /// What an address is, in the one address space of host and devices.
     fn place(&self, address: u64) -> Answer<Place> {
         self.current()?;
@@ -98,7 +98,7 @@ impl State {
         }
         let capturing = self.streams.get(&target).is_some_and(|s| s.capture.is_some());
         let mut waits = stream.is_none() && !matches!((from, to), (OnDevice(_), OnDevice(_)));
-        let mut end = |state: &mut State, place: Place, is_source: bool| -> Answer<End> {
+        let mut end = |state: &mut DriverState, place: Place, is_source: bool| -> Answer<CopyEnd> {
             match place {
                 OnDevice(address) => {
                     let device = state.device_of(address)?;
@@ -107,17 +107,17 @@ impl State {
                     if !peers && !state.may_touch(current, device) {
                         return Err(Code::INVALID_VALUE);
                     }
-                    Ok(End::Device { device, address })
+                    Ok(CopyEnd::Device { device, address })
                 }
                 OnHost(host) if host.is_null() => Err(Code::INVALID_VALUE),
-                OnHost(host) if state.host.locked(host.address(), bytes as u64).is_some() => Ok(End::Locked(host)),
+                OnHost(host) if state.host.locked(host.address(), bytes as u64).is_some() => Ok(CopyEnd::Locked(host)),
                 // Only a part of it is locked.
                 OnHost(host) if state.host.locked(host.address(), 1).is_some() => Err(Code::INVALID_VALUE),
                 OnHost(_) if capturing => Err(Code::STREAM_CAPTURE_UNSUPPORTED),
-                OnHost(host) if is_source => Ok(End::Bytes(host.read(bytes).into())),
+                OnHost(host) if is_source => Ok(CopyEnd::Bytes(host.read(bytes).into())),
                 OnHost(host) => {
                     waits = true;
-                    Ok(End::Host(host))
+                    Ok(CopyEnd::Host(host))
                 }
             }
         };
@@ -126,9 +126,9 @@ impl State {
         if capturing && from.as_ref().err().or(to.as_ref().err()) == Some(&Code::STREAM_CAPTURE_UNSUPPORTED) {
             self.refuse_capturing_stream(target)?;
         }
-        let copy = Copy { from: from?, to: to?, bytes: bytes as u64, call };
-        self.enqueue(target, Work::Copy(Arc::new(copy)))?;
-        if waits { self.wait(call, Goal::Stream(target)) } else { Ok(()) }
+        let copy = CopyWork { from: from?, to: to?, bytes: bytes as u64, call };
+        self.enqueue(target, StreamWork::Copy(Arc::new(copy)))?;
+        if waits { self.wait(call, Awaited::Stream(target)) } else { Ok(()) }
     }
     /// A fill is asked for; the host waits for none.
     fn fill(&mut self, call: &'static str, address: u64, item: [u8; 4], item_bytes: u64, count: usize, stream: Option<u64>) -> Answer {
@@ -147,6 +147,6 @@ impl State {
         let bytes = (count as u64).checked_mul(item_bytes).ok_or(Code::INVALID_VALUE)?;
         let device = self.device_of(address)?;
         self.check_range(call, device, address, bytes)?;
-        self.enqueue(target, Work::Fill(Arc::new(Fill { device, address, item, item_bytes, count: count as u64, call })))
+        self.enqueue(target, StreamWork::Fill(Arc::new(FillWork { device, address, item, item_bytes, count: count as u64, call })))
     }
 }

@@ -31,9 +31,9 @@ calls! { exports, Code;
         state.device(ordinal)?;
         device.set(ordinal)
     }
-    fn cuDeviceGetName(state, name: Out<c_char>, room: i32, device: i32) {
+    fn cuDeviceGetName(state, name: Out<c_char>, capacity: i32, device: i32) {
         state.device(device)?;
-        name.text(state.profile.card, room)
+        name.text(state.profile.card, capacity)
     }
     fn cuDeviceGetUuid_v2(state, uuid: Out<[u8; 16]>, device: i32) {
         let device = state.device(device)?;
@@ -53,9 +53,9 @@ calls! { exports, Code;
         major.set(state.profile.capability.0 as i32)?;
         minor.set(state.profile.capability.1 as i32)
     }
-    fn cuDeviceGetPCIBusId(state, text: Out<c_char>, room: i32, device: i32) {
+    fn cuDeviceGetPCIBusId(state, text: Out<c_char>, capacity: i32, device: i32) {
         let device = state.device(device)?;
-        text.text(&format!("00000000:{:02X}:00.0", device + 1), room)
+        text.text(&format!("00000000:{:02X}:00.0", device + 1), capacity)
     }
     fn cuDeviceGetByPCIBusId(state, device: Out<i32>, text: Text) {
         state.ready()?;
@@ -96,7 +96,7 @@ calls! { exports, Code;
     }
 }
 
-impl crate::driver::state::State {
+impl crate::driver::state::DriverState {
     /// A number of the card's own: it says that it is none, and which of them.
     fn uuid(&self, device: usize) -> [u8; 16] {
         let mut uuid = *b"emulated        ";

@@ -3,8 +3,8 @@ use crate::driver::code::{Answer, Code};
 use crate::driver::entry::calls;
 use crate::driver::graph::{ExecutableGraph, Graph, Program};
 use crate::driver::pointer::Out;
-use crate::driver::queue::Work;
-use crate::driver::state::{Launched, State};
+use crate::driver::queue::StreamWork;
+use crate::driver::state::{DriverState, EmulatedLaunch};
 use crate::machine::finding::FindingKind;
 use std::sync::Arc;
 
@@ -53,12 +53,12 @@ calls! { exports, Code;
     fn cuGraphGetNodes(state, graph: u64, nodes: Out<u64>, count: Out<usize>) {
         state.ready()?;
         let handles = state.graph(graph)?.handles.clone();
-        let room = if nodes.is_null() { 0 } else { count.get()? };
-        nodes.fill(room, &handles)?;
-        for k in handles.len()..room.min(1 << 16) {
+        let capacity = if nodes.is_null() { 0 } else { count.get()? };
+        nodes.fill(capacity, &handles)?;
+        for k in handles.len()..capacity.min(1 << 16) {
             nodes.moved(k).set(0)?;
         }
-        count.set(if nodes.is_null() { handles.len() } else { handles.len().min(room) })
+        count.set(if nodes.is_null() { handles.len() } else { handles.len().min(capacity) })
     }
     fn cuGraphNodeGetType(state, node: u64, kind: Out<u32>) {
         state.ready()?;
@@ -107,14 +107,14 @@ calls! { exports, Code;
         let stream = state.stream(stream)?;
         state.executable(executable)?;
         state.refuse_capturing_stream(stream)?;
-        state.enqueue(stream, Work::Nothing)
+        state.enqueue(stream, StreamWork::Nothing)
     }
     fn cuGraphLaunch(state, executable: u64, stream: u64) {
         let stream = state.stream(stream)?;
         let known = state.executable(executable)?;
         let (program, last) = (known.program.clone(), known.last.clone());
         let gone = program.nodes.iter().find_map(|n| match &n.work {
-            Work::Launch(launch) if !state.functions.contains_key(&launch.function) => Some(launch.name.clone()),
+            StreamWork::Launch(launch) if !state.functions.contains_key(&launch.function) => Some(launch.name.clone()),
             _ => None,
         });
         if let Some(name) = gone {
@@ -123,14 +123,14 @@ calls! { exports, Code;
         }
         if state.options.record {
             for node in &program.nodes {
-                if let Work::Launch(l) = &node.work {
+                if let StreamWork::Launch(l) = &node.work {
                     let (grid, block, shared) = (l.grid, l.block, l.shared + l.own_shared);
-                    state.launched(|| Launched { kernel: l.name.to_string(), grid, block, shared, stream, by_graph: true });
+                    state.launched(|| EmulatedLaunch { kernel: l.name.to_string(), grid, block, shared, stream, by_graph: true });
                 }
             }
         }
         let before: Vec<u64> = last.iter().map(|(task, _)| *task).collect();
-        state.enqueue_after(stream, Work::Graph(program), &before, last.as_ref().map(|(_, clock)| (clock, 0.0)))?;
+        state.enqueue_after(stream, StreamWork::Graph(program), &before, last.as_ref().map(|(_, clock)| (clock, 0.0)))?;
         let now = state.streams.get(&stream).and_then(|s| Some((s.last?, s.clock.clone())));
         if let Some(known) = state.executables.get_mut(&executable) {
             known.last = now;
@@ -139,7 +139,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     fn executable(&self, handle: u64) -> Answer<&ExecutableGraph> {
         let current = self.current()?;
         self.executables.get(&handle).filter(|g| g.context == current).ok_or(Code::INVALID_HANDLE)

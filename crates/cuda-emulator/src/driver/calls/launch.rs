@@ -4,8 +4,8 @@ use crate::driver::entry::calls;
 use crate::driver::kernels::KernelLaunch;
 use crate::driver::pointer::{Host, In};
 use crate::driver::profile::{BLOCK, GRID, THREADS_OF_BLOCK};
-use crate::driver::queue::Work;
-use crate::driver::state::{Launched, State};
+use crate::driver::queue::StreamWork;
+use crate::driver::state::{DriverState, EmulatedLaunch};
 use std::sync::Arc;
 
 /// `CUlaunchConfig`.
@@ -63,7 +63,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     fn launch(
         &mut self,
         handle: u64,
@@ -83,7 +83,7 @@ impl State {
         if !fits(grid, GRID) || !fits(block, BLOCK) || threads > most {
             return Err(Code::INVALID_VALUE);
         }
-        let own = kernel.shared_bytes as u32;
+        let own = kernel.shared_bytes;
         if shared > dynamic || shared.saturating_add(own) > self.profile.shared_of_block {
             return Err(Code::INVALID_VALUE);
         }
@@ -94,7 +94,7 @@ impl State {
             }
         }
         let stream = self.stream(stream)?;
-        let bytes = kernel.parameters.iter().map(|p| p.offset as usize + p.size as usize).max().unwrap_or(0);
+        let bytes = kernel.parameter_bytes;
         let mut packed = vec![0; bytes];
         match (parameters.is_null(), extra.is_null()) {
             (false, false) => return Err(Code::INVALID_VALUE),
@@ -122,9 +122,9 @@ impl State {
             }
         }
         let name: Arc<str> = kernel.name.as_str().into();
-        self.launched(|| Launched { kernel: name.to_string(), grid, block, shared: shared + own, stream, by_graph: false });
+        self.launched(|| EmulatedLaunch { kernel: name.to_string(), grid, block, shared: shared + own, stream, by_graph: false });
         let launch = KernelLaunch { function: handle, name, loaded, grid, block, shared, own_shared: own, parameters: packed };
-        self.enqueue(stream, Work::Launch(Arc::new(launch)))
+        self.enqueue(stream, StreamWork::Launch(Arc::new(launch)))
     }
 }
 

@@ -2,8 +2,8 @@
 use crate::driver::code::{Answer, Code};
 use crate::driver::entry::calls;
 use crate::driver::pointer::{Host, Out};
-use crate::driver::queue::{Goal, Work};
-use crate::driver::state::State;
+use crate::driver::queue::{Awaited, StreamWork};
+use crate::driver::state::DriverState;
 use crate::machine::finding::FindingKind;
 
 /// Flags of locked memory: for all contexts, mapped, written by the host only.
@@ -30,7 +30,7 @@ calls! { exports, Code;
         let current = state.current()?;
         state.refuse_while_capturing()?;
         state.check_freed("cuMemFree_v2", address)?;
-        state.wait("cuMemFree_v2", Goal::Context(current))?;
+        state.wait("cuMemFree_v2", Awaited::Context(current))?;
         state.free(address)
     }
     fn cuMemAllocAsync(state, address: Out<u64>, bytes: usize, stream: u64) {
@@ -45,7 +45,7 @@ calls! { exports, Code;
     fn cuMemFreeAsync(state, address: u64, stream: u64) {
         let stream = state.stream(stream)?;
         state.check_freed("cuMemFreeAsync", address)?;
-        state.enqueue(stream, Work::Free(address))
+        state.enqueue(stream, StreamWork::Free(address))
     }
     fn cuMemGetAddressRange_v2(state, start: Out<u64>, bytes: Out<usize>, address: u64) {
         let (from, length) = state.memory()?.allocation(address).ok_or(Code::NOT_FOUND)?;
@@ -63,7 +63,7 @@ calls! { exports, Code;
         let current = state.current()?;
         state.refuse_while_capturing()?;
         state.host.locked(memory.address(), 1).filter(|(start, _)| *start == memory.address()).ok_or(Code::INVALID_VALUE)?;
-        state.wait("cuMemFreeHost", Goal::Context(current))?;
+        state.wait("cuMemFreeHost", Awaited::Context(current))?;
         state.host.free(memory)
     }
     fn cuMemHostGetFlags(state, flags: Out<u32>, memory: Host) {
@@ -89,7 +89,7 @@ calls! { exports, Code;
     fn cuMemHostUnregister(state, memory: Host) {
         let current = state.current()?;
         state.refuse_while_capturing()?;
-        state.wait("cuMemHostUnregister", Goal::Context(current))?;
+        state.wait("cuMemHostUnregister", Awaited::Context(current))?;
         state.host.unregister(memory)
     }
     fn cuPointerGetAttribute(state, data: Out<u64>, attribute: u32, address: u64) {
@@ -125,7 +125,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     fn lock_host(&mut self, memory: Out<Host>, bytes: usize, flags: u32) -> Answer {
         memory.needed()?;
         let current = self.current()?;
@@ -153,6 +153,7 @@ impl State {
         let Some(device) = self.devices.get_mut(device) else { return Err(Code::INVALID_CONTEXT) };
         if let Some((start, bytes)) = device.memory.allocation(address) {
             device.accesses.forget(start, bytes);
+            self.log.forget_range(start, bytes);
         }
         device.memory.free(address).map_err(|_| Code::INVALID_VALUE)
     }

@@ -4,8 +4,8 @@ use crate::driver::entry::calls;
 use crate::driver::kernels;
 use crate::driver::pointer::{Host, In, Out, Text};
 use crate::driver::profile::{SHARED_UNASKED, THREADS_OF_BLOCK};
-use crate::driver::queue::Goal;
-use crate::driver::state::{Function, LoadedModule, State};
+use crate::driver::queue::Awaited;
+use crate::driver::state::{DriverState, Function, LoadedModule};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 
@@ -40,10 +40,10 @@ calls! { exports, Code;
         }
         state.load(module, image).map_err(|(code, why)| {
             let value = |which: u32| given.iter().position(|o| *o == which).and_then(|k| values.moved(k).get().ok());
-            if let (Some(log), Some(room)) = (value(ERROR_LOG), value(ERROR_LOG_BYTES)) {
-                let room = (room as u32).saturating_sub(1) as usize;
-                let text: Vec<u8> = why.bytes().take(room).chain([0]).collect();
-                if room > 0 {
+            if let (Some(log), Some(capacity)) = (value(ERROR_LOG), value(ERROR_LOG_BYTES)) {
+                let capacity = (capacity as u32).saturating_sub(1) as usize;
+                let text: Vec<u8> = why.bytes().take(capacity).chain([0]).collect();
+                if capacity > 0 {
                     Host::at(log).write(&text);
                 }
             }
@@ -58,7 +58,7 @@ calls! { exports, Code;
             return Err(Code::INVALID_HANDLE);
         }
         // What is under way may run its code.
-        state.run_until(Goal::Context(current));
+        state.run_until(Awaited::Context(current));
         state.modules.remove(&module);
         state.functions.retain(|_, f| f.module != module);
         state.current().map(drop)
@@ -112,7 +112,7 @@ calls! { exports, Code;
         match attribute {
             DYNAMIC_SHARED => {
                 let asked = u32::try_from(value).map_err(|_| Code::INVALID_VALUE)?;
-                if asked.saturating_add(own as u32) > most {
+                if asked.saturating_add(own) > most {
                     return Err(Code::INVALID_VALUE);
                 }
                 function.dynamic_shared = asked;
@@ -162,12 +162,12 @@ calls! { exports, Code;
         }
         let reserved = if state.profile.capability.0 >= 8 { 1024 } else { 0 };
         let of_block = (state.profile.shared_of_processor / blocks as u32).saturating_sub(reserved);
-        let own = state.function(function)?.kernel.shared_bytes as u32;
+        let own = state.function(function)?.kernel.shared_bytes;
         bytes.set(of_block.min(state.profile.shared_of_block).saturating_sub(own) as usize)
     }
 }
 
-impl State {
+impl DriverState {
     /// A kernel of the current context.
     pub fn function(&self, handle: u64) -> Answer<&Function> {
         let current = self.current()?;
@@ -176,7 +176,7 @@ impl State {
     fn resident(&self, function: u64, threads: i32, dynamic: usize) -> Answer<i32> {
         let function = self.function(function)?;
         let threads = u32::try_from(threads).ok().filter(|t| *t > 0).ok_or(Code::INVALID_VALUE)?;
-        let own = u64::from(function.kernel.shared_bytes as u32) + dynamic as u64;
+        let own = u64::from(function.kernel.shared_bytes) + dynamic as u64;
         let most = function.kernel.max_threads.unwrap_or(THREADS_OF_BLOCK).min(THREADS_OF_BLOCK);
         if threads > most || own > u64::from(self.profile.shared_of_block) {
             return Ok(0);
@@ -203,7 +203,7 @@ impl State {
             let function = self.handle();
             let name = CString::new(kernel.name.clone()).unwrap_or_default();
             functions.insert(kernel.name.clone(), function);
-            let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes as u32);
+            let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes);
             let loaded = loaded.clone();
             self.functions.insert(function, Function { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
         }

@@ -3,8 +3,8 @@ use crate::driver::code::{Answer, Code};
 use crate::driver::entry::calls;
 use crate::driver::pointer::{In, Out};
 use crate::driver::profile::GRANULE;
-use crate::driver::queue::Goal;
-use crate::driver::state::{Allocated, Reserved, State};
+use crate::driver::queue::Awaited;
+use crate::driver::state::{Allocated, DriverState, Reserved};
 use std::collections::BTreeMap;
 
 /// `CUmemLocation`.
@@ -27,7 +27,7 @@ struct Properties {
 /// `CUmemAccessDesc`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Access {
+struct AccessDescription {
     location: Location,
     flags: u32,
 }
@@ -117,10 +117,11 @@ calls! { exports, Code;
         let end = address.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?;
         let (device, mapped) = state.mapped(address, end)?;
         // What is under way may use it.
-        state.run_until(Goal::Everything);
+        state.run_until(Awaited::Everything);
         let Some(device) = state.devices.get_mut(device) else { return Err(Code::INVALID_DEVICE) };
         device.memory.unmap(address, bytes as u64).map_err(|_| Code::INVALID_VALUE)?;
         device.accesses.forget(address, bytes as u64);
+        state.log.forget_range(address, bytes as u64);
         for (start, handle) in mapped {
             if let Some((_, range)) = state.reserved.range_mut(..=address).next_back() {
                 range.mapped.remove(&start);
@@ -134,7 +135,7 @@ calls! { exports, Code;
         }
         Ok(())
     }
-    fn cuMemSetAccess(state, address: u64, bytes: usize, access: In<Access>, count: usize) {
+    fn cuMemSetAccess(state, address: u64, bytes: usize, access: In<AccessDescription>, count: usize) {
         state.ready()?;
         let end = address.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?;
         if count == 0 || count > 64 {
@@ -168,7 +169,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     /// The card that memory is asked for on.
     fn device_for(&self, properties: Properties) -> Answer<usize> {
         if properties.kind != PINNED || properties.location.kind != ON_DEVICE {

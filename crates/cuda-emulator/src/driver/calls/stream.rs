@@ -1,9 +1,9 @@
 //! Calls about streams, events and captures.
 use crate::driver::code::{Answer, Code};
 use crate::driver::entry::calls;
-use crate::driver::pointer::{Callback, Host, Out};
-use crate::driver::queue::{Goal, Work};
-use crate::driver::state::{CAPTURE_MODE, Event, LEGACY, PER_THREAD, Recorded, State};
+use crate::driver::pointer::{Host, HostCall, Out};
+use crate::driver::queue::{Awaited, StreamWork};
+use crate::driver::state::{CAPTURE_MODE, DriverState, Event, LEGACY, PER_THREAD, Recorded};
 use std::ffi::c_void;
 
 /// A stream that is not ordered with the default stream of old.
@@ -34,20 +34,20 @@ calls! { exports, Code;
         }
         state.refuse_capturing_stream(stream)?;
         // It goes when its work is done; the host does not wait for that.
-        state.run_until(Goal::Stream(stream));
+        state.run_until(Awaited::Stream(stream));
         state.drop_stream(stream);
         state.current().map(drop)
     }
     fn cuStreamSynchronize(state, stream: u64) {
         let stream = state.asked_stream(stream)?;
-        state.wait("cuStreamSynchronize", Goal::Stream(stream))
+        state.wait("cuStreamSynchronize", Awaited::Stream(stream))
     }
     fn cuStreamQuery(state, stream: u64) {
         let stream = state.asked_stream(stream)?;
         state.run_a_little();
         state.current()?;
         let done = state.streams.get(&stream).is_none_or(|s| s.work.is_empty());
-        if done { state.finish(Goal::Stream(stream)) } else { Err(Code::NOT_READY) }
+        if done { state.finish(Awaited::Stream(stream)) } else { Err(Code::NOT_READY) }
     }
     fn cuStreamWaitEvent(state, stream: u64, event: u64, flags: u32) {
         let stream = state.stream(stream)?;
@@ -117,7 +117,7 @@ calls! { exports, Code;
     fn cuLaunchHostFunc(state, stream: u64, function: HostFunction, word: Host) {
         let stream = state.stream(stream)?;
         let function = function.ok_or(Code::INVALID_VALUE)?;
-        state.enqueue(stream, Work::Call(Callback { function, word }))
+        state.enqueue(stream, StreamWork::Call(HostCall { function, word }))
     }
     fn cuEventCreate(state, event: Out<u64>, flags: u32) {
         event.needed()?;
@@ -164,7 +164,7 @@ calls! { exports, Code;
     fn cuEventSynchronize(state, event: u64) {
         let task = state.asked_event(event)?;
         if let Some(task) = task {
-            state.wait("cuEventSynchronize", Goal::Task(task))?;
+            state.wait("cuEventSynchronize", Awaited::Task(task))?;
         }
         state.after_event(event);
         Ok(())
@@ -174,7 +174,7 @@ calls! { exports, Code;
     }
 }
 
-impl State {
+impl DriverState {
     fn create_stream(&mut self, stream: Out<u64>, flags: u32, priority: i32) -> Answer {
         stream.needed()?;
         let context = self.current()?;
@@ -217,7 +217,7 @@ impl State {
     }
     fn elapsed(&mut self, milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
         milliseconds.needed()?;
-        let time = |state: &State, handle: u64| {
+        let time = |state: &DriverState, handle: u64| {
             let event = state.event(handle)?;
             match &event.recorded {
                 _ if event.flags & NO_TIME != 0 => Err(Code::INVALID_HANDLE),

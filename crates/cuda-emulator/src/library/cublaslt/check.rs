@@ -1,9 +1,9 @@
 //! What a product is, read from descriptors, and what cuBLASLt refuses of it.
 //!
 //! After `cublasLt.h` and the table of supported types in NVIDIA's documentation of `cublasLtMatmul`.
-use super::descriptors::{Kind, Refused};
+use super::descriptors::{DescriptorKind, LtStatus};
 use super::number::Number;
-use crate::driver::state::State;
+use crate::driver::state::DriverState;
 use Number::*;
 
 /// How sums are made (`cublasComputeType_t`).
@@ -12,12 +12,12 @@ pub(crate) enum Compute {
     F16,
     F32,
     /// Inputs of 32 bits are rounded first: to f16, to bf16, to tf32.
-    F32By(Rounding),
+    F32By(InputRounding),
     F64,
     I32,
 }
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Rounding {
+pub(crate) enum InputRounding {
     F16,
     Bf16,
     Tf32,
@@ -27,9 +27,9 @@ impl Compute {
         Some(match code {
             64 | 65 => Compute::F16,
             68 | 69 => Compute::F32,
-            74 => Compute::F32By(Rounding::F16),
-            75 => Compute::F32By(Rounding::Bf16),
-            77 => Compute::F32By(Rounding::Tf32),
+            74 => Compute::F32By(InputRounding::F16),
+            75 => Compute::F32By(InputRounding::Bf16),
+            77 => Compute::F32By(InputRounding::Tf32),
             70 | 71 => Compute::F64,
             72 | 73 => Compute::I32,
             _ => return None,
@@ -115,7 +115,7 @@ impl Epilogue {
 
 /// A product that is yet to run: D = epilogue(alpha · op(A) · op(B) + beta · C).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Product {
+pub(crate) struct LtProduct {
     pub device: usize,
     pub compute: Compute,
     pub scale: Number,
@@ -134,7 +134,7 @@ pub(crate) struct Product {
     pub largest: [u64; 2],
     pub workspace: (u64, u64),
 }
-impl Product {
+impl LtProduct {
     /// Rows and columns of D, and what is summed over.
     pub fn sizes(&self) -> (u64, u64, u64) {
         let inner = if self.a_transposed { self.a.rows } else { self.a.columns };
@@ -161,7 +161,7 @@ impl Product {
 
 /// Descriptors and addresses of a product, as they are given.
 #[derive(Clone, Copy)]
-pub(crate) struct Given {
+pub(crate) struct GivenProduct {
     pub product: u64,
     pub layouts: [u64; 4],
     pub addresses: [u64; 4],
@@ -169,52 +169,52 @@ pub(crate) struct Given {
     pub beta: Factor,
 }
 
-impl State {
-    fn matrix(&self, layout: u64, address: u64) -> Result<Matrix, Refused> {
-        let layout = self.descriptor(layout, Kind::Layout)?;
-        let number = Number::of(layout.word(0)).ok_or(Refused::NOT_SUPPORTED)?;
+impl DriverState {
+    fn matrix(&self, layout: u64, address: u64) -> Result<Matrix, LtStatus> {
+        let layout = self.descriptor(layout, DescriptorKind::Layout)?;
+        let number = Number::of(layout.word(0)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let by_rows = match layout.word(1) {
             0 => false,
             1 => true,
-            2..=4 => return Err(Refused::NOT_SUPPORTED),
-            _ => return Err(Refused::INVALID_VALUE),
+            2..=4 => return Err(LtStatus::NOT_SUPPORTED),
+            _ => return Err(LtStatus::INVALID_VALUE),
         };
         if layout.get(7) != 0 || layout.word(8) != 0 {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
-        let leading = u64::try_from(layout.signed(4)).map_err(|_| Refused::INVALID_VALUE)?;
-        let batch = u64::try_from(layout.word(5) as i32).ok().filter(|b| *b > 0).ok_or(Refused::INVALID_VALUE)?;
+        let leading = u64::try_from(layout.signed(4)).map_err(|_| LtStatus::INVALID_VALUE)?;
+        let batch = u64::try_from(layout.word(5) as i32).ok().filter(|b| *b > 0).ok_or(LtStatus::INVALID_VALUE)?;
         let matrix = Matrix { address, number, rows: layout.get(2), columns: layout.get(3), leading, by_rows, batch, stride: layout.signed(6) };
         let (line, lines) = matrix.lines();
         // "Usually only values that can be expressed as int32_t are supported."
         if line == 0 || lines == 0 || line > i32::MAX as u64 || lines > i32::MAX as u64 {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         if leading < line || leading > i64::MAX as u64 / 64 / lines {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         Ok(matrix)
     }
     /// Reads descriptors; refuses what contradicts itself and what no algorithm does.
-    pub fn product(&self, given: &Given) -> Result<Product, Refused> {
-        let described = self.descriptor(given.product, Kind::Product)?;
-        let compute = Compute::of(described.word(0)).ok_or(Refused::INVALID_VALUE)?;
-        let scale = Number::of(described.word(1)).ok_or(Refused::NOT_SUPPORTED)?;
+    pub fn product(&self, given: &GivenProduct) -> Result<LtProduct, LtStatus> {
+        let described = self.descriptor(given.product, DescriptorKind::Product)?;
+        let compute = Compute::of(described.word(0)).ok_or(LtStatus::INVALID_VALUE)?;
+        let scale = Number::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let [a, b, c, d] = [0, 1, 2, 3].map(|k| self.matrix(given.layouts[k], given.addresses[k]));
         let (a, b, c, d) = (a?, b?, c?, d?);
         let transposed = |which: u32| match described.word(which) {
             0 => Ok(false),
             1 | 2 => Ok(true),
-            _ => Err(Refused::INVALID_VALUE),
+            _ => Err(LtStatus::INVALID_VALUE),
         };
         let (a_transposed, b_transposed) = (transposed(3)?, transposed(4)?);
         // C is never transposed, matrices are full, factors of matrices are single numbers.
         if transposed(5)? || described.word(6) != 2 || (31..=35).chain([37]).any(|mode| described.word(mode) != 0) {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
         let number_or = |which: u32, usual: Number| match described.word(which) {
             u32::MAX => Ok(usual),
-            code => Number::of(code).ok_or(Refused::NOT_SUPPORTED),
+            code => Number::of(code).ok_or(LtStatus::NOT_SUPPORTED),
         };
         let usual_bias = match d.number {
             I8 => F32,
@@ -228,11 +228,11 @@ impl State {
             bias_stride: described.signed(10),
             aux: described.get(11),
             aux_number: number_or(22, d.number)?,
-            aux_leading: u64::try_from(described.signed(12)).map_err(|_| Refused::INVALID_VALUE)?,
+            aux_leading: u64::try_from(described.signed(12)).map_err(|_| LtStatus::INVALID_VALUE)?,
             aux_stride: described.signed(13),
         };
-        let device = self.context(self.current().map_err(|_| Refused::NOT_INITIALIZED)?).map_err(|_| Refused::NOT_INITIALIZED)?.device;
-        let product = Product {
+        let device = self.context(self.current().map_err(|_| LtStatus::NOT_INITIALIZED)?).map_err(|_| LtStatus::NOT_INITIALIZED)?.device;
+        let product = LtProduct {
             device,
             compute,
             scale,
@@ -256,13 +256,13 @@ impl State {
         Ok(product)
     }
     /// The table of types, and what a card of this age has.
-    fn check_types(&self, p: &Product) -> Result<(), Refused> {
+    fn check_types(&self, p: &LtProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if a.is_fp8() || b.is_fp8() {
             return self.check_fp8(p);
         }
         if a != b || c != d {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
         let known = match p.compute {
             Compute::F16 => (p.scale, a, c) == (F16, F16, F16),
@@ -272,10 +272,10 @@ impl State {
             Compute::I32 => matches!((p.scale, a, c), (I32, I8, I32) | (F32, I8, I8)),
         };
         if !known {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
         if a == Bf16 && self.profile.capability.0 < 8 {
-            return Err(Refused::ARCH_MISMATCH);
+            return Err(LtStatus::ARCH_MISMATCH);
         }
         if a == I8 && p.compute == Compute::I32 {
             // "A must be transposed and B non-transposed"; m and k, leading dimensions and addresses are multiples of 4.
@@ -283,16 +283,16 @@ impl State {
             let (rows, _, inner) = p.sizes();
             let leading = [p.a, p.b, p.c, p.d].iter().any(|m| m.leading % 4 != 0);
             if by_rows || !p.a_transposed || p.b_transposed || rows % 4 != 0 || inner % 4 != 0 || leading {
-                return Err(Refused::NOT_SUPPORTED);
+                return Err(LtStatus::NOT_SUPPORTED);
             }
         }
         Ok(())
     }
     /// Inputs of 8 bits: which pairs, which outputs, which way they lie.
-    fn check_fp8(&self, p: &Product) -> Result<(), Refused> {
+    fn check_fp8(&self, p: &LtProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if self.profile.architecture() < 89 {
-            return Err(Refused::ARCH_MISMATCH);
+            return Err(LtStatus::ARCH_MISMATCH);
         }
         let inputs = a.is_fp8() && b.is_fp8() && (a, b) != (E5m2, E5m2);
         let outputs = match d {
@@ -306,48 +306,48 @@ impl State {
         let by_rows = [p.a, p.b, p.c, p.d].iter().any(|m| m.by_rows);
         // The Hopper kernels want op(A) transposed, op(B) not, sizes and addresses in multiples of 16.
         if p.compute != Compute::F32 || p.scale != F32 || !inputs || !outputs || !p.a_transposed || p.b_transposed || !whole || by_rows {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
         Ok(())
     }
 }
 
 /// Sizes that fit each other, batches of one count, outputs that do not overlap.
-fn check_sizes(p: &Product) -> Result<(), Refused> {
-    let turned = |m: &Matrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
-    let ((m, k), (k_of_b, n)) = (turned(&p.a, p.a_transposed), turned(&p.b, p.b_transposed));
+fn check_sizes(p: &LtProduct) -> Result<(), LtStatus> {
+    let transposed_sizes = |m: &Matrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
+    let ((m, k), (k_of_b, n)) = (transposed_sizes(&p.a, p.a_transposed), transposed_sizes(&p.b, p.b_transposed));
     let fits = k == k_of_b && (p.d.rows, p.d.columns) == (m, n) && (p.c.rows, p.c.columns) == (m, n) && p.c.by_rows == p.d.by_rows;
     let batches = [p.a, p.b, p.c].iter().all(|x| x.batch == p.d.batch);
     let apart = p.d.batch == 1 || p.d.stride.unsigned_abs() >= p.d.span();
     if !fits || !batches || !apart {
-        return Err(Refused::INVALID_VALUE);
+        return Err(LtStatus::INVALID_VALUE);
     }
     // In place only as it lies.
     let in_place = p.c.address == p.d.address && p.d.address != 0 && p.beta != Factor::Value(0.0);
     if in_place && (p.c.leading, p.c.stride, p.c.number) != (p.d.leading, p.d.stride, p.d.number) {
-        return Err(Refused::INVALID_VALUE);
+        return Err(LtStatus::INVALID_VALUE);
     }
     Ok(())
 }
 /// Epilogues: which there are, for which types, and what they need.
-fn check_epilogue(p: &Product) -> Result<(), Refused> {
+fn check_epilogue(p: &LtProduct) -> Result<(), LtStatus> {
     let e = &p.epilogue;
     if !EPILOGUES.contains(&e.code) {
-        return Err(Refused::INVALID_VALUE);
+        return Err(LtStatus::INVALID_VALUE);
     }
     if e.code == 1 {
         return Ok(());
     }
     if p.d.by_rows || p.scale == I32 {
-        return Err(Refused::NOT_SUPPORTED);
+        return Err(LtStatus::NOT_SUPPORTED);
     }
     let plain = matches!(e.code, RELU | BIAS) || e.code == RELU | BIAS;
     if matches!(p.d.number, F64 | I8) && !plain {
-        return Err(Refused::NOT_SUPPORTED);
+        return Err(LtStatus::NOT_SUPPORTED);
     }
     let fp8_back = p.a.number.is_fp8() && (e.has(RELU_BACK) || e.has(GELU_BACK) || e.has(BIAS_OF_A) || e.has(BIAS_OF_B));
     if fp8_back {
-        return Err(Refused::NOT_SUPPORTED);
+        return Err(LtStatus::NOT_SUPPORTED);
     }
     let bias_fits = match p.d.number {
         _ if !e.has_vector() => true,
@@ -356,32 +356,32 @@ fn check_epilogue(p: &Product) -> Result<(), Refused> {
         number => e.bias_number == number,
     };
     if !bias_fits {
-        return Err(Refused::NOT_SUPPORTED);
+        return Err(LtStatus::NOT_SUPPORTED);
     }
     if e.has_vector() && (e.bias == 0 || e.bias % e.bias_number.bytes() != 0) {
-        return Err(Refused::INVALID_VALUE);
+        return Err(LtStatus::INVALID_VALUE);
     }
     if e.has(AUX) {
         let bits = e.has(RELU) || e.has(RELU_BACK);
         let multiple = if bits { 128 } else { 8 };
         let strided = p.d.batch > 1 && (e.aux_stride % multiple as i64 != 0 || e.aux_stride == 0);
         if e.aux == 0 || e.aux_leading % multiple != 0 || e.aux_leading < p.d.rows || strided {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         let kind_fits = bits || e.aux_number == p.d.number || p.d.number == E4m3 && e.aux_number == F16;
         if !kind_fits {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         if e.aux % 16 != 0 {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
     }
     Ok(())
 }
 /// Factors of matrices are for numbers of 8 bits alone.
-fn check_scales(p: &Product) -> Result<(), Refused> {
+fn check_scales(p: &LtProduct) -> Result<(), LtStatus> {
     let fp8 = [p.a.number, p.b.number, p.c.number, p.d.number, p.epilogue.aux_number].map(Number::is_fp8);
     let wrong = p.scales.iter().zip(fp8).any(|(at, fp8)| *at != 0 && !fp8);
     let wrong = wrong || p.largest[0] != 0 && !fp8[3] || p.largest[1] != 0 && !fp8[4];
-    if wrong { Err(Refused::INVALID_VALUE) } else { Ok(()) }
+    if wrong { Err(LtStatus::INVALID_VALUE) } else { Ok(()) }
 }

@@ -1,43 +1,43 @@
 //! Descriptors: what a product is, how a matrix lies, what is preferred. Each is a table of attributes by number, whose
 //! sizes and first values are those of `cublasLt.h`.
-use crate::driver::entry::{Status, calls};
+use crate::driver::entry::{CallStatus, calls};
 use crate::driver::pointer::{Host, Out};
-use crate::driver::state::State;
+use crate::driver::state::DriverState;
 use std::collections::BTreeMap;
 
 /// `cublasStatus_t`, other than success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused(pub u32);
+pub(crate) struct LtStatus(pub u32);
 
-impl Refused {
-    pub const NOT_INITIALIZED: Refused = Refused(1);
-    pub const INVALID_VALUE: Refused = Refused(7);
-    pub const ARCH_MISMATCH: Refused = Refused(8);
-    pub const EXECUTION_FAILED: Refused = Refused(13);
-    pub const INTERNAL_ERROR: Refused = Refused(14);
-    pub const NOT_SUPPORTED: Refused = Refused(15);
+impl LtStatus {
+    pub const NOT_INITIALIZED: LtStatus = LtStatus(1);
+    pub const INVALID_VALUE: LtStatus = LtStatus(7);
+    pub const ARCH_MISMATCH: LtStatus = LtStatus(8);
+    pub const EXECUTION_FAILED: LtStatus = LtStatus(13);
+    pub const INTERNAL_ERROR: LtStatus = LtStatus(14);
+    pub const NOT_SUPPORTED: LtStatus = LtStatus(15);
 }
-impl Status for Refused {
-    fn of(number: u32) -> Refused {
-        Refused(number)
+impl CallStatus for LtStatus {
+    fn of(number: u32) -> LtStatus {
+        LtStatus(number)
     }
     fn number(&self) -> u32 {
         self.0
     }
-    fn unknown() -> Refused {
-        Refused::INTERNAL_ERROR
+    fn unknown() -> LtStatus {
+        LtStatus::INTERNAL_ERROR
     }
-    fn forbidden() -> Refused {
-        Refused::EXECUTION_FAILED
+    fn forbidden() -> LtStatus {
+        LtStatus::EXECUTION_FAILED
     }
-    fn absent() -> Refused {
-        Refused::NOT_INITIALIZED
+    fn absent() -> LtStatus {
+        LtStatus::NOT_INITIALIZED
     }
 }
 
 /// What a descriptor describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DescriptorKind {
     Product,
     Layout,
     Preference,
@@ -62,18 +62,18 @@ const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, UNSET), (5, 4, 2
 /// A descriptor.
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptor {
-    pub kind: Kind,
+    pub kind: DescriptorKind,
     values: BTreeMap<u32, u64>,
 }
 impl Descriptor {
-    fn new(kind: Kind) -> Descriptor {
+    fn new(kind: DescriptorKind) -> Descriptor {
         Descriptor { kind, values: BTreeMap::new() }
     }
     fn table(&self) -> &'static [Attribute] {
         match self.kind {
-            Kind::Product => PRODUCT,
-            Kind::Layout => LAYOUT,
-            Kind::Preference => PREFERENCE,
+            DescriptorKind::Product => PRODUCT,
+            DescriptorKind::Layout => LAYOUT,
+            DescriptorKind::Preference => PREFERENCE,
         }
     }
     /// An attribute's value, as its bytes.
@@ -93,84 +93,84 @@ impl Descriptor {
     }
 }
 
-calls! { exports, Refused;
+calls! { exports, LtStatus;
     fn cublasLtCreate(state, handle: Out<u64>) {
-        handle.needed().map_err(|_| Refused::INVALID_VALUE)?;
-        state.current().map_err(|_| Refused::NOT_INITIALIZED)?;
+        handle.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
+        state.current().map_err(|_| LtStatus::NOT_INITIALIZED)?;
         // It allocates.
-        state.refuse_while_capturing().map_err(|_| Refused::NOT_INITIALIZED)?;
+        state.refuse_while_capturing().map_err(|_| LtStatus::NOT_INITIALIZED)?;
         let made = state.handle();
         state.library.handles.insert(made);
         give(handle, made)
     }
     fn cublasLtDestroy(state, handle: u64) {
-        if state.library.handles.remove(&handle) { Ok(()) } else { Err(Refused::NOT_INITIALIZED) }
+        if state.library.handles.remove(&handle) { Ok(()) } else { Err(LtStatus::NOT_INITIALIZED) }
     }
     fn cublasLtMatmulDescCreate(state, descriptor: Out<u64>, compute: u32, scale: u32) {
-        let made = Descriptor::new(Kind::Product).with(0, u64::from(compute)).with(1, u64::from(scale));
+        let made = Descriptor::new(DescriptorKind::Product).with(0, u64::from(compute)).with(1, u64::from(scale));
         state.keep_descriptor(descriptor, made)
     }
     fn cublasLtMatmulDescDestroy(state, descriptor: u64) {
-        state.drop_descriptor(descriptor, Kind::Product)
+        state.drop_descriptor(descriptor, DescriptorKind::Product)
     }
     fn cublasLtMatmulDescSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
-        state.set_attribute(descriptor, Kind::Product, which, value, bytes)
+        state.set_attribute(descriptor, DescriptorKind::Product, which, value, bytes)
     }
     fn cublasLtMatmulDescGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
-        state.get_attribute(descriptor, Kind::Product, which, value, bytes, written)
+        state.get_attribute(descriptor, DescriptorKind::Product, which, value, bytes, written)
     }
     fn cublasLtMatrixLayoutCreate(state, descriptor: Out<u64>, number: u32, rows: u64, columns: u64, leading: i64) {
-        let made = Descriptor::new(Kind::Layout).with(0, u64::from(number)).with(2, rows).with(3, columns).with(4, leading as u64);
+        let made = Descriptor::new(DescriptorKind::Layout).with(0, u64::from(number)).with(2, rows).with(3, columns).with(4, leading as u64);
         state.keep_descriptor(descriptor, made)
     }
     fn cublasLtMatrixLayoutDestroy(state, descriptor: u64) {
-        state.drop_descriptor(descriptor, Kind::Layout)
+        state.drop_descriptor(descriptor, DescriptorKind::Layout)
     }
     fn cublasLtMatrixLayoutSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
-        state.set_attribute(descriptor, Kind::Layout, which, value, bytes)
+        state.set_attribute(descriptor, DescriptorKind::Layout, which, value, bytes)
     }
     fn cublasLtMatrixLayoutGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
-        state.get_attribute(descriptor, Kind::Layout, which, value, bytes, written)
+        state.get_attribute(descriptor, DescriptorKind::Layout, which, value, bytes, written)
     }
     fn cublasLtMatmulPreferenceCreate(state, descriptor: Out<u64>) {
-        state.keep_descriptor(descriptor, Descriptor::new(Kind::Preference))
+        state.keep_descriptor(descriptor, Descriptor::new(DescriptorKind::Preference))
     }
     fn cublasLtMatmulPreferenceDestroy(state, descriptor: u64) {
-        state.drop_descriptor(descriptor, Kind::Preference)
+        state.drop_descriptor(descriptor, DescriptorKind::Preference)
     }
     fn cublasLtMatmulPreferenceSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
-        state.set_attribute(descriptor, Kind::Preference, which, value, bytes)
+        state.set_attribute(descriptor, DescriptorKind::Preference, which, value, bytes)
     }
     fn cublasLtMatmulPreferenceGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
-        state.get_attribute(descriptor, Kind::Preference, which, value, bytes, written)
+        state.get_attribute(descriptor, DescriptorKind::Preference, which, value, bytes, written)
     }
 }
 
 /// Writes an answer of cuBLASLt's.
-pub(crate) fn give<T: Copy>(to: Out<T>, value: T) -> Result<(), Refused> {
-    to.set(value).map_err(|_| Refused::INVALID_VALUE)
+pub(crate) fn give<T: Copy>(to: Out<T>, value: T) -> Result<(), LtStatus> {
+    to.set(value).map_err(|_| LtStatus::INVALID_VALUE)
 }
 
-impl State {
+impl DriverState {
     /// A descriptor of this kind.
-    pub fn descriptor(&self, handle: u64, kind: Kind) -> Result<&Descriptor, Refused> {
-        self.library.descriptors.get(&handle).filter(|d| d.kind == kind).ok_or(Refused::INVALID_VALUE)
+    pub fn descriptor(&self, handle: u64, kind: DescriptorKind) -> Result<&Descriptor, LtStatus> {
+        self.library.descriptors.get(&handle).filter(|d| d.kind == kind).ok_or(LtStatus::INVALID_VALUE)
     }
-    fn keep_descriptor(&mut self, to: Out<u64>, made: Descriptor) -> Result<(), Refused> {
-        to.needed().map_err(|_| Refused::INVALID_VALUE)?;
+    fn keep_descriptor(&mut self, to: Out<u64>, made: Descriptor) -> Result<(), LtStatus> {
+        to.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
         let handle = self.handle();
         self.library.descriptors.insert(handle, made);
         give(to, handle)
     }
-    fn drop_descriptor(&mut self, handle: u64, kind: Kind) -> Result<(), Refused> {
+    fn drop_descriptor(&mut self, handle: u64, kind: DescriptorKind) -> Result<(), LtStatus> {
         self.descriptor(handle, kind)?;
         self.library.descriptors.remove(&handle);
         Ok(())
     }
-    fn set_attribute(&mut self, handle: u64, kind: Kind, which: u32, value: Host, bytes: usize) -> Result<(), Refused> {
+    fn set_attribute(&mut self, handle: u64, kind: DescriptorKind, which: u32, value: Host, bytes: usize) -> Result<(), LtStatus> {
         let size = size_of_attribute(self.descriptor(handle, kind)?, which)?;
         if value.is_null() || size != bytes {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         let mut word = [0; 8];
         word.iter_mut().zip(value.read(bytes)).for_each(|(w, b)| *w = b);
@@ -179,20 +179,20 @@ impl State {
         }
         Ok(())
     }
-    fn get_attribute(&self, handle: u64, kind: Kind, which: u32, value: Host, bytes: usize, written: Out<usize>) -> Result<(), Refused> {
+    fn get_attribute(&self, handle: u64, kind: DescriptorKind, which: u32, value: Host, bytes: usize, written: Out<usize>) -> Result<(), LtStatus> {
         let descriptor = self.descriptor(handle, kind)?;
         let size = size_of_attribute(descriptor, which)?;
         if bytes == 0 {
             return give(written, size);
         }
         if value.is_null() || size != bytes {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         value.write(descriptor.get(which).to_le_bytes().get(..size).unwrap_or(&[]));
         written.set_if_asked(size);
         Ok(())
     }
 }
-fn size_of_attribute(descriptor: &Descriptor, which: u32) -> Result<usize, Refused> {
-    descriptor.table().iter().find(|(n, ..)| *n == which).map(|(_, size, _)| *size).ok_or(Refused::INVALID_VALUE)
+fn size_of_attribute(descriptor: &Descriptor, which: u32) -> Result<usize, LtStatus> {
+    descriptor.table().iter().find(|(n, ..)| *n == which).map(|(_, size, _)| *size).ok_or(LtStatus::INVALID_VALUE)
 }

@@ -1,12 +1,12 @@
 //! The call that multiplies, and what the library says of itself.
-use super::check::{Factor, Given};
-use super::descriptors::{Kind, Refused};
+use super::check::{Factor, GivenProduct};
+use super::descriptors::{DescriptorKind, LtStatus};
 use super::number::Number;
 use super::offer::Words;
 use crate::driver::entry::{Export, calls};
 use crate::driver::pointer::{Host, In, Out};
-use crate::driver::queue::Work;
-use crate::driver::state::Launched;
+use crate::driver::queue::StreamWork;
+use crate::driver::state::EmulatedLaunch;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,55 +15,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const VERSION: usize = 130_002;
 const RUNTIME: usize = 13_000;
 
-calls! { exports, Refused;
-    fn cublasLtMatmul(state, handle: u64, product: u64, alpha: Host, a: u64, a_layout: u64, b: u64, b_layout: u64, beta: Host, c: u64, c_layout: u64, d: u64, d_layout: u64, words: In<Words>, workspace: u64, room: usize, stream: u64) {
+calls! { exports, LtStatus;
+    fn cublasLtMatmul(state, handle: u64, product: u64, alpha: Host, a: u64, a_layout: u64, b: u64, b_layout: u64, beta: Host, c: u64, c_layout: u64, d: u64, d_layout: u64, words: In<Words>, workspace: u64, capacity: usize, stream: u64) {
         state.known_handle(handle)?;
-        state.current().map_err(|_| Refused::NOT_INITIALIZED)?;
-        let described = state.descriptor(product, Kind::Product)?;
-        let scale = Number::of(described.word(1)).ok_or(Refused::NOT_SUPPORTED)?;
+        state.current().map_err(|_| LtStatus::NOT_INITIALIZED)?;
+        let described = state.descriptor(product, DescriptorKind::Product)?;
+        let scale = Number::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let (alpha, beta) = factors(described.word(2), described.signed(14), scale, alpha, beta)?;
         let layouts = [a_layout, b_layout, c_layout, d_layout];
         let without_c = beta == Factor::Value(0.0);
-        let mut made = state.product(&Given { product, layouts, addresses: [a, b, if without_c { d } else { c }, d], alpha, beta })?;
+        let mut made = state.product(&GivenProduct { product, layouts, addresses: [a, b, if without_c { d } else { c }, d], alpha, beta })?;
         let addressed = [made.a, made.b, made.d].iter().chain((!without_c).then_some(&made.c)).all(|m| m.address != 0 && m.address % m.number.bytes() == 0);
         if !addressed {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
-        made.workspace = (workspace, room as u64);
+        made.workspace = (workspace, capacity as u64);
         state.check_algorithm(words, &made)?;
-        let stream = state.stream(stream).map_err(|_| Refused::INVALID_VALUE)?;
-        state.launched(|| Launched { kernel: "cublasLtMatmul".into(), grid: [1; 3], block: [1; 3], shared: 0, stream, by_graph: false });
-        state.enqueue(stream, Work::Product(Arc::new(made))).map_err(|_| Refused::EXECUTION_FAILED)
+        let stream = state.stream(stream).map_err(|_| LtStatus::INVALID_VALUE)?;
+        state.launched(|| EmulatedLaunch { kernel: "cublasLtMatmul".into(), grid: [1; 3], block: [1; 3], shared: 0, stream, by_graph: false });
+        state.enqueue(stream, StreamWork::Product(Arc::new(made))).map_err(|_| LtStatus::EXECUTION_FAILED)
     }
     fn cublasLtGetProperty(state, which: u32, value: Out<i32>) {
         let part = match which {
             0 => 13,
             1 => 0,
             2 => 2,
-            _ => return Err(Refused::INVALID_VALUE),
+            _ => return Err(LtStatus::INVALID_VALUE),
         };
-        value.set(part).map_err(|_| Refused::INVALID_VALUE)
+        value.set(part).map_err(|_| LtStatus::INVALID_VALUE)
     }
     fn cublasLtHeuristicsCacheGetCapacity(state, capacity: Out<usize>) {
-        capacity.set(8192).map_err(|_| Refused::INVALID_VALUE)
+        capacity.set(8192).map_err(|_| LtStatus::INVALID_VALUE)
     }
     fn cublasLtHeuristicsCacheSetCapacity(state, capacity: usize) {
-        state.always().map_err(|_| Refused::INVALID_VALUE)
+        state.always().map_err(|_| LtStatus::INVALID_VALUE)
     }
 }
 
 /// Alpha and beta by the mode of their pointers (`cublasLtPointerMode_t`).
-fn factors(mode: u32, stride: i64, scale: Number, alpha: Host, beta: Host) -> Result<(Factor, Factor), Refused> {
-    let value = |at: Host| if at.is_null() { Err(Refused::INVALID_VALUE) } else { Ok(Factor::Value(scale.read(&at.read(scale.bytes() as usize)))) };
-    let there = |at: Host| if at.is_null() { Err(Refused::INVALID_VALUE) } else { Ok(at.address()) };
+fn factors(mode: u32, stride: i64, scale: Number, alpha: Host, beta: Host) -> Result<(Factor, Factor), LtStatus> {
+    let value = |at: Host| if at.is_null() { Err(LtStatus::INVALID_VALUE) } else { Ok(Factor::Value(scale.read(&at.read(scale.bytes() as usize)))) };
+    let there = |at: Host| if at.is_null() { Err(LtStatus::INVALID_VALUE) } else { Ok(at.address()) };
     Ok(match mode {
         0 => (value(alpha)?, value(beta)?),
         1 => (Factor::Device(there(alpha)?), Factor::Device(there(beta)?)),
         2 => (Factor::Rows { address: there(alpha)?, stride: 0 }, Factor::Rows { address: there(beta)?, stride: 0 }),
-        3 if stride != 0 => return Err(Refused::INVALID_VALUE),
+        3 if stride != 0 => return Err(LtStatus::INVALID_VALUE),
         3 => (Factor::Rows { address: there(alpha)?, stride: 0 }, Factor::Value(0.0)),
         4 => (Factor::Rows { address: there(alpha)?, stride }, value(beta)?),
-        _ => return Err(Refused::INVALID_VALUE),
+        _ => return Err(LtStatus::INVALID_VALUE),
     })
 }
 

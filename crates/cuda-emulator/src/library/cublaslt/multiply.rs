@@ -1,13 +1,13 @@
 //! Products in plain loops: sums in f64, one rounding to the type they are summed in, the epilogue, one rounding to D.
 //!
 //! GELU is the tanh form (Hendrycks, Gimpel, "Gaussian error linear units", 2016), as cuBLASLt's is.
-use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, Compute, Factor, GELU, GELU_BACK, Matrix, Product, RELU, RELU_BACK, Rounding};
+use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, Compute, Factor, GELU, GELU_BACK, InputRounding, LtProduct, Matrix, RELU, RELU_BACK};
 use super::number::{Number, tf32};
-use crate::driver::clock::{Engine, multiplying};
+use crate::driver::clock::{CardEngine, multiplying};
 use crate::driver::code::{Answer, Code};
 use crate::driver::copies::kind_of;
 use crate::driver::order::Present;
-use crate::driver::state::{Launched, State};
+use crate::driver::state::{DriverState, EmulatedLaunch};
 use crate::machine::finding::FindingKind;
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ const SMALL: u64 = 1 << 18;
 const F16_STEP: usize = 16;
 
 /// Reads and writes for one product, with what each touches.
-struct Access<'s, 'p> {
-    state: &'s mut State,
+struct ProductMemory<'s, 'p> {
+    state: &'s mut DriverState,
     memory: Arc<DeviceMemory>,
     device: usize,
     present: &'p Present<'p>,
 }
-impl Access<'_, '_> {
+impl ProductMemory<'_, '_> {
     fn read(&mut self, address: u64, bytes: u64) -> Answer<Vec<u8>> {
         self.state.touch(self.device, address, bytes, false, self.present);
         let mut to = vec![0; bytes as usize];
@@ -100,15 +100,15 @@ impl Access<'_, '_> {
 
 /// `[rows, columns]` to `[columns, rows]`.
 fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    let mut turned = vec![0.0; values.len()];
+    let mut swapped = vec![0.0; values.len()];
     for (r, row) in values.chunks(columns.max(1)).enumerate() {
         for (c, value) in row.iter().enumerate() {
-            if let Some(place) = turned.get_mut(c * rows + r) {
+            if let Some(place) = swapped.get_mut(c * rows + r) {
                 *place = *value;
             }
         }
     }
-    turned
+    swapped
 }
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
@@ -162,19 +162,19 @@ fn gelu_slope(x: f64) -> f64 {
     0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * GELU_SCALE * (1.0 + 3.0 * GELU_CUBE * x * x)
 }
 
-impl State {
+impl DriverState {
     /// Multiplies.
-    pub fn perform_product(&mut self, p: &Product, present: &Present, ready: f64, by_graph: bool) -> Answer<(Engine, f64, f64)> {
+    pub fn perform_product(&mut self, p: &LtProduct, present: &Present, ready: f64, by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
         let memory = self.devices.get(p.device).ok_or(Code::INVALID_CONTEXT)?.memory.clone();
         let (rows, columns, inner) = p.sizes();
         if by_graph {
             let stream = present.stamp.stream;
-            self.launched(|| Launched { kernel: CALL.into(), grid: [1; 3], block: [1; 3], shared: 0, stream, by_graph });
+            self.launched(|| EmulatedLaunch { kernel: CALL.into(), grid: [1; 3], block: [1; 3], shared: 0, stream, by_graph });
         }
         if p.workspace.0 != 0 && memory.check(p.workspace.0, p.workspace.1.max(1)).is_ok() {
             self.touch(p.device, p.workspace.0, p.workspace.1, true, present);
         }
-        let mut access = Access { state: self, memory, device: p.device, present };
+        let mut access = ProductMemory { state: self, memory, device: p.device, present };
         let mut largest = [0.0_f64; 2];
         for batch in 0..p.d.batch {
             let found = access.one(p, batch, (rows as usize, columns as usize, inner as usize))?;
@@ -186,25 +186,25 @@ impl State {
             }
         }
         let products = (rows * columns * inner * p.d.batch) as f64;
-        let (start, end) = self.clock.run(Engine::Compute, ready, multiplying(self.profile, products));
-        Ok((Engine::Compute, start, end))
+        let (start, end) = self.clock.run(CardEngine::Compute, ready, multiplying(self.profile, products));
+        Ok((CardEngine::Compute, start, end))
     }
 }
-impl Access<'_, '_> {
+impl ProductMemory<'_, '_> {
     /// One product of a batch; gives the largest absolute values of D and of the auxiliary matrix.
-    fn one(&mut self, p: &Product, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
+    fn one(&mut self, p: &LtProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
         let threads = self.state.options.threads;
         let taken = |values: Vec<f64>| -> Vec<f64> {
             let Compute::F32By(rounding) = p.compute else { return values };
             let round = |x: f64| match rounding {
                 // Cards before Ampere have no tf32.
-                Rounding::Tf32 => tf32(x),
-                Rounding::F16 => Number::F16.rounded(x),
-                Rounding::Bf16 => Number::Bf16.rounded(x),
+                InputRounding::Tf32 => tf32(x),
+                InputRounding::F16 => Number::F16.rounded(x),
+                InputRounding::Bf16 => Number::Bf16.rounded(x),
             };
             values.into_iter().map(round).collect()
         };
-        let old = self.state.profile.capability.0 < 8 && p.compute == Compute::F32By(Rounding::Tf32);
+        let old = self.state.profile.capability.0 < 8 && p.compute == Compute::F32By(InputRounding::Tf32);
         let taken = |values: Vec<f64>| if old { values } else { taken(values) };
         // op(A) as rows, op(B) as columns, each `inner` long.
         let a = taken(self.matrix(&p.a, batch)?);
@@ -239,7 +239,7 @@ impl Access<'_, '_> {
     /// Biases, activations and their slopes, sums for biases.
     fn epilogue(
         &mut self,
-        p: &Product,
+        p: &LtProduct,
         batch: u64,
         x: &mut [f64],
         (a, b): (&[f64], &[f64]),
@@ -293,7 +293,7 @@ impl Access<'_, '_> {
         Ok(largest)
     }
     /// ReLU's mask, a bit for each element, column after column: written, or applied.
-    fn mask(&mut self, p: &Product, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
+    fn mask(&mut self, p: &LtProduct, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
         let e = &p.epilogue;
         for column in 0..columns {
             let bits = e.aux_stride * batch as i64 + (e.aux_leading * column as u64) as i64;

@@ -1,11 +1,11 @@
 //! What cuBLASLt offers for a product: algorithms, each with the workspace and the alignment it wants. One that is stubborn
 //! offers nothing at times, or something that fails when it is used, as the real one may.
-use super::check::{Factor, Given, Product};
-use super::descriptors::{Kind, Refused, give};
+use super::check::{Factor, GivenProduct, LtProduct};
+use super::descriptors::{DescriptorKind, LtStatus, give};
 use super::number::Number;
 use crate::driver::entry::calls;
 use crate::driver::pointer::{In, Out};
-use crate::driver::state::State;
+use crate::driver::state::DriverState;
 
 /// `cublasLtMatmulAlgo_t`: the caller's, so it says what it was made for.
 pub(crate) type Words = [u64; 8];
@@ -51,16 +51,16 @@ impl Algorithm {
     }
 }
 
-calls! { exports, Refused;
+calls! { exports, LtStatus;
     fn cublasLtMatmulAlgoGetHeuristic(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, preference: u64, count: i32, offers: Out<Offered>, given: Out<i32>) {
         state.known_handle(handle)?;
-        given.needed().map_err(|_| Refused::INVALID_VALUE)?;
-        let room = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(Refused::INVALID_VALUE)?;
-        offers.needed().map_err(|_| Refused::INVALID_VALUE)?;
+        given.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
+        let capacity = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(LtStatus::INVALID_VALUE)?;
+        offers.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
         give(given, 0)?;
-        let preferred = state.descriptor(preference, Kind::Preference)?.clone();
+        let preferred = state.descriptor(preference, DescriptorKind::Preference)?.clone();
         // It may have to ask the card, which a capture forbids.
-        state.refuse_while_capturing().map_err(|_| Refused::NOT_SUPPORTED)?;
+        state.refuse_while_capturing().map_err(|_| LtStatus::NOT_SUPPORTED)?;
         let asked = state.asked(product, [a, b, c, d])?;
         let alignment = [5, 6, 7, 8].map(|which| u64::from(preferred.word(which))).into_iter().min().unwrap_or(1);
         let alignment = alignment.min(asked.alignment());
@@ -73,58 +73,58 @@ calls! { exports, Refused;
         let mut chosen: Vec<Algorithm> = ALGORITHMS.iter().filter(fits).copied().collect();
         state.make_stubborn(&mut chosen);
         if chosen.is_empty() {
-            return Err(Refused::NOT_SUPPORTED);
+            return Err(LtStatus::NOT_SUPPORTED);
         }
-        chosen.truncate(room);
+        chosen.truncate(capacity);
         let key = asked.key();
         let made: Vec<Offered> = chosen
             .iter()
             .map(|x| Offered { words: x.words(key), workspace: x.workspace as usize, state: 0, waves: 1.0, reserved: [0; 4] })
             .collect();
-        offers.fill(room, &made).map_err(|_| Refused::INVALID_VALUE)?;
+        offers.fill(capacity, &made).map_err(|_| LtStatus::INVALID_VALUE)?;
         give(given, made.len() as i32)
     }
     fn cublasLtMatmulAlgoCheck(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, words: In<Words>, result: Out<Offered>) {
         state.known_handle(handle)?;
         let asked = state.asked(product, [a, b, c, d])?;
-        let words = words.get().map_err(|_| Refused::INVALID_VALUE)?;
-        let (algorithm, _) = Algorithm::of(&words).ok_or(Refused::INVALID_VALUE)?;
+        let words = words.get().map_err(|_| LtStatus::INVALID_VALUE)?;
+        let (algorithm, _) = Algorithm::of(&words).ok_or(LtStatus::INVALID_VALUE)?;
         let words = algorithm.words(asked.key());
         give(result, Offered { words, workspace: algorithm.workspace as usize, state: 0, waves: 1.0, reserved: [0; 4] })
     }
     fn cublasLtMatmulAlgoGetIds(state, handle: u64, compute: u32, scale: u32, a: u32, b: u32, c: u32, d: u32, count: i32, numbers: Out<i32>, given: Out<i32>) {
         state.known_handle(handle)?;
-        let room = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(Refused::INVALID_VALUE)?;
+        let capacity = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(LtStatus::INVALID_VALUE)?;
         let all: Vec<i32> = ALGORITHMS.iter().map(|a| a.number as i32).collect();
-        numbers.fill(room, &all).map_err(|_| Refused::INVALID_VALUE)?;
-        give(given, all.len().min(room) as i32)
+        numbers.fill(capacity, &all).map_err(|_| LtStatus::INVALID_VALUE)?;
+        give(given, all.len().min(capacity) as i32)
     }
     fn cublasLtMatmulAlgoConfigGetAttribute(state, words: In<Words>, which: u32, value: Out<i32>, bytes: usize, written: Out<usize>) {
-        let words = words.get().map_err(|_| Refused::INVALID_VALUE)?;
-        let (algorithm, _) = Algorithm::of(&words).ok_or(Refused::INVALID_VALUE)?;
+        let words = words.get().map_err(|_| LtStatus::INVALID_VALUE)?;
+        let (algorithm, _) = Algorithm::of(&words).ok_or(LtStatus::INVALID_VALUE)?;
         // The number; tiles, splits and stages are the same for all.
         let found = match which {
             0 => algorithm.number as i32,
             2 => if algorithm.workspace > 0 { 2 } else { 1 },
             1 | 3..=8 => 0,
-            _ => return Err(Refused::INVALID_VALUE),
+            _ => return Err(LtStatus::INVALID_VALUE),
         };
         if bytes != 4 {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
         written.set_if_asked(4);
         give(value, found)
     }
 }
 
-impl State {
-    pub fn known_handle(&self, handle: u64) -> Result<(), Refused> {
-        if self.library.handles.contains(&handle) { Ok(()) } else { Err(Refused::NOT_INITIALIZED) }
+impl DriverState {
+    pub fn known_handle(&self, handle: u64) -> Result<(), LtStatus> {
+        if self.library.handles.contains(&handle) { Ok(()) } else { Err(LtStatus::NOT_INITIALIZED) }
     }
     /// A product without addresses.
-    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<Product, Refused> {
+    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<LtProduct, LtStatus> {
         let one = Factor::Value(1.0);
-        self.product(&Given { product, layouts, addresses: [0; 4], alpha: one, beta: one })
+        self.product(&GivenProduct { product, layouts, addresses: [0; 4], alpha: one, beta: one })
     }
     /// Takes offers away, or makes some fail, where that is asked for.
     fn make_stubborn(&mut self, chosen: &mut Vec<Algorithm>) {
@@ -136,25 +136,25 @@ impl State {
         }
         for algorithm in chosen {
             if self.random.below(3) == 0 {
-                let answer = if self.random.below(2) == 0 { Refused::NOT_SUPPORTED } else { Refused::EXECUTION_FAILED };
+                let answer = if self.random.below(2) == 0 { LtStatus::NOT_SUPPORTED } else { LtStatus::EXECUTION_FAILED };
                 algorithm.fails = answer.0;
             }
         }
     }
     /// Refuses an algorithm that was made for another product, or lacks what it wants.
-    pub fn check_algorithm(&self, words: In<Words>, product: &Product) -> Result<(), Refused> {
+    pub fn check_algorithm(&self, words: In<Words>, product: &LtProduct) -> Result<(), LtStatus> {
         let Ok(words) = words.get() else {
             // None is given: one that wants nothing is taken.
             return Ok(());
         };
-        let (algorithm, key) = Algorithm::of(&words).ok_or(Refused::INVALID_VALUE)?;
-        let (workspace, room) = product.workspace;
-        if key != product.key() || algorithm.workspace > room || algorithm.workspace > 0 && (workspace == 0 || !workspace.is_multiple_of(16)) {
-            return Err(Refused::INVALID_VALUE);
+        let (algorithm, key) = Algorithm::of(&words).ok_or(LtStatus::INVALID_VALUE)?;
+        let (workspace, capacity) = product.workspace;
+        if key != product.key() || algorithm.workspace > capacity || algorithm.workspace > 0 && (workspace == 0 || !workspace.is_multiple_of(16)) {
+            return Err(LtStatus::INVALID_VALUE);
         }
         if product.alignment() < algorithm.alignment {
-            return Err(Refused::INVALID_VALUE);
+            return Err(LtStatus::INVALID_VALUE);
         }
-        if algorithm.fails == 0 { Ok(()) } else { Err(Refused(algorithm.fails)) }
+        if algorithm.fails == 0 { Ok(()) } else { Err(LtStatus(algorithm.fails)) }
     }
 }
