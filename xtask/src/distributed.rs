@@ -7,7 +7,7 @@
 //! | `parallel` | models that ranks share |
 //! | `plan` | what is predicted of a run, beside what it takes |
 //! | `kill`, `elastic` | a rank that is killed or stopped, and what the others say; ranks that are lost are gone on without, and newcomers come |
-//! | `resume` | ended on so many ranks, gone on with on others; killed inside saves; one file of all pieces |
+//! | `resume` | ended on so many ranks, or on a mesh, gone on with on others; killed inside saves; one file of all pieces |
 //! | `mismatch` | programs that differ between ranks, or fail on one |
 //! | `join` | strangers who want in |
 //! | `collectives` | how fast ranks add, beside the peers |

@@ -28,6 +28,7 @@ mod loading;
 mod managed;
 mod measuring;
 mod memory;
+mod meshed;
 mod models;
 mod peak;
 mod plant;
@@ -121,6 +122,7 @@ fn rows() -> Vec<&'static RowCheck> {
         fused::ROWS,
         pruned::ROWS,
         ranked::ROWS,
+        meshed::ROWS,
         taught::ROWS,
         adapters::ROWS,
         debugged::ROWS,
@@ -347,7 +349,8 @@ mod tests {
                      S1.02 S1.03 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 S1.23 S1.24 S1.25 S1.26 S1.37 S1.41 S1.43 S1.44 S1.45 \
                      S1.53 S1.54 S1.55 S1.57 S1.58 S1.59 S2.01 S2.02 S2.03 S2.04 S2.05 S2.18 S2.19 S2.20 S2.21 S2.22 S2.23 S2.30 \
                      S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.48 S4.51 \
-                     B0.11 S4.17 S1.11 S1.32 S1.33 S1.34 S1.38 S3.06 S3.31 B0.06 B2.21 B3.07 S3.14 S3.15";
+                     B0.11 S4.17 S1.11 S1.32 S1.33 S1.34 S1.38 S3.06 S3.31 B0.06 B2.21 B3.07 S3.14 S3.15 \
+                     S1.50 B0.10 B1.04 B4.06 B4.08";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
         let missing: Vec<&str> = asked.split_whitespace().filter(|id| !rows.contains(id)).collect();
         assert!(missing.is_empty(), "{missing:?}");

@@ -53,6 +53,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "adamant-lang",
             "adamant-amp",
             "adamant-plot",
+            "adamant-parallel",
             "adamant-stability",
             "adamant-quant",
             "adamant-distributed",

@@ -50,6 +50,9 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
     fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
         (**self).adopt_masters(masters)
     }
+    fn is_elementwise(&self) -> bool {
+        (**self).is_elementwise()
+    }
     fn share_out(&mut self, pieces: Arc<dyn ParameterPieces>) -> Result<()> {
         (**self).share_out(pieces)
     }

@@ -262,6 +262,10 @@ pub trait Optimizer: Send {
     fn adopt_masters(&mut self, _masters: &[(Param, Tensor)]) -> Result<()> {
         Err(unsupported("adopt_masters", self.name()))
     }
+    /// Is an update computed element by element, so that pieces of a parameter are updated as the whole is? Unless it is known, it is not.
+    fn is_elementwise(&self) -> bool {
+        false
+    }
     /// From now on only these pieces of its parameters are changed here: gradients are given of them (of one axis, none of a parameter of
     /// which nothing is changed here), slots are of their lengths, and what [`Optimizer::state_dict`] gives and
     /// [`Optimizer::load_state_dict`] takes are the pieces' own.
@@ -563,6 +567,9 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
     }
     fn adopt_masters(&mut self, masters: &[(Param, Tensor)]) -> Result<()> {
         self.adopt(masters)
+    }
+    fn is_elementwise(&self) -> bool {
+        R::IS_ELEMENTWISE
     }
     fn share_out(&mut self, pieces: Arc<dyn ParameterPieces>) -> Result<()> {
         let refused = |text: String| Err(Error::new("share_out", ErrorKind::Argument(format!("{} {text}", self.name()))));

@@ -199,6 +199,10 @@ impl RunLoad {
         }
         all
     }
+    /// Is the layer that a pattern means tied to a table?
+    pub fn is_tied(&self, pattern: &str) -> bool {
+        self.layers.iter().any(|l| l.piece == LayerPiece::Tied && glob_matches(pattern, &l.path))
+    }
     /// The share of a layer that each of so many ranks has.
     pub fn share(&self, layer: &LayerLoad, tensor: usize) -> f64 {
         if layer.piece == LayerPiece::Whole { 1.0 } else { 1.0 / tensor.max(1) as f64 }

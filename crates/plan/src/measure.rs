@@ -14,8 +14,8 @@ use adamant_core::{
     op::{CollectiveKind, RankUse, ReduceOp},
 };
 use adamant_distributed::local::local_threads;
-use adamant_nn::{Module, Sequential, manual_seed};
-use adamant_train::{Course, Document, Failure, Habits, Look, Objective, Session, Setup, StepSharing, ZeroStage};
+use adamant_nn::{Module, manual_seed};
+use adamant_train::{Course, Document, Failure, Habits, Look, Objective, RunModel, Session, Setup, StepSharing, ZeroStage};
 use std::{
     path::Path,
     sync::{Arc, Barrier},
@@ -147,12 +147,12 @@ pub fn timed_rows(setup: &Setup, rows: usize) -> Result<Rows, Failure> {
     y.materialize()?;
     Ok((x, y))
 }
-fn loss_of(objective: Objective) -> impl Fn(&Sequential, &Rows) -> adamant_core::Result<Tensor> {
+fn loss_of(objective: Objective) -> impl Fn(&RunModel, &Rows) -> adamant_core::Result<Tensor> {
     move |model, (x, y)| objective.loss(&model.forward(x)?, y)
 }
 /// Steps of a description's run with the executor of runs, always of the same rows, each by the clock.
 pub struct TimedRun {
-    session: Session<Sequential, Rows>,
+    session: Session<RunModel, Rows>,
     batch: Rows,
     shared: bool,
 }

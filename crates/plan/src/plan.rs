@@ -6,7 +6,7 @@ use crate::{
     quantity::QuantityUnit,
     strategy::{Infeasible, MeshStrategy},
 };
-use adamant_parallel::tensor::ParallelStyle;
+use adamant_parallel::{MeshShape, tensor::ParallelStyle};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -119,17 +119,24 @@ impl RunPlan {
         });
         firsts.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, mesh)| mesh)
     }
-    /// The description's table for a way that is of rows alone.
+    /// The description's table for a way.
     pub fn table_of(&self, mesh: &PlannedMesh) -> String {
-        let mut text = "[distributed]\n".to_string();
-        let data = mesh.strategy.mesh.data;
+        let (mut text, s) = ("[distributed]\n".to_string(), mesh.strategy);
+        let MeshShape { data, pipeline, tensor, .. } = s.mesh;
         let shards = self.load.shards.unwrap_or(data);
         let mut say = |line: String| writeln!(text, "{line}").unwrap_or_default();
-        say(format!("mode = \"{}\"", if data > 1 { "distributed" } else { "auto" }));
+        let mode = match (s.is_of_rows(), data) {
+            (false, _) => "hybrid",
+            (true, 1) => "auto",
+            (true, _) => "distributed",
+        };
+        say(format!("mode = \"{mode}\""));
         if data > 1 {
             say(format!("shards = {shards}"));
             say(format!("bucket_mb = {}", (self.load.bucket_bytes / 1048576.0).round() as usize));
-            say(format!("zero = {}", mesh.strategy.zero));
+        }
+        if s.is_of_rows() && data > 1 {
+            say(format!("zero = {}", s.zero));
         }
         match self.load.compress {
             None => {}
@@ -137,26 +144,25 @@ impl RunPlan {
             Some(adamant_train::GradientCompression::PowerSgd { rank }) => say(format!("compress = \"powersgd\"\ncompress_rank = {rank}")),
             Some(adamant_train::GradientCompression::TopK { share }) => say(format!("compress = \"topk\"\ncompress_share = {share:?}")),
         }
-        text
-    }
-    /// What a program does for a way that has stages or pieces.
-    pub fn program_of(&self, mesh: &PlannedMesh) -> String {
-        let s = mesh.strategy;
-        let mut text = "# in a program, with adamant::parallel: descriptions share out rows\n".to_string();
-        let mut say = |line: String| writeln!(text, "{line}").unwrap_or_default();
-        say(format!(
-            "let mesh = Mesh::new(&group, MeshShape {{ data: {}, pipeline: {}, tensor: {}, expert: 1 }})?;",
-            s.mesh.data, s.mesh.pipeline, s.mesh.tensor
-        ));
-        if s.mesh.tensor > 1 {
-            let styles: Vec<String> = self.load.styles().iter().map(|(path, style): &(String, ParallelStyle)| format!("({path:?}, {style:?})")).collect();
-            say(format!("parallelize(&model, &mesh, &[{}])?;", styles.join(", ")));
+        if !s.is_of_rows() {
+            say(format!("mesh = {{ data = {data}, pipeline = {pipeline}, tensor = {tensor} }}"));
         }
-        if s.mesh.pipeline > 1 {
-            say(format!("let pipeline = Pipeline::cut(model, &mesh, \"{}\".parse()?, &example)?;   // steps of {} micro-batches", s.schedule, s.micro_batches));
+        if pipeline > 1 {
+            say(format!("schedule = \"{}\"\nmicro_batches = {}", s.schedule, s.micro_batches));
         }
-        if s.mesh.data > 1 {
-            say("sum_gradients(&model, &mut grads, &mesh)?;".into());
+        if tensor > 1 {
+            say("\n[distributed.tensor]".into());
+            for (pattern, style) in self.load.styles() {
+                let style = match style {
+                    ParallelStyle::Row => "row",
+                    ParallelStyle::Heads => "heads",
+                    ParallelStyle::Vocabulary => "vocabulary",
+                    // A head that is tied to a table: the loss sees all classes.
+                    _ if self.load.is_tied(&pattern) => "column_gathered",
+                    _ => "column",
+                };
+                say(format!("\"{pattern}\" = \"{style}\""));
+            }
         }
         text
     }
@@ -203,13 +209,7 @@ impl RunPlan {
         match self.best() {
             None => writeln!(text, "\nnone of them can be").unwrap_or_default(),
             Some(best) => {
-                let how = if best.strategy.is_of_rows() { self.table_of(best) } else { self.program_of(best) };
-                writeln!(text, "\nbest: {} ranks, {}\n\n{how}", best.strategy.mesh.ranks(), best.strategy).unwrap_or_default();
-                let of_rows = |m: &&PlannedMesh| m.strategy.is_of_rows() && m.step(self.scaling).is_some();
-                let first = self.meshes.iter().find(|(n, _)| *n == best.strategy.mesh.ranks()).and_then(|(_, all)| all.iter().find(of_rows));
-                if let Some(first) = first.filter(|_| !best.strategy.is_of_rows()) {
-                    writeln!(text, "best of what `adamant train` does itself: {}\n\n{}", first.strategy, self.table_of(first)).unwrap_or_default();
-                }
+                writeln!(text, "\nbest: {} ranks, {}\n\n{}", best.strategy.mesh.ranks(), best.strategy, self.table_of(best)).unwrap_or_default();
             }
         }
         text
@@ -249,8 +249,7 @@ impl RunPlan {
         };
         let best = self.best().map(|m| {
             let mut told = mesh(m);
-            told["distributed"] = m.strategy.is_of_rows().then(|| self.table_of(m)).into();
-            told["program"] = (!m.strategy.is_of_rows()).then(|| self.program_of(m)).into();
+            told["distributed"] = self.table_of(m).into();
             told
         });
         json!({

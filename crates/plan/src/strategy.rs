@@ -102,7 +102,7 @@ impl MeshStrategy {
     pub fn data(ranks: usize, zero: usize) -> MeshStrategy {
         MeshStrategy { mesh: MeshShape { data: ranks, ..MeshShape::default() }, zero, schedule: PipelineSchedule::OneForwardOneBackward, micro_batches: 1 }
     }
-    /// Do rows alone get shared out, so that `adamant train` does it?
+    /// Do rows alone get shared out?
     pub fn is_of_rows(&self) -> bool {
         self.mesh.pipeline == 1 && self.mesh.tensor == 1
     }
@@ -137,10 +137,13 @@ impl MeshStrategy {
         if self.zero > 0 && !self.is_of_rows() {
             return Err(Infeasible::Together("`zero` goes with ranks that share rows out, and not with stages or pieces"));
         }
+        if !self.is_of_rows() && load.compress.is_some() {
+            return Err(Infeasible::Together("`compress` goes with ranks that share rows out, and not with stages or pieces"));
+        }
         if self.zero > 1 && load.compress.is_some() {
             return Err(Infeasible::Together("`compress` is of whole gradients, which `zero = 2` and 3 scatter"));
         }
-        if let Some(shards) = load.shards.filter(|shards| *shards < data && self.is_of_rows()) {
+        if let Some(shards) = load.shards.filter(|shards| *shards < data) {
             return Err(Infeasible::Shards { shards, ranks: data });
         }
         let among = data * self.micro_batches.max(1);

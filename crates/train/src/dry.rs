@@ -6,7 +6,7 @@ use crate::{
     model, recipe,
     run::session,
     session::{Habits, Look},
-    setup::{self, Prepared, Setup},
+    setup::{self, Prepared, RunModel, Setup},
     summary::Summary,
     trainer::group,
 };
@@ -135,7 +135,8 @@ pub fn sample(document: &Document, folder: &Path, input: Option<(Vec<usize>, DTy
     }
     let setup = Setup::of(document, folder)?;
     let facts = setup.parts.train.describe().inputs.ok_or_else(no_shape)?;
-    Sample::new(setup.model, (facts.shape.to_vec(), facts.dtype), setup.batch, setup.precision)
+    let RunModel::Whole(model) = setup.model else { return Err(Failure::Run("a sample of a stage of a model".into())) };
+    Sample::new(model, (facts.shape.to_vec(), facts.dtype), setup.batch, setup.precision)
 }
 fn no_shape() -> Failure {
     Failure::Usage("the data do not tell the shape of an input; give it by --input".into())

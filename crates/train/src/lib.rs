@@ -58,10 +58,10 @@ pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, rank_timeout, train};
 pub use session::{
-    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, OpByOp, Position, Session, StepSharing, Stepped, UnitCuts, ZeroStage,
-    first_bucket,
+    ALL_AT_ONCE, CompressionPlan, Course, GradientCompression, Habits, Look, LossOf, MeshedModel, OpByOp, PassOf, Position, Session, StepSharing, Stepped,
+    UnitCuts, WholeModel, ZeroStage, first_bucket,
 };
-pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
+pub use setup::{CheckpointPlan, Length, RunModel, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
 pub use trainer::{EarlyStopping, MetAgain, Monitor, RankMeeting, Trainer};
 pub use watch::{EpochReport, Interrupt, Plan, Rows, StepReport, Watch};

@@ -46,6 +46,11 @@ pub(crate) fn read_norms(norms: &Tensor, parameters: &[(String, Param)]) -> Resu
     let values = norms.to_vec::<f32>()?.into_iter().map(f64::from);
     Ok(parameters.iter().map(|(name, _)| name.clone()).zip(values).filter(|(_, v)| *v != NONE).collect())
 }
+/// The same by names alone.
+pub(crate) fn read_named(norms: &Tensor, names: &[String]) -> Result<Vec<(String, f64)>> {
+    let values = norms.to_vec::<f32>()?.into_iter().map(f64::from);
+    Ok(names.iter().cloned().zip(values).filter(|(_, v)| *v != NONE).collect())
+}
 
 /// Reports gradients whose norm is above a threshold.
 ///

@@ -4,6 +4,7 @@ mod alerts;
 mod clip;
 mod distill;
 mod distributed;
+mod mesh;
 mod parameters;
 mod precision;
 mod quantize;
@@ -13,6 +14,7 @@ pub(crate) use alerts::alerts;
 pub(crate) use clip::{clip, clipped_layers};
 pub(crate) use distill::{Teaching, distill};
 pub(crate) use distributed::{SharingMode, distributed, patience};
+pub(crate) use mesh::{MeshRecipe, TensorStyles, goes_with_mesh, patterns_fit};
 pub(crate) use parameters::{InitFrom, freeze};
 pub(crate) use precision::{precision, precision_of};
 pub(crate) use quantize::quantize;
@@ -27,6 +29,7 @@ use crate::{
 };
 use adamant_nn::Param;
 use adamant_optim::{schedule::*, *};
+pub(crate) use parameters::first_name;
 use parameters::grouped;
 use std::path::PathBuf;
 
@@ -43,6 +46,11 @@ macro_rules! optimizers {
         /// # Errors
         /// `Usage`: an unknown kind, or a value that makes no sense.
         pub fn optimizer(s: Section<'_>, parameters: Vec<Param>) -> Result<Box<dyn Optimizer>, Failure> {
+            let names: Vec<String> = parameters.iter().map(|p| first_name(&p.path())).collect();
+            optimizer_among(s, parameters, &names)
+        }
+        /// The same over those of a model's parameters that this rank has; `names` are those of all.
+        pub(crate) fn optimizer_among(s: Section<'_>, parameters: Vec<Param>, names: &[String]) -> Result<Box<dyn Optimizer>, Failure> {
             match s.kind(&OPTIMIZERS)? {
                 $($kind => {
                     let said = |s: &Section<'_>, usual: $rule| -> Result<$rule, Failure> {
@@ -63,7 +71,7 @@ macro_rules! optimizers {
                         rules.push(said(&group, rule.clone())?);
                         group.finish()?;
                     }
-                    let (rest, groups) = grouped(&s, &lists, parameters)?;
+                    let (rest, groups) = grouped(&s, &lists, parameters, names)?;
                     s.finish()?;
                     let optimizer = rule.over(rest);
                     Ok(Box::new(rules.into_iter().zip(groups).fold(optimizer, |all, (rule, of)| all.group(rule, of))))

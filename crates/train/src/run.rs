@@ -9,12 +9,13 @@ use crate::{
     dataset::{self, Parts},
     evaluate::{self, EvaluateOptions, Evaluation},
     folder::{self, RunFolder, number, text_of},
+    model,
     objective::Objective,
     quantized::{self, QuantizedEnd},
     recipe::{self, OnExtend, SharingMode, Teaching},
     report,
     session::{Habits, Session, StepSharing},
-    setup::{Length, Setup},
+    setup::{self, Length, ModelSharing, RunModel, Setup, StepPortions},
     storage, summary,
     trained::{self, Task},
     trainer::{Extended, Learned, Pattern, RankMeeting, RunRanks, Score, Start, learn, told_precision},
@@ -27,8 +28,9 @@ use adamant_core::{
     time_block,
 };
 use adamant_data::Dataset;
-use adamant_nn::{Module, Sequential, Walk};
+use adamant_nn::{Module, Walk, init};
 use adamant_optim::{ClippingOptions, schedule::Held};
+use adamant_parallel::{Mesh, MeshAxis};
 use adamant_stability::StepPhase;
 use serde_json::{Value, json};
 use std::{
@@ -188,17 +190,36 @@ impl<'a> Run<'a> {
         self.document.left_out().iter().for_each(|what| watch.warn(what));
         // What was learned of a table stays what it was, whatever has become of the file.
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
-        let (document, sharing) = self.shared()?;
+        let SharedRun { document, sharing, model: model_sharing, static_graph, retries } = self.shared()?;
         let meeting = self.elastic.as_ref().map(|(meeting, _)| meeting.clone());
         let is_newcomer = meeting.is_some() && self.group.is_none();
-        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()).elastic(meeting).newcomer(is_newcomer));
-        let setup = Setup::with(&document, &self.data, kept.as_deref())?;
+        let ranks = sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()).elastic(meeting).newcomer(is_newcomer).retries(retries));
+        let mesh = model_sharing.as_ref().and_then(|sharing| sharing.mesh.as_ref());
+        let ranks = match mesh {
+            Some((mesh, _)) => ranks.map(|ranks| ranks.over(mesh.world())),
+            None => ranks,
+        };
+        let setup = Setup::shared(&document, &self.data, kept.as_deref(), model_sharing.as_ref());
+        // Who fails while the model is shared out lets nobody wait.
+        let setup = setup.inspect_err(|failure| ranks.iter().filter(|_| model_sharing.is_some()).for_each(|ranks| ranks.failed(failure)))?;
         let plan = plan(&setup, device, self.folder.clone());
+        if let Some(ranks) = &ranks {
+            let joins_norms = model_sharing.as_ref().is_some_and(|sharing| sharing.norms_over.is_some());
+            let portions = StepPortions { sharing: ranks.sharing(), mesh: mesh.map(|(_, recipe)| recipe), steps: plan.steps, joins_norms };
+            portions.are_enough(self.document, &setup)?;
+        }
         let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, stability, batch, accumulate, log_every, eval_every, look_every, .. } = setup;
-        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, taught, .. } = setup;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, precision, init_from, alerts, taught, meshed, .. } = setup;
         let habits = Habits { optimizer, course, clip, stability, accumulate, ema, capture, precision };
         let mut session = session(model, objective.clone(), taught, habits, device)?;
+        if let Some((meshed, (mesh, recipe))) = meshed.zip(mesh) {
+            let pass = (mesh.size(MeshAxis::Pipeline) > 1).then(|| setup::pass(objective.clone(), recipe));
+            session.have_part(Arc::new(meshed), pass).inspect_err(|failure| ranks.iter().for_each(|ranks| ranks.failed(failure)))?;
+        }
+        if !static_graph && ranks.is_some() {
+            session.changes_graph();
+        }
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());
@@ -208,10 +229,10 @@ impl<'a> Run<'a> {
         }
         let judge = parts.valid.as_ref().map(|valid| {
             let (objective, options) = (&objective, parts.evaluation());
-            let judge = move |model: &Sequential, device, region| {
+            let judge = move |model: &RunModel, device, region| {
                 Ok(score(&evaluate::evaluate(model, objective, valid, device, &EvaluateOptions { region, ..options.clone() })?))
             };
-            Box::new(judge) as crate::trainer::Judge<'_, Sequential>
+            Box::new(judge) as crate::trainer::Judge<'_, RunModel>
         });
         let steps = plan.steps;
         let reaches = document.root()?.section("schedule")?.map(|s| recipe::reaching(&s)).transpose()?.flatten();
@@ -238,8 +259,7 @@ impl<'a> Run<'a> {
                 plan: &plan,
                 on_length,
                 ranks: ranks.clone(),
-                init: init_from
-                    .map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
+                init: init_from.map(|from| Box::new(move |model: &RunModel| from.apply(model, device)) as Box<dyn FnOnce(&RunModel) -> Result<(), Failure>>),
                 opened: Box::new(|folder| {
                     Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
                     picture.as_ref().map_or(Ok(()), |text| folder::write(&folder.path().join("architecture.json"), text))?;
@@ -249,40 +269,66 @@ impl<'a> Run<'a> {
             watch,
         )?;
         let Learned { losses, seconds, resumed, stopped, folder, leads, controls: _open, .. } = learned;
+        let whole = session.whole_weights(session.model.state_dict())?;
         let options = EvaluateOptions { worst: WORST, region: session.region(), ..parts.evaluation() };
         let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &options)?;
+        if let Some(ranks) = ranks.as_ref().filter(|_| mesh.is_some()) {
+            // Outputs of stages are on their way: whoever ended now would be missed by a rank that has not read them yet.
+            ranks.gather(&[0])?;
+        }
         let report = Report { plan, losses, test, seconds, resumed, stopped, weights, amp: session.amp_stats()?, quantized: None, leads };
-        let judge = |model: &Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
-        self.finish(&session, &parts, folder, (report, &judge), watch)
+        let judge =
+            |model: &adamant_nn::Sequential| evaluate::evaluate(model, &objective, &parts.test, device, &EvaluateOptions { worst: 0, ..options.clone() });
+        self.finish((&session, whole), &parts, folder, (report, &judge), watch)
     }
     /// The description with the number of parts that steps are cut into, and how they are shared; none where they are not.
-    fn shared(&self) -> Result<(Document, Option<StepSharing>), Failure> {
+    fn shared(&self) -> Result<SharedRun, Failure> {
         let root = self.document.root()?;
         let said = recipe::distributed(&root)?;
+        let (static_graph, retries) = (said.static_graph, said.retries);
         let here = self.group.as_ref().map_or(1, |group| group.size());
         let size = self.elastic.as_ref().map_or(here, |(_, ranks)| here.max(*ranks));
         let wrong = |what: String| Err(Failure::Usage(format!("[distributed]: {what}")));
         match said.mode {
-            SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started")),
-            SharingMode::Distributed if size < 2 => {
-                return wrong("`mode` is \"distributed\", and one rank was started: `adamant launch -n 2 -- ...` starts two".into());
+            SharingMode::None if size > 1 => return wrong(format!("`mode` is \"none\", and {size} ranks were started: start one, or leave it out")),
+            SharingMode::Distributed | SharingMode::Hybrid if size < 2 => {
+                let mode = if said.mode == SharingMode::Hybrid { "hybrid" } else { "distributed" };
+                return wrong(format!("`mode` is \"{mode}\", and one rank was started: `adamant launch -n 2 -- ...` starts two"));
             }
             _ => {}
         }
+        if let (Some(mesh), true) = (&said.mesh, self.elastic.is_some()) {
+            let what = if mesh.shares_the_model() { "with a `mesh` a lost rank takes along what only it has" } else { "a `mesh` has as many ranks as it says" };
+            return wrong(format!("{what}: ranks do not come and go then; leave out `--elastic`, and go on from the newest checkpoint by `--max-restarts`"));
+        }
+        if said.sync_bn && self.elastic.is_some() {
+            return wrong("batch norms with `sync_bn` exchange with the ranks that there were: leave out `--elastic`".into());
+        }
+        let mesh = said.mesh.map(|recipe| {
+            let section = root.need("distributed", root.section("distributed")?)?;
+            recipe::goes_with_mesh(&root, &recipe)?;
+            Ok::<_, Failure>((recipe.shape(&section, size)?, recipe))
+        });
+        let mesh = mesh.transpose()?;
+        // Those along `data` share out the rows.
+        let size = mesh.as_ref().map_or(size, |(shape, _)| shape.data);
+        let shares_the_model = mesh.as_ref().is_some_and(|(_, recipe)| recipe.shares_the_model());
         // What a run began with it keeps, on however many ranks it goes on.
         let begun = self.folder.as_ref().filter(|_| self.resume).map(|folder| folder.join("config.toml")).filter(|path| path.exists());
         let begun = begun.map(|path| recipe::distributed(&Document::read(&path)?.root()?)).transpose()?.and_then(|before| before.shards);
         let shards = said.shards.or(begun).unwrap_or(size);
         if shards < size {
-            return wrong(format!("{shards} shards on {size} ranks: every rank holds one at least"));
+            return wrong(format!(
+                "{shards} shards on {size} ranks{}: every rank holds one at least: `shards = {size}`",
+                if mesh.is_some() { " along `data`" } else { "" }
+            ));
         }
         let mut document = self.document.clone();
         let group = match &self.group {
             _ if shards == 1 && self.elastic.is_some() => {
                 return wrong("one shard is one rank's, and nobody could go on without it: `--elastic` goes with two at least".into());
             }
-            None if shards == 1 => return Ok((document, None)),
-            Some(_) if shards == 1 => return Ok((document, None)),
+            _ if shards == 1 && !shares_the_model => return Ok(SharedRun { document, sharing: None, model: None, static_graph, retries }),
             Some(group) => communicator::group(group),
             None => communicator::group(&(Arc::new(LoneRank::default()) as Arc<dyn Communicator>)),
         };
@@ -294,23 +340,33 @@ impl<'a> Run<'a> {
         }
         drop(root);
         document.set(&format!("distributed.shards={shards}"))?;
-        Ok((document, Some(StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes, zero: said.zero, compress: said.compress })))
+        let mesh = mesh.map(|(shape, recipe)| Ok::<_, Failure>((Mesh::new(&group, shape)?, recipe))).transpose()?;
+        let group = mesh.as_ref().map_or(group, |(mesh, _)| mesh.group(MeshAxis::Data).clone());
+        let norms_over = said.sync_bn.then(|| group.clone());
+        let model = (mesh.is_some() || norms_over.is_some()).then_some(ModelSharing { mesh, norms_over, parts: shards });
+        let sharing = StepSharing { group, parts: shards, bucket_bytes: said.bucket_bytes, zero: said.zero, compress: said.compress };
+        Ok(SharedRun { document, sharing: Some(sharing), model, static_graph, retries })
     }
     /// Writes what stands at the end of a run.
     fn finish(
         &self,
-        session: &Session<Sequential, (Tensor, Tensor)>,
+        (session, whole): (&Session<RunModel, (Tensor, Tensor)>, Option<Vec<(String, Tensor)>>),
         parts: &Parts,
         folder: Option<RunFolder>,
-        (mut done, judge): (Report, &dyn Fn(&Sequential) -> Result<Evaluation, Failure>),
+        (mut done, judge): (Report, &dyn Fn(&adamant_nn::Sequential) -> Result<Evaluation, Failure>),
         watch: &mut dyn Watch,
     ) -> Result<Report, Failure> {
         // One text: the format does not order several, and equal runs give equal files.
         let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
-        let floats = if self.document.root()?.has("quantize") { Some(quantized::of_floats(&session.model)?) } else { None };
-        let model = floats.as_ref().unwrap_or(&session.model);
-        let needed = model.memory_usage() as u64;
-        let save = |path: &Path| adamant_formats::safetensors::save(path, model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
+        let layers = session.model.layers().filter(|_| self.document.root().is_ok_and(|root| root.has("quantize")));
+        let floats = layers.map(quantized::of_floats).transpose()?;
+        let state = match (&floats, whole) {
+            (Some(floats), _) => floats.state_dict(),
+            (None, Some(whole)) => whole,
+            (None, None) => session.model.state_dict(),
+        };
+        let needed = session.model.memory_usage() as u64;
+        let save = |path: &Path| adamant_formats::safetensors::save(path, state.clone(), &texts).map_err(|e| storage::written(path, needed, e));
         if let Some(path) = done.weights.as_ref().filter(|_| done.leads) {
             save(path)?;
         }
@@ -335,8 +391,8 @@ impl<'a> Run<'a> {
         }
         let own = folder.path().join("weights.safetensors");
         save(&own)?;
-        if floats.is_some() {
-            done.quantized = Some(QuantizedEnd::of(&session.model, folder.path(), judge)?);
+        if let Some(layers) = layers {
+            done.quantized = Some(QuantizedEnd::of(layers, folder.path(), judge)?);
         }
         done.weights.get_or_insert(own);
         folder.document("result.json", &done.to_json())?;
@@ -348,15 +404,23 @@ impl<'a> Run<'a> {
         Ok(done)
     }
 }
+/// A run as its ranks share it.
+struct SharedRun {
+    document: Document,
+    sharing: Option<StepSharing>,
+    model: Option<ModelSharing>,
+    static_graph: bool,
+    retries: u32,
+}
 /// A session that learns pairs of inputs and targets, and what a teacher says of the inputs.
 pub(crate) fn session(
-    model: Sequential,
+    model: RunModel,
     objective: Objective,
     taught: Option<Teaching>,
     habits: Habits,
     device: Device,
-) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
-    let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
+) -> Result<Session<RunModel, (Tensor, Tensor)>, Failure> {
+    let loss = move |model: &RunModel, (x, y): &(Tensor, Tensor)| {
         let outputs = time_block!("forward", StepPhase::Forward.run(|| model.forward(x)))?;
         let loss = || match &taught {
             Some(teaching) => teaching.loss(&objective, &outputs, x, y),
@@ -406,13 +470,22 @@ pub(crate) fn clip_text(clip: Option<&ClippingOptions>) -> String {
 /// The model as boxes and arrows, for the report; none where the data do not tell the shape of an input.
 fn picture(setup: &Setup) -> Option<Vec<u8>> {
     let facts = setup.parts.train.describe().inputs?;
-    let looked = summary::look(&setup.model, &[&[setup.batch], &*facts.shape].concat(), facts.dtype).ok()?;
+    let shape = [&[setup.batch], &*facts.shape].concat();
+    let looked = match setup.model.layers().filter(|_| setup.meshed.is_none()) {
+        Some(model) => summary::look(model, &shape, facts.dtype).ok()?,
+        // Ranks have pieces of it: the whole has no numbers here.
+        None => {
+            let root = setup.document.root().ok()?;
+            let model = Device::reference().scoped(|| init::shapes_only(|| model::model(root.section("model").ok()??).ok()))?;
+            Device::reference().scoped(|| summary::look(&model, &shape, facts.dtype)).ok()?
+        }
+    };
     serde_json::to_vec(&ArchitecturePicture::of(&looked)).ok()
 }
 fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
     Plan {
         device: device.to_string(),
-        parameters: setup.model.parameter_count(),
+        parameters: setup.meshed.as_ref().map_or_else(|| setup.model.parameter_count(), |meshed| meshed.whole().elements()),
         rows: Rows { train: setup.parts.train.len(), valid: setup.parts.valid.as_ref().map_or(0, |p| p.len()), test: setup.parts.test.len() },
         epochs: if let Length::Epochs(n) = setup.length { Some(n) } else { None },
         batch: setup.batch,

@@ -6,11 +6,13 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 mod attempted;
+mod brought;
 mod captured;
 mod collected;
 mod compressed;
 mod learned;
 mod losses;
+mod meshed;
 mod own;
 mod pieces;
 mod saved;
@@ -38,6 +40,8 @@ use captured::CapturedStep;
 pub use captured::OpByOp;
 pub use compressed::{CompressionPlan, GradientCompression};
 use losses::{Losses, UnreadLoss};
+use meshed::CollectedModel;
+pub use meshed::{MeshedModel, PassOf, WholeModel};
 pub use pieces::UnitCuts;
 use saved::{Saved, SavedPace};
 use scaled::SteppedPrecision;
@@ -131,6 +135,13 @@ pub struct Session<M, B> {
     watched: SteppedWatch,
     looks: SessionLooks,
     shared: Option<SharedSteps>,
+    /// what of the model this rank has, and how a step goes through all stages, where others have the rest
+    meshed: Option<Arc<MeshedModel>>,
+    pass: Option<PassOf<M, B>>,
+    /// may other parameters have gradients in each step?
+    graph_changes: bool,
+    /// what all ranks together have, until a snapshot is taken
+    collected: Option<CollectedModel>,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -159,6 +170,7 @@ pub struct Look {
 struct StepParts<'a, M, B> {
     model: &'a M,
     loss: &'a LossOf<M, B>,
+    pass: Option<&'a PassOf<M, B>>,
     optimizer: &'a mut dyn Optimizer,
     clipper: Option<&'a mut GradientClipper>,
     accumulator: &'a mut GradAccumulator,
@@ -205,6 +217,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
             watched,
             looks,
             shared: None,
+            meshed: None,
+            pass: None,
+            graph_changes: false,
+            collected: None,
         })
     }
     /// Where it is.
@@ -274,8 +290,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let device = self.device;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         self.agree_on_used(&batches)?;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, shared, .. } = self;
-        let shared = shared.as_ref();
+        let Session { model, loss, pass, optimizer, clipper, accumulator, average, parameters, captured, precision, watched, looks, shared, .. } = self;
+        let (shared, pass) = (shared.as_ref(), pass.as_ref());
         // Who looks into a step keeps more than the walk back does.
         let looks_in = visitor.is_some() || look.layers || watched.looks_at_ops();
         if let (true, Some(batch)) = (looks_in, batches.first()) {
@@ -284,8 +300,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let by_op = precision.is_unmeasured() || visitor.is_some();
         let mut step = |batches: &[B]| {
             let (average, clipper, handler) = (average.as_mut(), clipper.as_mut(), watched.handler.as_mut());
-            let mut parts =
-                StepParts { model, loss, optimizer: &mut **optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared, device };
+            let mut parts = StepParts {
+                model,
+                loss,
+                pass,
+                optimizer: &mut **optimizer,
+                clipper,
+                accumulator,
+                average,
+                parameters,
+                precision,
+                handler,
+                looks,
+                shared,
+                device,
+            };
             parts.step(batches, look)
         };
         let captured = if by_op { None } else { captured.run(&batches, look, &mut step)? };
@@ -306,7 +335,13 @@ impl<M: Walk, B: Batch> Session<M, B> {
             false => None,
         };
         let norms = match look.each {
-            true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
+            true => {
+                let norms = outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?;
+                match &self.meshed {
+                    Some(meshed) => monitor::read_named(&norms, meshed.whole().trained())?,
+                    None => monitor::read_norms(&norms, &self.parameters)?,
+                }
+            }
             false => Vec::new(),
         };
         self.position.step += 1;
@@ -436,13 +471,21 @@ impl<M: Walk, B: Batch> Session<M, B> {
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
+        let parts = self.collected.take();
+        if parts.is_none() && self.meshed.as_ref().is_some_and(|meshed| !meshed.is_whole()) {
+            return Err(Failure::Run("the state of ranks that share the model was not put together: `collect` comes before `snapshot`".into()));
+        }
         let errors = self.shared.as_ref().and_then(|shared| shared.compressed.as_ref()).map_or_else(Vec::new, |compressed| compressed.take_collected());
-        let mut tensors = BTreeMap::from([("model".to_string(), self.own_model()?), ("optimizer".to_string(), self.optimizer.state_dict())]);
+        let (model, slots, average) = match parts {
+            Some(parts) => (parts.model, parts.slots, Some(parts.average)),
+            None => (self.own_model()?, self.optimizer.state_dict(), None),
+        };
+        let mut tensors = BTreeMap::from([("model".to_string(), model), ("optimizer".to_string(), slots)]);
         tensors.extend((!errors.is_empty()).then(|| (COMPRESSED.to_string(), errors)));
         tensors.extend(self.precision.state()?);
         tensors.extend(self.watched.state().map(|state| (watched::STABILITY.to_string(), state)));
         tensors.extend(self.clipper.as_ref().map(|c| (CLIP.to_string(), c.state_dict())).filter(|(_, state)| !state.is_empty()));
-        tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
+        tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), average.unwrap_or_else(|| a.state_dict()))));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
     /// What was learnt up to a snapshot: weights, buffers, slots, the running mean, clipping, precision, the generator.
@@ -450,15 +493,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        self.load_model(part("model")?).map_err(said)?;
+        match &self.meshed {
+            Some(meshed) if !meshed.is_whole() => meshed.load_state(&self.model, part("model")?),
+            _ => self.load_model(part("model")?),
+        }
+        .map_err(said)?;
         let slots = match &self.shared {
             Some(shared) if shared.sharded.stage() >= ZeroStage::Slots => shared.sharded.cut_slots(part("optimizer")?).map_err(said)?,
-            _ => part("optimizer")?.to_vec(),
+            _ => self.own_slots(part("optimizer")?).map_err(said)?,
         };
         self.optimizer.load_state_dict(&slots).map_err(said)?;
+        let means = from.tensors.get("ema").map(|means| self.own_means(means)).transpose().map_err(said)?;
         match (&mut self.average, saved.averaged) {
             (None, None) => {}
-            (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
+            (Some(average), Some(updates)) => average.load_state_dict(means.as_deref().map_or_else(|| part("ema"), Ok)?, updates).map_err(said)?,
             _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
         }
         if let Some(clipper) = &mut self.clipper {

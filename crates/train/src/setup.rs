@@ -1,8 +1,13 @@
 //! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
 mod memory;
+mod mesh;
+mod portions;
 mod validate;
 mod weights;
 
+pub use mesh::RunModel;
+pub(crate) use mesh::{ModelSharing, pass};
+pub(crate) use portions::StepPortions;
 pub use validate::{Validation, validate};
 pub(crate) use validate::{keys, words};
 
@@ -15,15 +20,16 @@ use crate::{
     model::{self, Shapes},
     objective::Objective,
     recipe::{self, InitFrom, Teaching},
-    session::Course,
+    session::{Course, MeshedModel},
     trainer::EarlyStopping,
 };
 use adamant_amp::Precision;
 use adamant_core::{DType, Device};
 use adamant_data::{Columns, Dataset, Facts, Target};
-use adamant_nn::{Sequential, Walk, manual_seed};
+use adamant_nn::{Walk, manual_seed};
 use adamant_optim::{ClippingOptions, Optimizer};
 use adamant_stability::NanOptions;
+use mesh::CutPlace;
 use std::path::{Path, PathBuf};
 
 /// How long a run is.
@@ -92,8 +98,10 @@ pub struct Setup {
     pub objective: Objective,
     /// training, validation and test
     pub parts: Parts,
-    /// the model with its initial values
-    pub model: Sequential,
+    /// the model with its initial values, as far as this rank has it
+    pub model: RunModel,
+    /// what of it that is, where others have the rest
+    pub(crate) meshed: Option<MeshedModel>,
     /// the optimizer over the model's parameters
     pub optimizer: Box<dyn Optimizer>,
     /// the learning rate's course
@@ -132,6 +140,13 @@ impl Setup {
     /// # Errors
     /// As [`Setup::of`].
     pub fn with(document: &Document, folder: &Path, kept: Option<&Columns>) -> Result<Setup, Failure> {
+        Setup::shared(document, folder, kept, None)
+    }
+    /// The same of a model that ranks share, all of which call it.
+    ///
+    /// # Errors
+    /// As [`Setup::of`]; what ranks cannot share, a lost peer.
+    pub(crate) fn shared(document: &Document, folder: &Path, kept: Option<&Columns>, sharing: Option<&ModelSharing>) -> Result<Setup, Failure> {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, precision, looked_at } = prepared;
@@ -157,7 +172,19 @@ impl Setup {
             }
             training.prepare(&root, &model)?;
         }
-        let mut optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
+        let names: Vec<String> = model.trainable_parameters().iter().map(|p| recipe::first_name(&p.path())).collect();
+        let (model, meshed) = match sharing {
+            None => (RunModel::Whole(model), None),
+            Some(sharing) => {
+                // Values from a file are whole tensors.
+                if let Some(from) = init_from.take() {
+                    from.apply(&model, Device::current()?)?;
+                }
+                sharing.cut(model, &CutPlace { root: &root, parts: &parts, objective: &objective, batch })?
+            }
+        };
+        let section = root.need("optimizer", root.section("optimizer")?)?;
+        let mut optimizer = recipe::optimizer_among(section, model.trainable_parameters(), &names)?;
         recipe::clipped_layers(&root, clip.as_ref(), &optimizer.parameters())?;
         weights::tell(&root, &mut *optimizer, &precision, &low)?;
         let course = recipe::course(&root, total, parts.valid.is_some())?;
@@ -180,6 +207,7 @@ impl Setup {
             objective,
             parts,
             model,
+            meshed,
             optimizer,
             course,
             stopping,

@@ -48,7 +48,7 @@ use crate::{
     folder::{RunFolder, number, text_of},
     report,
     run::clip_text,
-    session::{CompressionPlan, Course, Habits, LossOf, Session, StepSharing, ZeroStage},
+    session::{CompressionPlan, Course, Habits, LossOf, MeshedModel, Session, StepSharing, WholeModel, ZeroStage},
     setup::CheckpointPlan,
     storage,
     watch::{Interrupt, Plan, Rows, Watch},
@@ -62,6 +62,7 @@ use adamant_core::{
 use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
 use adamant_optim::{ClippingOptions, Optimizer, schedule::Schedule};
+use adamant_parallel::{Mesh, MeshAxis, tensor::Sharding};
 use adamant_stability::NanOptions;
 use judge::score;
 pub(crate) use ranks::{RunRanks, SaveVote};
@@ -155,6 +156,9 @@ pub struct Trainer<M, B> {
     checkpoint: CheckpointPlan,
     alerts: Alerts,
     sharing: Option<StepSharing>,
+    /// what of the model this rank has, if others have the rest
+    meshed: Option<MeshedModel>,
+    static_graph: bool,
     meeting: Option<Arc<dyn RankMeeting>>,
     notes: BTreeMap<String, String>,
 }
@@ -212,6 +216,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
             alerts: Alerts::default(),
             sharing: None,
+            meshed: None,
+            static_graph: true,
             meeting: None,
             notes: BTreeMap::new(),
         }
@@ -336,6 +342,22 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let sharing = StepSharing { group: communicator::group(group), parts: shards, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None };
         Trainer { sharing: Some(sharing), control: ControlPlan { opens: false, ..self.control }, ..self }
     }
+    /// The ranks of a mesh that share rows and model, of which this is one: the model has pieces of layers, as
+    /// [`parallelize`](adamant_parallel::tensor::parallelize) cut them, and the optimizer is over these. Ranks along `data` have other rows, as in
+    /// [`Trainer::ranks`], and those along `tensor` the same. `whole` tells what the model was before ([`WholeModel::of`]); checkpoints and weights are of
+    /// whole tensors, and go on with any mesh.
+    #[must_use]
+    pub fn mesh(self, mesh: &Mesh, sharding: Sharding, whole: WholeModel, shards: usize) -> Self {
+        let group = mesh.group(MeshAxis::Data).clone();
+        let sharing = StepSharing { group, parts: shards, bucket_bytes: 25 << 20, zero: ZeroStage::Off, compress: None };
+        let meshed = Some(MeshedModel::new(mesh.clone(), sharding, whole));
+        Trainer { sharing: Some(sharing), meshed, control: ControlPlan { opens: false, ..self.control }, ..self }
+    }
+    /// Have the same parameters gradients in every step? So it is, unless it is said: then ranks find it out before each step, which takes a pass more.
+    #[must_use]
+    pub fn static_graph(self, is: bool) -> Self {
+        Trainer { static_graph: is, ..self }
+    }
     /// What the ranks of [`Trainer::ranks`], called before, share out beside the rows.
     #[must_use]
     pub fn zero(mut self, stage: ZeroStage) -> Self {
@@ -388,7 +410,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let rows = Rows { train: loader.dataset().len(), valid: self.judge.as_ref().map_or(0, |(rows, _)| *rows), test: 0 };
         let plan = Plan {
             device: device.to_string(),
-            parameters: self.model.parameter_count(),
+            parameters: self.meshed.as_ref().map_or_else(|| self.model.parameter_count(), |meshed| meshed.whole().elements()),
             rows,
             epochs: if let RunLength::Epochs(n) = self.length { Some(n) } else { None },
             batch: loader.state().step,
@@ -407,6 +429,13 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         // A loss of one's own does not tell where the model ends: both are the forward.
         let forward: LossOf<M, B> = Arc::new(move |model, batch| time_block!("forward", learned(model, batch)));
         let mut session = Session::new(self.model, forward, self.habits, device)?;
+        let job = self.meshed.as_ref().map(|meshed| meshed.mesh().world().clone());
+        if let Some(meshed) = self.meshed {
+            session.have_part(Arc::new(meshed), None)?;
+        }
+        if !self.static_graph && self.sharing.is_some() {
+            session.changes_graph();
+        }
         let judge = self.judge.map(|(_, mut pass)| -> Judge<'static, M> {
             Box::new(move |model: &M, device: Device, region: Option<Autocast>| {
                 let mut judge = || score(model, device, &mut *pass, &*loss, &metrics);
@@ -435,7 +464,10 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
                 plan: &plan,
                 on_length: None,
                 init: None,
-                ranks: self.sharing.map(|sharing| RunRanks::new(sharing, device, self.folder.as_deref()).elastic(self.meeting)),
+                ranks: self.sharing.map(|sharing| {
+                    let ranks = RunRanks::new(sharing, device, self.folder.as_deref()).elastic(self.meeting);
+                    if let Some(job) = &job { ranks.over(job) } else { ranks }
+                }),
                 opened: Box::new(|_| Ok(())),
             },
             watch,
@@ -443,9 +475,10 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let Learned { losses, seconds, resumed, stopped, valid, folder, controls: _open, .. } = learned;
         let weights = folder.as_ref().map(|f| f.path().join("weights.safetensors"));
         let amp = session.amp_stats()?;
+        let whole = session.whole_weights(session.model.state_dict())?;
         let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights, amp };
         if let Some(folder) = folder {
-            fitted.write(folder, &plan, watch)?;
+            fitted.write(folder, whole, &plan, watch)?;
         }
         Ok(fitted)
     }
@@ -479,12 +512,13 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
 }
 impl<M: Walk> Fitted<M> {
     /// What stands in the folder at the end of a run.
-    fn write(&self, mut folder: RunFolder, plan: &Plan, watch: &mut dyn Watch) -> Result<(), Failure> {
+    fn write(&self, mut folder: RunFolder, whole: Option<Vec<(String, Tensor)>>, plan: &Plan, watch: &mut dyn Watch) -> Result<(), Failure> {
         folder.close()?;
         let texts = BTreeMap::from([("run".to_string(), format!("{} steps", plan.steps))]);
         if let Some(path) = &self.weights {
             let needed = self.model.memory_usage() as u64;
-            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e))?;
+            adamant_formats::safetensors::save(path, whole.unwrap_or_else(|| self.model.state_dict()), &texts)
+                .map_err(|e| storage::written(path, needed, e))?;
         }
         let valid = self.valid.as_ref().map(|v| {
             let mut all = json!({ "loss": number(v.loss), "rows": v.rows });

@@ -1,5 +1,6 @@
 //! Ended by a signal to one rank, gone on with on another number of ranks: the bits of the run that nobody disturbed.
 mod killed;
+mod meshes;
 mod pieces;
 
 use super::{
@@ -44,6 +45,7 @@ pub fn claims(options: &ResumeOptions) -> Vec<TortureClaim> {
         },
     )];
     claims.extend(pieces::claims(options));
+    claims.push(meshes::claim_of(options));
     claims
 }
 /// Two ends and a last start, each on another number of ranks; gives how many there were.

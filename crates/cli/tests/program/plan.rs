@@ -74,9 +74,7 @@ fn a_best_way_that_train_refuses() {
         assert!(text.contains(word), "{word} in\n{text}");
     }
     let json = document(&adamant(at, &["plan", "run.toml", "--ranks", "4", "--cluster", "cluster.toml", "--set", "distributed.compress=bf16", "--json"]));
-    // Of each way of rows the table is good, that of the best too, if it is one.
-    let table = json["best"]["distributed"].as_str().map(str::to_string);
-    let table = table.unwrap_or_else(|| text.rsplit_once("[distributed]").map(|(_, rest)| format!("[distributed]{rest}")).unwrap_or_default());
+    let table = json["best"]["distributed"].as_str().unwrap_or_default();
     fs::write(at.join("shared.toml"), format!("{PAIRS}\n{table}")).unwrap();
     let ran = adamant(at, &["launch", "-n", "4", "--", "adamant", "train", "shared.toml", "--run", "shared", "--quiet", "--no-control"]);
     let refused = err(&ran);

@@ -4,7 +4,7 @@ use super::{
     schedule::{PipelineAction, PipelineSchedule, next_of, pipeline_actions},
     shared::{SharedGradients, SharedParam, add_shared, added, shared_params},
     trace::ActionSpan,
-    transfer::{MessageLabel, receive, send},
+    transfer::{MessageKind, MessageLabel, receive, send},
 };
 use crate::{
     Mesh, MeshAxis,
@@ -68,6 +68,8 @@ pub struct Pipeline {
 pub struct PipelineStep {
     /// the sum of the micro-batches' losses, on every stage
     pub loss: f64,
+    /// each of them
+    pub losses: Vec<f64>,
     /// the gradients of this stage's parameters, added over micro-batches
     pub grads: Grads,
     /// what this stage did when, in seconds behind `begun`
@@ -92,12 +94,25 @@ impl Pipeline {
     /// Fewer layers than stretches; another number of costs than of layers; costs that are no finite numbers from 0 on.
     #[track_caller]
     pub fn with_costs(layers: Vec<(String, Box<dyn Module>)>, mesh: &Mesh, schedule: PipelineSchedule, costs: &[f64]) -> Result<Pipeline> {
-        let group = mesh.group(MeshAxis::Pipeline).clone();
-        let (stage, stages) = (group.rank as usize, group.size as usize);
+        let stages = mesh.size(MeshAxis::Pipeline);
         if costs.len() != layers.len() {
             return Err(Error::new("pipeline", ErrorKind::Argument(format!("{} costs for {} layers", costs.len(), layers.len()))));
         }
-        let stretches = cut_by_cost(costs, stages * schedule.chunks())?;
+        Pipeline::with_stretches(layers, mesh, schedule, cut_by_cost(costs, stages * schedule.chunks())?)
+    }
+    /// The same by stretches of one's own, one behind another, as many for each stage as the schedule has it.
+    ///
+    /// # Errors
+    /// Another number of stretches; stretches that leave out a layer, or have one twice.
+    #[track_caller]
+    pub fn with_stretches(layers: Vec<(String, Box<dyn Module>)>, mesh: &Mesh, schedule: PipelineSchedule, stretches: Vec<Range<usize>>) -> Result<Pipeline> {
+        let group = mesh.group(MeshAxis::Pipeline).clone();
+        let (stage, stages) = (group.rank as usize, group.size as usize);
+        let ends = stretches.iter().try_fold(0, |end, stretch| (stretch.start == end && stretch.end > end).then_some(stretch.end));
+        if stretches.len() != stages * schedule.chunks() || ends != Some(layers.len()) {
+            let text = format!("{stretches:?} are not the {} layers in {} stretches one behind another", layers.len(), stages * schedule.chunks());
+            return Err(Error::new("pipeline", ErrorKind::Argument(text)));
+        }
         let shared = shared_params(&layers, &stretches, |stretch| stretch % stages == stage);
         let mut chunks: Vec<Vec<(String, Box<dyn Module>)>> = (0..schedule.chunks()).map(|_| Vec::new()).collect();
         for (k, layer) in layers.into_iter().enumerate() {
@@ -140,6 +155,50 @@ impl Pipeline {
         }
         done
     }
+    /// What the whole model gives for an input, which only the first stage looks at; on every stage, without a graph. All stages call it. If one
+    /// fails, all do.
+    ///
+    /// # Errors
+    /// What a layer returns; a lost peer, the timeout.
+    #[track_caller]
+    pub fn outputs(&self, x: &Tensor) -> Result<Tensor> {
+        let done = no_grad(|| self.carried_through(x));
+        if let (Err(error), Ok(on)) = (&done, communicator::of(&self.group)) {
+            on.abort(&error.to_string());
+        }
+        done
+    }
+    #[track_caller]
+    fn carried_through(&self, x: &Tensor) -> Result<Tensor> {
+        let (stage, stages, last) = (self.group.rank as usize, self.group.size as usize, self.stretches.len());
+        let label = |stretch: usize| MessageLabel { kind: MessageKind::Activation, micro: 0, number: stretch };
+        let nothing = || Error::new("pipeline", ErrorKind::Argument("a stage has sent nothing".into()));
+        let around = StreamAround::of(stage_stream(stage));
+        let mut own: Option<Tensor> = None;
+        for chunk in 0..self.chunks.len() {
+            let stretch = chunk * stages + stage;
+            let input = match own.take() {
+                _ if stretch == 0 => x.clone(),
+                Some(own) if stages == 1 => own,
+                _ => receive(&self.group, (stage + stages - 1) % stages, label(stretch))?.ok_or_else(nothing)?,
+            };
+            around.begin(input.device()?)?;
+            let output = self.forward_chunk(chunk, &input);
+            around.end()?;
+            let output = output?.detach();
+            output.materialize()?;
+            if stages > 1 && stretch + 1 < last {
+                send(&self.group, (stage + 1) % stages, label(stretch + 1), Some(&output))?;
+            }
+            own = Some(output);
+        }
+        if stage + 1 < stages {
+            return receive(&self.group, stages - 1, label(last))?.ok_or_else(nothing);
+        }
+        let output = own.ok_or_else(nothing)?;
+        (0..stage).try_for_each(|other| send(&self.group, other, label(last), Some(&output)))?;
+        Ok(output)
+    }
     #[track_caller]
     fn forward_chunk(&self, chunk: usize, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
@@ -154,6 +213,12 @@ impl Walk for Pipeline {
         for (name, layer) in self.chunks.iter().flatten() {
             walker.child(name, layer);
         }
+    }
+}
+/// The whole model's outputs on every stage ([`Pipeline::outputs`]).
+impl Module for Pipeline {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.outputs(x)
     }
 }
 /// Walked with it, layers know their paths.
@@ -271,8 +336,8 @@ impl<'a> RunningStep<'a> {
         for (param, sum) in add_shared(&self.pipeline.shared, self.shared, micros, group)? {
             grads.set(&param.cell(), sum);
         }
-        let loss = of_all_losses(&self.losses, group)?;
-        Ok(PipelineStep { loss, grads, spans, begun })
+        let losses = of_all_losses(&self.losses, micros, group)?;
+        Ok(PipelineStep { loss: losses.iter().sum(), losses, grads, spans, begun })
     }
     #[track_caller]
     fn carry_out(&mut self, action: PipelineAction) -> Result<()> {
@@ -357,17 +422,17 @@ impl<'a> RunningStep<'a> {
 }
 /// The sum of the losses, which the last stage has, on all.
 #[track_caller]
-fn of_all_losses(losses: &BTreeMap<usize, Tensor>, group: &Group) -> Result<f64> {
-    let mut sum = 0.0;
-    for loss in losses.values() {
-        sum += loss.cast(DType::F64).item::<f64>()?;
+fn of_all_losses(losses: &BTreeMap<usize, Tensor>, micros: usize, group: &Group) -> Result<Vec<f64>> {
+    let mut all = vec![0.0; micros];
+    for (of, loss) in all.iter_mut().enumerate().filter_map(|(micro, of)| Some((of, losses.get(&micro)?))) {
+        *of = loss.cast(DType::F64).item::<f64>()?;
     }
     if group.size == 1 {
-        return Ok(sum);
+        return Ok(all);
     }
     let kind = CollectiveKind::Broadcast { root: group.size as usize - 1, used: RankUse::Alike };
     // As bits: a device may have no f64.
-    let bits = Tensor::from_vec(vec![sum.to_bits() as i64], [1]);
+    let bits = Tensor::from_vec(all.into_iter().map(|loss| loss.to_bits() as i64).collect(), [micros]);
     let bits = no_grad(|| Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[&bits])).to_vec::<i64>()?;
-    Ok(bits.first().map_or(0.0, |bits| f64::from_bits(*bits as u64)))
+    Ok(bits.into_iter().map(|bits| f64::from_bits(bits as u64)).collect())
 }

@@ -101,6 +101,23 @@ impl Sharding {
         }
         no_grad(|| cut.line().whole(&piece.detach(), cut.whole[cut.axis], &self.group))
     }
+    /// This rank's piece of what has the whole shape of a parameter: the inverse of [`Sharding::gather`], and nothing is exchanged. What belongs to a
+    /// parameter that is not cut is given back.
+    ///
+    /// # Errors
+    /// Another shape than the whole one.
+    #[track_caller]
+    pub fn piece(&self, param: &Param, whole: &Tensor) -> Result<Tensor> {
+        let Some(cut) = self.of(param) else { return whole.clone().ok() };
+        let shape = whole.shape()?;
+        if shape != cut.whole {
+            let expected = "a tensor of the whole shape";
+            return Err(Error::new("piece", ErrorKind::ShapeMismatch { left: shape, right: cut.whole, axes: None, expected }));
+        }
+        let piece = no_grad(|| cut.line().piece(&whole.detach(), self.group.rank as usize, self.group.size as usize))?.contiguous();
+        piece.materialize()?;
+        piece.ok()
+    }
     /// Names and whole values of all parameters and saved buffers: the state dict of the model that one process would have. All ranks of the
     /// group call it.
     ///

@@ -35,6 +35,8 @@ pub(super) struct SectionAsked<'a> {
     pub from: KeyOrigin,
     pub table: &'a BTreeMap<String, ConfigNode>,
     pub known: Vec<&'static str>,
+    /// Is every key one that it may have?
+    pub any: bool,
     /// Has its reader asked for all it wants?
     pub finished: bool,
     /// Is it not there, and only thought to be?
@@ -117,7 +119,7 @@ impl<'a> Section<'a> {
             return Err(of.refuse(node.from, &[key], SaidOfKey::Type, what));
         };
         let imagined = std::ptr::eq(node, &IMAGINED);
-        let asked = SectionAsked { from: node.from, table, known: Vec::new(), finished: false, imagined, instead: BTreeMap::new() };
+        let asked = SectionAsked { from: node.from, table, known: Vec::new(), any: false, finished: false, imagined, instead: BTreeMap::new() };
         notes.asked.borrow_mut().entry(path.into()).or_insert(asked);
         Ok(section(table))
     }
@@ -143,6 +145,10 @@ impl<'a> Section<'a> {
         {
             asked.known.push(key);
         }
+    }
+    /// No key of it is unknown.
+    fn takes_any(&self) {
+        self.notes.asked.borrow_mut().get_mut(&self.path).into_iter().for_each(|asked| asked.any = true);
     }
     fn find(&self, key: &'static str) -> FoundKey<'a> {
         self.note(key);
@@ -388,6 +394,6 @@ impl<'a> Section<'a> {
 impl<'a> SectionAsked<'a> {
     /// The keys that nobody asked for.
     pub fn unknown(&self) -> Vec<(&'a str, &'a ConfigNode)> {
-        self.table.iter().filter(|(k, _)| !self.known.contains(&k.as_str())).map(|(k, n)| (k.as_str(), n)).collect()
+        self.table.iter().filter(|(k, _)| !self.any && !self.known.contains(&k.as_str())).map(|(k, n)| (k.as_str(), n)).collect()
     }
 }

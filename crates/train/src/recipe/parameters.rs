@@ -55,15 +55,16 @@ pub(crate) fn freeze(root: &Section<'_>, model: &dyn Walk) -> Result<(), Failure
     Ok(())
 }
 /// The name of a parameter before another one was computed from it: `head.weight` of `head.parametrizations.weight.original`.
-fn first_name(path: &str) -> String {
+pub(crate) fn first_name(path: &str) -> String {
     let first = path.replace("parametrizations.", "");
     first.strip_suffix(".original").map_or(first.clone(), str::to_string)
 }
-/// The parameters of each list of patterns, in the order of the lists, and those that are left. The first list that matches counts.
-pub(super) fn grouped(s: &Section<'_>, lists: &[Vec<String>], parameters: Vec<Param>) -> Result<(Vec<Param>, Vec<Vec<Param>>), Failure> {
+/// The parameters of each list of patterns, in the order of the lists, and those that are left. The first list that matches counts. Each pattern is
+/// that of a name in `all`, which may be those of a whole model, of which only some are here.
+pub(super) fn grouped(s: &Section<'_>, lists: &[Vec<String>], parameters: Vec<Param>, all: &[String]) -> Result<(Vec<Param>, Vec<Vec<Param>>), Failure> {
     let names: Vec<String> = parameters.iter().map(|p| first_name(&p.path())).collect();
     for patterns in lists {
-        if let Some(what) = stray(patterns, &names).filter(|_| !names.is_empty()) {
+        if let Some(what) = stray(patterns, all).filter(|_| !all.is_empty()) {
             return Err(s.wrong_key("groups", what));
         }
     }

@@ -43,6 +43,10 @@ impl CapturedStep {
     pub fn forget(&mut self) {
         (self.of, self.steps) = (std::array::from_fn(|_| compile::captures()), 0);
     }
+    /// Steps run op by op from now on, as somebody wants it so.
+    pub fn leave(&mut self, reason: &str) {
+        self.off.get_or_insert_with(|| OpByOp { reason: reason.into(), meant: true });
+    }
     pub fn off(&self) -> Option<&OpByOp> {
         self.off.as_ref()
     }

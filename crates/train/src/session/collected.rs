@@ -10,6 +10,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// A lost peer; no memory.
     pub fn collect(&mut self) -> Result<(), Failure> {
+        if let Some(meshed) = self.meshed.clone().filter(|meshed| !meshed.is_whole()) {
+            return self.collect_parts(&meshed);
+        }
         let Some(shared) = &self.shared else { return Ok(()) };
         let Some(compressed) = &shared.compressed else { return Ok(()) };
         let errors = compressed.collect()?;
@@ -23,5 +26,6 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Lets go of what was put together, where no snapshot was taken.
     pub fn let_go(&mut self) {
         self.shared.iter().filter_map(|shared| shared.compressed.as_ref()).for_each(|compressed| drop(compressed.take_collected()));
+        self.collected = None;
     }
 }

@@ -369,7 +369,7 @@ impl ShardedParameters {
             Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)
         };
         let of_parameter = used.iter().zip(chunks).map(|(p, chunks)| (p.id(), chunks)).collect();
-        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared })
+        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared, all: None })
     }
 }
 /// What gradients are quotients of. A norm that is computed of it does not need them in memory.
@@ -385,8 +385,19 @@ pub(super) struct SharedNorms {
     of_parameter: HashMap<usize, Range<usize>>,
     dtype: DType,
     shared: bool,
+    /// of a model that ranks share
+    all: Option<NormsOfAll>,
+}
+/// Of all parameters of a model that ranks share: their chunks, and whether a gradient of each is there.
+pub(super) struct NormsOfAll {
+    pub chunks: Vec<Range<usize>>,
+    pub has: Tensor,
 }
 impl SharedNorms {
+    /// Of a whole model, of whose parameters this rank has some, or pieces.
+    pub fn of_mesh(squares: Tensor, all: NormsOfAll, of_parameter: HashMap<usize, Range<usize>>, dtype: DType) -> Computed<SharedNorms> {
+        Ok(SharedNorms { squares: squares.ok()?, of_parameter, dtype, shared: true, all: Some(all) })
+    }
     /// The norm of all of them.
     pub fn total(&self) -> Tensor {
         self.squares.sum(..).sqrt().cast(self.dtype)
@@ -396,10 +407,19 @@ impl SharedNorms {
         let norm = self.squares.sum(..).sqrt();
         norm.isfinite().where_(loss, norm.cast(loss.dtype()?)).ok()
     }
-    /// The norm of each; `none` of one that has no gradient.
+    /// The norm of each, of a model that ranks share of all that it has; `none` of one that has no gradient.
     pub fn each(&self, parameters: &[(String, Param)], none: f64) -> Computed<Tensor> {
+        let of_chunks = |of: &Range<usize>| self.squares.narrow(0, of.start, of.len()).sum(..).sqrt().cast(DType::F32).reshape([1]);
+        if let Some(all) = &self.all {
+            let norms: Vec<Tensor> = all.chunks.iter().map(of_chunks).collect();
+            return if norms.is_empty() {
+                Tensor::zeros([0]).ok()
+            } else {
+                all.has.gt(0.0).where_(&Tensor::cat(&norms.iter().collect::<Vec<_>>(), 0), none).ok()
+            };
+        }
         let of = |p: &Param| match self.of_parameter.get(&p.id()) {
-            Some(of) => self.squares.narrow(0, of.start, of.len()).sum(..).sqrt().cast(DType::F32).reshape([1]),
+            Some(of) => of_chunks(of),
             None => Tensor::full_on([1], none, DType::F32, p.meta().device),
         };
         let all: Vec<Tensor> = parameters.iter().map(|(_, p)| of(p)).collect();
@@ -512,15 +532,20 @@ impl CellSource for ShardedParameters {
 /// # Errors
 /// `Usage`: handling of bad numbers that changes gradients or looks at more than whether all are finite; a scaled loss.
 pub(super) fn must_be_shareable(stage: ZeroStage, handling: Option<&NanOptions>, scales: bool) -> Result<(), Failure> {
-    let what = match handling {
-        _ if stage < ZeroStage::Gradients => return Ok(()),
+    match looks_at_all(handling, scales).filter(|_| stage >= ZeroStage::Gradients) {
+        None => Ok(()),
+        Some(what) => Err(Failure::Usage(format!("[distributed]: {what}, and with `zero = {}` each rank has pieces: take `zero = 1`", stage as u8))),
+    }
+}
+/// What looks at gradients as a whole, if something does.
+pub(super) fn looks_at_all(handling: Option<&NanOptions>, scales: bool) -> Option<&'static str> {
+    Some(match handling {
         _ if scales => "a scaled loss (f16) looks at gradients as a whole",
         Some(options) if options.handling_type.mends() || options.handling_type == HandlingType::Detect => {
             "this `handling_type` of `[stability]` looks at gradients as a whole"
         }
         Some(options) if options.detect_explosion => "`detect_explosion` looks at gradients as a whole",
         Some(options) if options.gradient_checking && !options.loss_checking => "`gradient_checking` without `loss_checking` looks at gradients as a whole",
-        _ => return Ok(()),
-    };
-    Err(Failure::Usage(format!("[distributed]: {what}, and with `zero = {}` each rank has pieces: take `zero = 1`", stage as u8)))
+        _ => return None,
+    })
 }

@@ -16,8 +16,9 @@
 use super::{
     Batch, Session, StepParts,
     compressed::{CompressedGradients, CompressionPlan},
+    meshed::MeshedModel,
     scattered::{OpenPart, ScatteredUnits},
-    sharded::{GradientSums, ShardedParameters, SharedNorms, ZeroStage, must_be_shareable},
+    sharded::{GradientSums, ShardedParameters, SharedNorms, ZeroStage, looks_at_all, must_be_shareable},
 };
 use crate::Failure;
 use adamant_amp::GradScaler;
@@ -32,6 +33,7 @@ use adamant_core::{
 };
 use adamant_nn::{Param, Role, Walk, init::generator};
 use adamant_optim::ClippingType;
+use adamant_stability::HandlingType;
 use std::{
     ops::Range,
     sync::{
@@ -82,6 +84,8 @@ pub(super) struct SharedSteps {
     used: Option<Vec<bool>>,
     pub sharded: Arc<ShardedParameters>,
     pub compressed: Option<CompressedGradients>,
+    /// what of the model this rank has, where others have the rest
+    meshed: Option<Arc<MeshedModel>>,
     /// gradients that were scattered already
     pub scattered: ScatteredUnits,
     /// Does what looks at gradients make do with this rank's pieces?
@@ -142,6 +146,7 @@ impl SharedSteps {
             used: None,
             sharded,
             compressed,
+            meshed: None,
             scattered: Default::default(),
             pieces: stage >= ZeroStage::Gradients,
             sums: Default::default(),
@@ -175,6 +180,9 @@ impl SharedSteps {
     /// How long gradients are.
     pub fn norms(&self, grads: &Grads, parameters: &[(String, Param)]) -> Computed<SharedNorms> {
         let used = self.used.as_deref().unwrap_or_default();
+        if let Some(meshed) = self.meshed.as_ref().filter(|meshed| !meshed.is_whole()) {
+            return meshed.norms(grads, parameters, used);
+        }
         let used: Vec<(Param, bool)> = parameters.iter().zip(used).map(|((_, p), used)| (p.clone(), *used)).collect();
         // Good for gradients that nobody has changed.
         let sums = std::mem::take(&mut *locked(&self.sums));
@@ -182,14 +190,14 @@ impl SharedSteps {
     }
     /// Nothing of a step counts if one rank has found bad data in it: all have an error then, and hold what they held before.
     pub fn agree_on_data(&self, device: Device) {
-        let group = self.group();
+        let group = self.meshed.as_ref().map_or_else(|| self.group(), |meshed| meshed.mesh().world());
         if group.size > 1 {
             let _passed = collective(CollectiveKind::Barrier, group, &Tensor::full_on([1], 0, DType::U8, device));
         }
     }
-    /// Are gradients, once they are added, this rank's pieces alone?
+    /// Have other ranks pieces of what is looked at, so that all of them look?
     pub fn has_pieces(&self) -> bool {
-        self.pieces
+        self.pieces || self.meshed.is_some()
     }
     /// All ranks tell which parameters have gradients here, and take the union. Called by all, before a step.
     ///
@@ -351,10 +359,23 @@ impl<M: Walk, B: Batch> Session<M, B> {
         must_be_shareable(stage, handling, scales)?;
         let clips_whole = self.clipper.as_ref().is_some_and(|clipper| matches!(clipper.options().clipping_type, ClippingType::Percentile | ClippingType::Agc));
         shared.pieces |= stage == ZeroStage::Slots && !clips_whole && must_be_shareable(ZeroStage::Gradients, handling, scales).is_ok();
+        let parts = self.meshed.clone().filter(|meshed| !meshed.is_whole());
+        let goes_back = handling.filter(|options| options.handling_type == HandlingType::Restore);
+        let goes_back = goes_back.map(|_| "a state that is put back (`handling_type` of `[stability]`: \"restore\") is held as a whole");
+        let clips = clips_whole.then_some("this `clip` looks at gradients as a whole");
+        if let (Some(_), Some(what)) = (&parts, looks_at_all(handling, scales).or(goes_back).or(clips)) {
+            return Err(Failure::Usage(format!("[distributed]: {what}, of which ranks of a `mesh` have pieces: another one, or a `mesh` of `data` alone")));
+        }
+        shared.meshed = parts.clone();
         if stage >= ZeroStage::Slots {
-            self.optimizer.share_out(shared.sharded.clone())?;
+            self.optimizer.share_out(shared.sharded.clone()).map_err(|e| match e.kind() {
+                ErrorKind::Argument(told) => Failure::Usage(format!("`distributed.zero`: {told}: `zero = 0`, or another `optimizer`")),
+                _ => e.into(),
+            })?;
+        }
+        if stage >= ZeroStage::Slots || parts.is_some() {
             // Each rank looks at the slots of its pieces.
-            let group = shared.group().clone();
+            let group = parts.map_or_else(|| shared.group().clone(), |parts| parts.mesh().world().clone());
             let least = CollectiveKind::AllReduce { reduce: ReduceOp::Min, parts: 0, used: RankUse::Alike };
             let agree = move |good: &Tensor| collective(least, &group, &good.cast(DType::U8).reshape([1])).reshape([0usize; 0]).ne(0u8);
             self.watched.handler.iter_mut().for_each(|handler| handler.agree_by(agree.clone()));
@@ -387,14 +408,20 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn assign(&mut self, of_part: Vec<usize>, taken: usize) {
         self.shared.iter().for_each(|shared| shared.assign(of_part.clone(), taken));
     }
-    /// Once, before the first step: which parameters have gradients on any rank.
+    /// From now on it is found out before each step which parameters have gradients on any rank, by a pass more, and not once.
+    pub fn changes_graph(&mut self) {
+        self.graph_changes = true;
+        self.captured.leave("`static_graph` is false: which parameters have gradients is found out before each step");
+    }
+    /// Before the first step, or before each: which parameters have gradients on any rank.
     pub(super) fn agree_on_used(&mut self, batches: &[B]) -> Result<(), Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, .. } = self;
-        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed()) else { return Ok(()) };
+        let Session { model, loss, pass, optimizer, clipper, accumulator, average, parameters, precision, looks, shared, graph_changes, .. } = self;
+        let Some(shared) = shared.as_mut().filter(|shared| !shared.has_agreed() || *graph_changes) else { return Ok(()) };
         let (average, clipper) = (average.as_mut(), clipper.as_mut());
         let optimizer = &mut **optimizer;
-        let mut parts = StepParts { model, loss, optimizer, clipper, accumulator, average, parameters, precision, handler: None, looks, shared: None, device };
+        let (pass, handler) = (pass.as_ref(), None);
+        let mut parts = StepParts { model, loss, pass, optimizer, clipper, accumulator, average, parameters, precision, handler, looks, shared: None, device };
         let used = parts.used_here(shared, batches)?;
         Ok(shared.agree(&used)?)
     }
@@ -408,6 +435,11 @@ impl<M, B: Batch> StepParts<'_, M, B> {
             let (send, seen) = std::sync::mpsc::channel();
             taken_back(|| {
                 shared.sharded.pass(|| {
+                    if let Some(pass) = self.pass {
+                        let grads = pass(self.model, batch)?.1;
+                        leaves.iter().try_for_each(|p| send.send(grads.of(&p.cell()).is_some())).ok();
+                        return Ok(());
+                    }
                     // They are looked at before any of them is computed, and none is.
                     mark(move |grads| {
                         leaves.iter().try_for_each(|p| send.send(grads.take(&p.cell()).is_some())).ok();
@@ -439,7 +471,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let device = self.device;
         let wide = if self.parameters.iter().any(|(_, p)| p.meta().dtype == DType::F64) { DType::F64 } else { DType::F32 };
         let random = generator(device)?;
-        let seeds = random.bits([shared.sharing.parts, 2]);
+        let seeds = (shared.sharing.parts > 1).then(|| random.bits([shared.sharing.parts, 2]));
         let behind = random.cell().detached();
         let before: Vec<Tensor> = shared.states.iter().map(|state| state.detached()).collect();
         shared.sharded.begin_step();
@@ -447,8 +479,10 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let mut sums = Vec::new();
         let held = shared.sharing.held();
         for (own, part) in held.clone().enumerate() {
-            let seed = seeds.select(0, part);
-            random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
+            // One part alone is the step of one rank, and draws as that does.
+            if let Some(seed) = seeds.as_ref().map(|seeds| seeds.select(0, part)) {
+                random.cell().set(&Tensor::cat(&[&seed, &Tensor::from_vec_on(vec![part as u32, 0], [2], device)], 0))?;
+            }
             let of_this: Vec<&B> = batches.iter().zip(&of_part).filter(|(_, part)| **part == own).map(|(batch, _)| batch).collect();
             // The last pass of the step, if no other rank makes more of them.
             let is_last = own + 1 == held.len() && batches.len() == shared.passes();
@@ -457,7 +491,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 state.set(before)?;
             }
         }
-        random.cell().set(&behind)?;
+        if seeds.is_some() {
+            random.cell().set(&behind)?;
+        }
         shared.idle_passes(batches.len(), (&sums, self.parameters, (wide, device)))?;
         shared.sharded.stop_taking();
         if let Some(seen) = flags.as_mut() {
@@ -484,6 +520,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 shared.scatter_in_pass(before, Some(open), self.parameters, (wide, device));
             }
             let pass = || -> Computed<(Tensor, Grads, bool)> {
+                if let Some(pass) = self.pass {
+                    return pass(self.model, batch).map(|(weighted, grads)| (weighted.cast(wide), grads, true));
+                }
                 let mean = self.precision.forward(flags, || (self.loss)(self.model, batch))?;
                 self.precision.measure(&mean)?;
                 // Gradients times rows at once, and not each by itself behind; of a loss of 16 bits that would round the rows.
@@ -491,9 +530,9 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 has_rows.store(times_rows, Relaxed);
                 let scaled = if times_rows { &mean * n as f64 } else { scaler.scale(&mean)? };
                 let grads = time_block!("backward", if self.precision.stores_low() { with_wide_gradients(|| scaled.backward()) } else { scaled.backward() })?;
-                Ok((mean, grads, times_rows))
+                Ok((mean.detach().cast(wide) * n as f64, grads, times_rows))
             };
-            let (mean, grads, times_rows) = shared.sharded.pass(pass)?;
+            let (weighted_loss, grads, times_rows) = shared.sharded.pass(pass)?;
             for ((name, p), (sum, used)) in self.parameters.iter().zip(sums.iter_mut().zip(used)) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 if !used {
@@ -503,8 +542,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
                 let weighted = if times_rows { flat } else { flat * n as f64 };
                 *sum = Some(sum.take().map_or_else(|| weighted.clone(), |sum| sum + &weighted));
             }
-            let weighted = mean.detach().cast(wide) * n as f64;
-            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            loss = Some(loss.map_or_else(|| weighted_loss.clone(), |sum| sum + &weighted_loss));
             total += n;
             flush()?;
         }

@@ -184,8 +184,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// Runs a step op by op and takes it back: where does its first bad number come from?
     pub(crate) fn trace(&mut self, group: &[B]) -> Result<StepTrace, Failure> {
         let device = self.device;
-        let Session { model, loss, optimizer, clipper, accumulator, average, parameters, precision, watched, looks, shared, .. } = self;
-        let shared = shared.as_ref();
+        let Session { model, loss, pass, optimizer, clipper, accumulator, average, parameters, precision, watched, looks, shared, .. } = self;
+        let (shared, pass) = (shared.as_ref(), pass.as_ref());
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut named = Vec::new();
         for (k, batch) in batches.iter().enumerate() {
@@ -201,6 +201,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             let mut parts = StepParts {
                 model,
                 loss,
+                pass,
                 optimizer: &mut **optimizer,
                 clipper,
                 accumulator,

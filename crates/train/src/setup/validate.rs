@@ -96,6 +96,10 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         check.keys(recipe::InitFrom::of);
         check.keys(recipe::distill);
         check.keys(recipe::distributed);
+        check.keys(|root| recipe::distributed(root)?.mesh.map_or(Ok(()), |mesh| recipe::goes_with_mesh(root, &mesh)));
+        if let Some(model) = &model {
+            check.keys(|root| recipe::patterns_fit(root, model));
+        }
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
         check.keys(|root| Objective::of(root, learns_numbers));

@@ -164,7 +164,7 @@ where
     /// Is a step that failed to be repeated, by those who are left?
     pub(super) fn repeats(&self, before: u64, failure: &Failure) -> bool {
         let is_lost = || self.ranks.as_ref().is_some_and(|ranks| ranks.goes_on_after(failure).is_some());
-        self.session.position().step == before && is_lost()
+        self.session.position().step == before && is_lost() && self.ranks.as_ref().is_some_and(|ranks| ranks.repeats_once_more(before))
     }
     /// Goes back to before a step that failed, to repeat it with those who are left.
     pub(super) fn repeat(&mut self, place: LoaderState, failure: &Failure) -> Result<(), Failure> {

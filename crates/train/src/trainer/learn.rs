@@ -19,7 +19,7 @@ use crate::{
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
 use adamant_amp::{AmpStats, Autocast};
-use adamant_core::{Device, memory, profile::record_function, time_block};
+use adamant_core::{Device, Tensor, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
 use adamant_optim::schedule::Goal;
@@ -153,6 +153,8 @@ where
     pub places: Vec<LoaderState>,
     /// the state that a bad step is answered by, where that is the policy
     pub held: HeldStates,
+    /// the weights of the best validation as a whole, until a snapshot is taken, where this rank has a part of them
+    pub best: Option<Vec<(String, Tensor)>>,
     /// what is asked for from outside
     pub controls: Controls,
     /// a request to end
@@ -175,7 +177,7 @@ where
         self.restore_held(from)?;
         if let (Some(stopping), Some(seen)) = (&mut self.stopping, self.kept.stopping) {
             stopping.seen = seen;
-            stopping.best = from.tensors.get(BEST).cloned();
+            stopping.best = from.tensors.get(BEST).map(|best| self.session.own_weights(best)).transpose()?;
         }
         for callback in self.callbacks.iter_mut() {
             if let Some(state) = self.kept.callbacks.get(callback.name()) {
@@ -249,7 +251,7 @@ where
             let vote = self.saves_at(step, ends);
             let AskedOfAll { signal: asked, called, saving } = self.asked_of_all(interrupt.asked(), vote)?;
             if saving == SaveVote::Due || saving == SaveVote::AtAnEnd && asked.is_some() {
-                self.session.collect()?;
+                self.collect()?;
                 if self.session.shares_out() {
                     self.save_together()?;
                 }
@@ -397,6 +399,10 @@ where
     /// A step that ends the run: a checkpoint of the step before is left.
     fn incident(&mut self, bad: u64) -> Result<Failure, Failure> {
         let incident = self.investigated(bad)?;
+        // All ranks are here: a bad step is one on all of them.
+        if self.session.meshed().is_some() {
+            self.collect()?;
+        }
         if self.session.shares_out() {
             self.save_together()?;
         } else if self.safe.as_ref().is_some_and(|s| s.at != Some(bad - 1)) {
@@ -411,6 +417,10 @@ where
             folder.incident(&incident.to_json())?;
         }
         self.tell();
+        if let (Some(ranks), true) = (&self.ranks, self.session.meshed().is_some()) {
+            // Whoever ends first tells the others, which would lose their own reason, and the leader its checkpoint: all are here first.
+            ranks.gather(&[0])?;
+        }
         Ok(Failure::Diverged(incident.text(checkpoint.as_deref())))
     }
     /// Tells which layers run in f32 from the next step on.

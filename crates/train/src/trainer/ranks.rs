@@ -25,12 +25,17 @@ use std::{
 #[derive(Clone)]
 pub(crate) struct RunRanks {
     sharing: StepSharing,
+    /// all of them; those of `sharing` have other rows
+    job: Group,
     device: Device,
     /// the run's, which the leader writes
     folder: Option<PathBuf>,
     /// where those who are left meet again, if they do
     pub(super) meeting: Option<Arc<dyn RankMeeting>>,
     is_newcomer: bool,
+    /// how often a step may be repeated; the step that was repeated last, and how often
+    retries: u32,
+    repeated: Arc<Mutex<(u64, u32)>>,
     /// the group that all handles of these ranks mean
     now: Arc<Mutex<Group>>,
 }
@@ -63,11 +68,37 @@ const NONE: u64 = u64::MAX;
 impl RunRanks {
     pub fn new(sharing: StepSharing, device: Device, folder: Option<&Path>) -> RunRanks {
         let now = Arc::new(Mutex::new(sharing.group.clone()));
-        RunRanks { sharing, device, folder: folder.map(Path::to_path_buf), meeting: None, is_newcomer: false, now }
+        let job = sharing.group.clone();
+        RunRanks {
+            sharing,
+            job,
+            device,
+            folder: folder.map(Path::to_path_buf),
+            meeting: None,
+            is_newcomer: false,
+            retries: u32::MAX,
+            repeated: Arc::default(),
+            now,
+        }
+    }
+    /// The same, of ranks of which not all have other rows: these are all.
+    pub fn over(self, job: &Group) -> RunRanks {
+        RunRanks { job: job.clone(), now: Arc::new(Mutex::new(job.clone())), ..self }
     }
     /// The same, of ranks that meet again when one of them is lost.
     pub fn elastic(self, meeting: Option<Arc<dyn RankMeeting>>) -> RunRanks {
         RunRanks { meeting, ..self }
+    }
+    /// The same, of ranks that repeat a step so often and no more.
+    pub fn retries(self, retries: u32) -> RunRanks {
+        RunRanks { retries, ..self }
+    }
+    /// May a step be repeated once more? It counts.
+    pub(super) fn repeats_once_more(&self, step: u64) -> bool {
+        let mut repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = if repeated.0 == step { repeated.1 } else { 0 };
+        *repeated = (step, before.saturating_add(1));
+        before < self.retries
     }
     /// The same, of a rank that has no group yet: it meets those who train already.
     pub fn newcomer(self, is: bool) -> RunRanks {
@@ -83,7 +114,7 @@ impl RunRanks {
     pub(super) fn regrouped(&self, group: &Arc<dyn Communicator>) -> RunRanks {
         let group = communicator::group(group);
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = group.clone();
-        RunRanks { sharing: StepSharing { group, ..self.sharing.clone() }, ..self.clone() }
+        RunRanks { job: group.clone(), sharing: StepSharing { group, ..self.sharing.clone() }, ..self.clone() }
     }
     /// The run's folder.
     pub fn folder(&self) -> Option<&Path> {
@@ -91,7 +122,7 @@ impl RunRanks {
     }
     /// Who carries out what the ranks exchange.
     pub(super) fn group(&self) -> Result<&dyn Communicator, Failure> {
-        communicator::of(&self.sharing.group).map_err(told)
+        communicator::of(&self.job).map_err(told)
     }
     /// Where the leader writes checkpoints.
     pub fn checkpoints(&self) -> Option<PathBuf> {
@@ -104,23 +135,24 @@ impl RunRanks {
         &self.sharing
     }
     pub fn rank(&self) -> usize {
-        self.sharing.group.rank as usize
+        self.job.rank as usize
     }
     pub fn leads(&self) -> bool {
         self.rank() == 0
     }
-    pub(super) fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub(crate) fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         gather(self.group()?, own).map_err(told)
     }
-    /// Have all ranks the same description, the same weights, as many parts? Else their steps would be no step of one run.
+    /// Have all ranks the same description, the same weights, as many parts? Else their steps would be no step of one run. Without a model weights
+    /// were compared before.
     ///
     /// # Errors
     /// `Usage`: the first rank that has something else; a lost peer.
-    pub fn must_be_alike(&self, document: &Document, model: &impl Walk) -> Result<(), Failure> {
+    pub fn must_be_alike(&self, document: &Document, model: Option<&impl Walk>) -> Result<(), Failure> {
         let mut own = Vec::new();
         own.extend(blake3::hash(document.to_toml().as_bytes()).as_bytes());
         let mut weights = blake3::Hasher::new();
-        for (name, tensor) in model.state_dict() {
+        for (name, tensor) in model.map(Walk::state_dict).unwrap_or_default() {
             weights.update(name.as_bytes());
             weights.update(&tensor.to_bytes()?);
         }
@@ -161,7 +193,7 @@ impl RunRanks {
         let called = self.meeting.as_ref().is_some_and(|meeting| meeting.is_called());
         let own = Tensor::from_vec_on(vec![i64::from(own.unwrap_or(0)), i64::from(called), saving as i64], [3], self.device);
         let kind = CollectiveKind::AllReduce { reduce: ReduceOp::Max, parts: 0, used: RankUse::Alike };
-        let most = Tensor::apply(Op::Collective { kind, group: self.sharing.group.clone() }, Arg::None, &[&own]).to_vec::<i64>()?;
+        let most = Tensor::apply(Op::Collective { kind, group: self.job.clone() }, Arg::None, &[&own]).to_vec::<i64>()?;
         let of = |k: usize| most.get(k).copied().unwrap_or(0);
         let saving = [SaveVote::AtAnEnd, SaveVote::Due].into_iter().find(|vote| of(2) == *vote as i64).unwrap_or(SaveVote::No);
         Ok(AskedOfAll { signal: i32::try_from(of(0)).ok().filter(|signal| *signal != 0), called: of(1) == 1, saving })
@@ -172,5 +204,21 @@ impl RunRanks {
         if let Ok(group) = communicator::of(&now) {
             group.abort(&failure.to_string());
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ZeroStage;
+    use adamant_core::communicator::LoneRank;
+
+    #[test]
+    fn a_step_that_is_repeated_for_ever() {
+        let group = communicator::group(&(Arc::new(LoneRank::default()) as Arc<dyn Communicator>));
+        let sharing = StepSharing { group, parts: 1, bucket_bytes: 1, zero: ZeroStage::Off, compress: None };
+        let ranks = RunRanks::new(sharing, Device::reference(), None).retries(2);
+        // All handles of these ranks count together.
+        let told = [5, 5, 5, 6, 6, 6, 5].map(|step| ranks.clone().repeats_once_more(step));
+        assert_eq!(told, [true, true, false, true, true, false, true]);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 20] = [
+const FREE: [&str; 28] = [
     "capture",
     "device",
     "epochs",
@@ -31,6 +31,14 @@ const FREE: [&str; 20] = [
     "distributed.overlap",
     "distributed.timeout",
     "distributed.zero",
+    "distributed.mesh.",
+    "distributed.tensor",
+    "distributed.tensor.",
+    "distributed.sequence_axis",
+    "distributed.schedule",
+    "distributed.micro_batches",
+    "distributed.static_graph",
+    "distributed.retries",
 ];
 /// Among those: what decides when a model is judged, where the next steps depend on what the judgement is.
 const JUDGING: &str = "eval_every";

@@ -2,7 +2,8 @@
 use super::{
     Batch,
     learn::{BEST, Learning},
-    restored::save_held,
+    ranks::RunRanks,
+    restored::{WentBack, save_held},
 };
 use crate::{Failure, checkpoint::Snapshot, storage};
 use adamant_data::Dataset;
@@ -12,6 +13,18 @@ impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
 where
     D::Batch: Batch,
 {
+    /// Puts together, on the leader, what a snapshot needs of the other ranks. All ranks call it.
+    pub(super) fn collect(&mut self) -> Result<(), Failure> {
+        if self.session.meshed().is_some() {
+            // Whoever writes looks before: with it do all, so that a bad step is found by all at once.
+            let _went: WentBack = self.look()?;
+        }
+        self.session.collect()?;
+        let best = self.stopping.as_ref().and_then(|s| s.best.clone());
+        let best = best.filter(|_| self.session.meshed().is_some());
+        self.best = best.map(|best| self.session.whole_weights(best)).transpose()?.flatten().filter(|_| self.ranks.as_ref().is_none_or(RunRanks::leads));
+        Ok(())
+    }
     /// A checkpoint of now.
     pub(super) fn save(&mut self) -> Result<(), Failure> {
         if self.safe.is_none() {
@@ -42,7 +55,7 @@ where
         self.kept.stopping = self.stopping.as_ref().map(|s| s.seen);
         let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let mut snapshot = self.session.snapshot(kept)?;
-        let best = self.stopping.as_ref().and_then(|s| s.best.clone());
+        let best = self.best.take().or_else(|| self.stopping.as_ref().and_then(|s| s.best.clone()));
         snapshot.tensors.extend(best.map(|weights| (BEST.to_string(), weights)));
         save_held(&self.held, &mut snapshot);
         Ok(snapshot)

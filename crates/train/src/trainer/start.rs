@@ -152,6 +152,7 @@ where
         watch,
         places: Vec::new(),
         held: HeldStates::default(),
+        best: None,
         controls,
         interrupt,
         described: elastic::description(document),
@@ -272,7 +273,8 @@ fn begin<M: Walk, B: Batch>(
         watch.begin(place.plan);
     }
     if let Some(ranks) = ranks {
-        ranks.must_be_alike(place.document, &session.model)?;
+        let whole = session.meshed().is_none().then_some(&session.model);
+        ranks.must_be_alike(place.document, whole)?;
         session.share(ranks.sharing().clone())?;
     }
     let (mut kept, mut found) = (RunKept::default(), None);

@@ -1,8 +1,11 @@
 //! Runs that ranks share, as threads of this process.
 use adamant_conformance::ranks::group_of;
-use adamant_core::Device;
+use adamant_core::{Device, communicator::Communicator};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
-use std::{path::Path, sync::Barrier};
+use std::{
+    path::Path,
+    sync::{Arc, Barrier},
+};
 
 struct StopAt(Option<u64>, Interrupt);
 impl Watch for StopAt {
@@ -13,7 +16,19 @@ impl Watch for StopAt {
     }
 }
 /// Runs a description on so many ranks; the last one asks for an end behind a step.
+#[allow(dead_code, reason = "not every test takes ranks of a test's own")]
 pub fn train<S: AsRef<str> + Sync>(text: &str, ranks: usize, set: &[S], folder: &Path, stop: Option<u64>) -> Vec<Result<Report, Failure>> {
+    train_on(text, group_of(ranks), set, folder, stop)
+}
+/// The same by ranks that belong together already.
+pub fn train_on<S: AsRef<str> + Sync>(
+    text: &str,
+    groups: Vec<Arc<dyn Communicator>>,
+    set: &[S],
+    folder: &Path,
+    stop: Option<u64>,
+) -> Vec<Result<Report, Failure>> {
+    let ranks = groups.len();
     let begin = Barrier::new(ranks);
     std::thread::scope(|scope| {
         let (begin, last) = (&begin, ranks - 1);
@@ -27,7 +42,7 @@ pub fn train<S: AsRef<str> + Sync>(text: &str, ranks: usize, set: &[S], folder: 
                 Device::cpu().unwrap().scoped(|| Run::new(&document).folder(folder).resume(true).interrupt(interrupt).ranks(group).train(&mut watch))
             })
         };
-        let ranks: Vec<_> = group_of(ranks).into_iter().enumerate().map(run).collect();
+        let ranks: Vec<_> = groups.into_iter().enumerate().map(run).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
 }

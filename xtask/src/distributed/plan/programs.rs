@@ -15,7 +15,7 @@ use adamant::{
 use adamant_core::communicator;
 use adamant_distributed::place::RankPlace;
 use adamant_plan::{MeshStrategy, RunLoad, TimedRun, fastest, timed_rows};
-use adamant_train::{Document, Failure, Setup, StepSharing, ZeroStage, optimizer};
+use adamant_train::{Document, Failure, RunModel, Setup, StepSharing, ZeroStage, optimizer};
 use serde::{Deserialize, Serialize};
 use std::{path::Path, time::Instant};
 
@@ -116,7 +116,9 @@ fn of_program(task: &PlannedTask, document: &Document, group: &Group, device: De
     let setup = Setup::of(document, Path::new(""))?;
     let rows = task.rows.div_ceil(task.data);
     let (x, y) = timed_rows(&setup, rows)?;
-    let Setup { model, objective, optimizer: whole, .. } = setup;
+    let Setup { model: RunModel::Whole(model), objective, optimizer: whole, .. } = setup else {
+        return Err(Failure::Run("a description of one rank has the whole model".into()));
+    };
     drop(whole);
     let section = document.root()?.section("optimizer")?.ok_or_else(|| Failure::Run("a description without an optimizer".into()))?;
     let share = 1.0 / task.data as f64;

@@ -132,7 +132,7 @@ fn ended(run: &UndisturbedRun, zero: usize, draw: &mut CaseDraw) -> Result<(Path
     Err("the run is always over before it is ended".into())
 }
 /// A folder with all that is in it.
-fn copied(from: &Path, to: &Path) -> Result<(), String> {
+pub fn copied(from: &Path, to: &Path) -> Result<(), String> {
     fs::create_dir_all(to).map_err(|e| e.to_string())?;
     for entry in fs::read_dir(from).map_err(|e| e.to_string())?.flatten() {
         let (path, place) = (entry.path(), to.join(entry.file_name()));

@@ -48,6 +48,18 @@ impl<'a> Section<'a> {
         };
         all.map(Some).ok_or_else(|| self.not_taken(key, node, what, &node.value))
     }
+    /// Every key and its text, in the order of the keys: of a section whose keys are patterns, none of which is unknown.
+    ///
+    /// # Errors
+    /// `Usage`: a value that is something else.
+    pub(crate) fn texts_by_key(&self) -> Result<Vec<(&'a str, &'a str)>, Failure> {
+        self.takes_any();
+        let text = |(key, node): (&'a String, &'a ConfigNode)| match &node.value {
+            Value::Text(text) => Ok((key.as_str(), text.as_str())),
+            other => Err(self.not_taken(key, node, "a text", other)),
+        };
+        self.table.iter().map(text).collect()
+    }
     fn there(&self, key: &'static str) -> Option<&'a Value> {
         match self.find(key) {
             FoundKey::There(ConfigNode { value, .. }) => Some(value),
