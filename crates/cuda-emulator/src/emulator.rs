@@ -1,8 +1,8 @@
 //! The emulated machine: put in place once in a process, then told what to do next and asked what it saw.
-use crate::driver::clock::Span;
+use crate::driver::clock::CardSpan;
 use crate::driver::entry::Export;
-use crate::driver::profile::{PROFILES, Profile};
-use crate::driver::state::{DriverState, EmulatedLaunch, Planted};
+use crate::driver::profile::{CardProfile, PROFILES};
+use crate::driver::state::{DriverState, EmulatedLaunch, PlantedError};
 use crate::driver::{exports, kernels};
 use crate::machine::finding::Finding;
 use crate::stub::{InstallError, StandIn, stand_in};
@@ -130,14 +130,14 @@ impl Emulator {
         self.state.lock().options.clone()
     }
     /// The card.
-    pub fn profile(&self) -> &'static Profile {
+    pub fn profile(&self) -> &'static CardProfile {
         self.state.lock().profile
     }
     /// Orders are drawn from this from now on.
     pub fn set_seed(&self, seed: u64) {
         let mut state = self.state.lock();
         state.options.seed = seed;
-        state.random = crate::driver::state::Random::new(seed);
+        state.random = crate::driver::state::DriverRandom::new(seed);
     }
     /// Each card has so many bytes from now on; what is allocated stays.
     pub fn set_memory_limit(&self, bytes: u64) {
@@ -165,7 +165,7 @@ impl Emulator {
     /// The call number `nth` from now on of the function `call`, the next being 1, answers `code` and does nothing. An answer
     /// that stays makes the context answer it from then on.
     pub fn plant(&self, call: &str, nth: u64, code: u32) {
-        self.state.lock().planted.push(Planted { call: call.into(), left: nth.max(1), code });
+        self.state.lock().planted.push(PlantedError { call: call.into(), left: nth.max(1), code });
     }
     /// The kernel number `nth` that runs from now on, the next being 1, fails with `code`: whoever waits is told.
     pub fn plant_in_kernel(&self, nth: u64, code: u32) {
@@ -184,7 +184,7 @@ impl Emulator {
         std::mem::take(&mut self.state.lock().waits)
     }
     /// Takes the work that was done on the virtual clock since the last time, where it is noted down.
-    pub fn spans(&self) -> Vec<Span> {
+    pub fn spans(&self) -> Vec<CardSpan> {
         std::mem::take(&mut self.state.lock().spans)
     }
     /// The host's time on the virtual clock, in nanoseconds.
@@ -205,6 +205,6 @@ impl Emulator {
     }
 }
 
-fn profile_named(name: &str) -> Result<&'static Profile, InstallError> {
-    Profile::named(name).ok_or_else(|| InstallError::UnknownProfile(name.into(), PROFILES.iter().map(|p| p.name).collect()))
+fn profile_named(name: &str) -> Result<&'static CardProfile, InstallError> {
+    CardProfile::named(name).ok_or_else(|| InstallError::UnknownProfile(name.into(), PROFILES.iter().map(|p| p.name).collect()))
 }

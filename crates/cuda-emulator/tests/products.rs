@@ -1,151 +1,13 @@
 //! cuBLASLt's stand-in against products by three plain loops: random sizes, layouts, types and epilogues; and what it refuses.
 #![allow(unsafe_code, reason = "the library's functions are C's")]
 mod calls;
+mod matrices;
 
 use adamant_cuda_emulator::{FindingKind, Options};
 use calls::*;
 use cudarc::cublaslt::sys;
-use half::{bf16, f16};
+use matrices::*;
 use std::ptr::null_mut;
-
-/// A call of cuBLASLt with its answer as a number.
-macro_rules! lt {
-    ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the test's places outlive the call, and the emulator looks every handle up.
-        unsafe { sys::$name($($argument),*) as u32 }
-    }};
-}
-
-/// Numbers that look drawn.
-struct Draw(u64);
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-    fn below(&mut self, count: u64) -> u64 {
-        self.next() % count
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-    /// A small number that every type of more than 8 bits holds: quarters from -2 to 2.
-    fn number(&mut self) -> f64 {
-        (self.below(17) as f64 - 8.0) / 4.0
-    }
-}
-
-const F32: u32 = 0;
-const F64: u32 = 1;
-const F16: u32 = 2;
-const I8: u32 = 3;
-const I32: u32 = 10;
-const BF16: u32 = 14;
-const E4M3: u32 = 28;
-fn size(kind: u32) -> usize {
-    match kind {
-        F64 => 8,
-        F32 | I32 => 4,
-        F16 | BF16 => 2,
-        _ => 1,
-    }
-}
-fn encode(kind: u32, values: &[f64]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|v| match kind {
-            F64 => v.to_le_bytes().to_vec(),
-            F32 => (*v as f32).to_le_bytes().to_vec(),
-            I32 => (*v as i32).to_le_bytes().to_vec(),
-            F16 => f16::from_f64(*v).to_le_bytes().to_vec(),
-            BF16 => bf16::from_f64(*v).to_le_bytes().to_vec(),
-            I8 => (*v as i8).to_le_bytes().to_vec(),
-            // Sums of powers of two that E4M3 holds: sign, exponent and three bits of fraction.
-            _ => {
-                let (mut exponent, magnitude) = (0, v.abs());
-                if magnitude == 0.0 {
-                    return vec![0];
-                }
-                while magnitude >= 2_f64.powi(exponent + 1) {
-                    exponent += 1;
-                }
-                while magnitude < 2_f64.powi(exponent) {
-                    exponent -= 1;
-                }
-                let fraction = (magnitude / 2_f64.powi(exponent) - 1.0) * 8.0;
-                assert_eq!(fraction.fract(), 0.0);
-                vec![u8::from(*v < 0.0) << 7 | ((exponent + 7) as u8) << 3 | fraction as u8]
-            }
-        })
-        .collect()
-}
-fn decode(kind: u32, bytes: &[u8]) -> Vec<f64> {
-    bytes
-        .chunks(size(kind))
-        .map(|b| match kind {
-            F64 => f64::from_le_bytes(b.try_into().unwrap()),
-            F32 => f64::from(f32::from_le_bytes(b.try_into().unwrap())),
-            I32 => f64::from(i32::from_le_bytes(b.try_into().unwrap())),
-            F16 => f16::from_le_bytes(b.try_into().unwrap()).to_f64(),
-            BF16 => bf16::from_le_bytes(b.try_into().unwrap()).to_f64(),
-            I8 => f64::from(b[0] as i8),
-            _ => unreachable!(),
-        })
-        .collect()
-}
-
-/// A matrix of a batch, with its place on the device.
-#[derive(Clone, Copy)]
-struct Lies {
-    kind: u32,
-    rows: u64,
-    columns: u64,
-    leading: u64,
-    by_rows: bool,
-    batch: u64,
-    stride: u64,
-}
-impl Lies {
-    fn at(&self, batch: u64, row: u64, column: u64) -> usize {
-        (batch * self.stride + if self.by_rows { row * self.leading + column } else { column * self.leading + row }) as usize
-    }
-    fn elements(&self) -> usize {
-        let lines = if self.by_rows { self.rows } else { self.columns };
-        ((self.batch - 1) * self.stride + lines * self.leading) as usize
-    }
-    fn layout(&self) -> sys::cublasLtMatrixLayout_t {
-        let mut layout = null_mut();
-        // SAFETY: all kinds are numbers of the enumeration.
-        let kind = unsafe { std::mem::transmute::<u32, sys::cudaDataType_t>(self.kind) };
-        assert_eq!(lt!(cublasLtMatrixLayoutCreate(&mut layout, kind, self.rows, self.columns, self.leading as i64)), 0);
-        set_layout(layout, 1, i32::from(self.by_rows));
-        set_layout(layout, 5, self.batch as i32);
-        set_layout(layout, 6, self.stride as i64);
-        layout
-    }
-}
-fn set_layout<T>(layout: sys::cublasLtMatrixLayout_t, which: u32, value: T) {
-    // SAFETY: the numbers are of the enumeration.
-    let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatrixLayoutAttribute_t>(which) };
-    assert_eq!(lt!(cublasLtMatrixLayoutSetAttribute(layout, which, (&raw const value).cast(), size_of::<T>())), 0);
-}
-fn set<T>(product: sys::cublasLtMatmulDesc_t, which: u32, value: T) {
-    // SAFETY: the numbers are of the enumeration.
-    let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulDescAttributes_t>(which) };
-    assert_eq!(lt!(cublasLtMatmulDescSetAttribute(product, which, (&raw const value).cast(), size_of::<T>())), 0);
-}
-fn product(compute: u32, scale: u32) -> sys::cublasLtMatmulDesc_t {
-    let mut product = null_mut();
-    // SAFETY: the numbers are of the enumerations.
-    let (compute, scale) = unsafe { (std::mem::transmute::<u32, sys::cublasComputeType_t>(compute), std::mem::transmute::<u32, sys::cudaDataType_t>(scale)) };
-    assert_eq!(lt!(cublasLtMatmulDescCreate(&mut product, compute, scale)), 0);
-    product
-}
-fn handle() -> sys::cublasLtHandle_t {
-    let mut handle = null_mut();
-    assert_eq!(lt!(cublasLtCreate(&mut handle)), 0);
-    handle
-}
 
 /// What a product is made of.
 #[derive(Clone, Copy)]
@@ -175,8 +37,40 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
 }
 
+/// A random product: what goes in and how it lies.
+struct Asked {
+    kinds: Kinds,
+    code: u32,
+    sizes: [u64; 3],
+    batch: u64,
+    transposed: [bool; 2],
+    lies: [Lies; 4],
+    values: [Vec<f64>; 3],
+    alpha: f64,
+    beta: f64,
+    scales: [f64; 2],
+    longer: u64,
+    bias: Vec<f64>,
+    aux: [u64; 2],
+    before: Vec<f64>,
+    mask: Vec<u8>,
+}
+/// What came out.
+struct Came {
+    d: Vec<f64>,
+    aux: Vec<u8>,
+    vector: Vec<f64>,
+}
+
 /// One random product of these kinds with this epilogue, against three loops.
 fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandle_t, stream: *mut cudarc::driver::sys::CUstream_st) {
+    let asked = ask(draw, kinds, code);
+    let from_device = draw.below(2) == 1;
+    let came = run(&asked, from_device, lt_handle, stream);
+    compare(&asked, &came);
+}
+/// Draws a product.
+fn ask(draw: &mut Draw, kinds: Kinds, code: u32) -> Asked {
     let narrow = matches!(kinds.input, I8 | E4M3);
     let side = |draw: &mut Draw| if narrow { 16 * (1 + draw.below(3)) } else { 1 + draw.below(20) };
     let (m, n, k) = (side(draw), side(draw), side(draw));
@@ -201,44 +95,75 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         (0..l.elements()).map(|_| if kinds.input == I8 { draw.below(9) as f64 - 4.0 } else { draw.number() }).collect()
     };
     let (av, bv, cv) = (values(draw, &a), values(draw, &b), values(draw, &c));
-    let d_before = vec![3.0; d.elements()];
     let whole = kinds.scale == I32;
     let (alpha, beta) = if whole { (2.0, draw.pick(&[0.0, 3.0])) } else { (draw.pick(&[1.0, -0.5]), draw.pick(&[0.0, 1.0, 0.25])) };
-    let from_device = draw.below(2) == 1;
-
-    let described = product(kinds.compute, kinds.scale);
-    set(described, 3, i32::from(ta));
-    set(described, 4, i32::from(tb));
-    set(described, 7, code);
     let longer = m.max(n);
     let bias: Vec<f64> = (0..longer * batch).map(|_| draw.number()).collect();
-    let bias_at = upload(&encode(kinds.bias, &bias));
-    set(described, 8, bias_at);
-    set(described, 10, longer as i64);
     let bits = code & 2 != 0 || code == 136 || code == 152;
     let aux_leading = m.next_multiple_of(if bits { 128 } else { 8 });
     let aux_stride = aux_leading * n;
     let before: Vec<f64> = (0..aux_stride * batch).map(|_| draw.number()).collect();
     let mask: Vec<u8> = (0..aux_stride * batch / 8).map(|_| draw.next() as u8).collect();
-    let aux_at = if bits { upload(&mask) } else { upload(&encode(kinds.output, &before)) };
+    let scales = if kinds.input == E4M3 { [0.5, 4.0] } else { [1.0, 1.0] };
+    let (lies, values) = ([a, b, c, d], [av, bv, cv]);
+    Asked {
+        kinds,
+        code,
+        sizes: [m, n, k],
+        batch,
+        transposed: [ta, tb],
+        lies,
+        values,
+        alpha,
+        beta,
+        scales,
+        longer,
+        bias,
+        aux: [aux_leading, aux_stride],
+        before,
+        mask,
+    }
+}
+impl Asked {
+    fn told(&self) -> String {
+        let [m, n, k] = self.sizes;
+        let Kinds { input, output, compute, .. } = self.kinds;
+        let Asked { code, batch, transposed, alpha, beta, .. } = self;
+        format!("{m}x{n}x{k} of {input} to {output}, compute {compute}, transposed {transposed:?}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}")
+    }
+    /// The auxiliary matrix is a mask of bits.
+    fn bits(&self) -> bool {
+        self.code & 2 != 0 || self.code == 136 || self.code == 152
+    }
+}
+/// Runs a product.
+fn run(asked: &Asked, from_device: bool, lt_handle: sys::cublasLtHandle_t, stream: *mut cudarc::driver::sys::CUstream_st) -> Came {
+    let Asked { kinds, code, transposed: [ta, tb], lies: [a, b, c, d], values: [av, bv, cv], .. } = asked;
+    let described = product(kinds.compute, kinds.scale);
+    set(described, 3, i32::from(*ta));
+    set(described, 4, i32::from(*tb));
+    set(described, 7, *code);
+    let bias_at = upload(&encode(kinds.bias, &asked.bias));
+    set(described, 8, bias_at);
+    set(described, 10, asked.longer as i64);
+    let aux_at = if asked.bits() { upload(&asked.mask) } else { upload(&encode(kinds.output, &asked.before)) };
     if code & 128 != 0 {
         set(described, 11, aux_at);
-        set(described, 12, aux_leading as i64);
-        set(described, 13, aux_stride as i64);
+        set(described, 12, asked.aux[0] as i64);
+        set(described, 13, asked.aux[1] as i64);
     }
-    let (scale_a, scale_b) = if kinds.input == E4M3 { (0.5, 4.0) } else { (1.0, 1.0) };
     if kinds.input == E4M3 {
-        set(described, 17, upload(&[scale_a as f32]));
-        set(described, 18, upload(&[scale_b as f32]));
+        set(described, 17, upload(&[asked.scales[0] as f32]));
+        set(described, 18, upload(&[asked.scales[1] as f32]));
     }
-    let factors = [encode(kinds.scale, &[alpha]), encode(kinds.scale, &[beta])];
+    let factors = [encode(kinds.scale, &[asked.alpha]), encode(kinds.scale, &[asked.beta])];
     let mut places: Vec<*const std::ffi::c_void> = factors.iter().map(|f| f.as_ptr().cast()).collect();
     if from_device {
         set(described, 2, 1_i32);
         places = factors.iter().map(|f| upload(f) as *const std::ffi::c_void).collect();
     }
     let at = |l: &Lies, v: &[f64]| upload(&encode(l.kind, v));
-    let (a_at, b_at, c_at, d_at) = (at(&a, &av), at(&b, &bv), at(&c, &cv), at(&d, &d_before));
+    let (a_at, b_at, c_at, d_at) = (at(a, av), at(b, bv), at(c, cv), at(d, &vec![3.0; d.elements()]));
     let answer = lt!(cublasLtMatmul(
         lt_handle,
         described,
@@ -257,16 +182,22 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         0,
         stream.cast(),
     ));
-    let told = format!(
-        "{}x{}x{} of {} to {}, compute {}, ta {ta} tb {tb}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}",
-        m, n, k, kinds.input, kinds.output, kinds.compute
-    );
+    let told = asked.told();
     assert_eq!(answer, 0, "{told}");
     assert_eq!(cu!(cuStreamSynchronize(stream)), 0, "{told}");
 
-    let got = decode(kinds.output, &download::<u8>(d_at, d.elements() * size(d.kind)));
-    let after = download::<u8>(aux_at, if bits { mask.len() } else { before.len() * size(kinds.output) });
-    let sums = download::<u8>(bias_at, (longer * batch) as usize * size(kinds.bias));
+    Came {
+        d: decode(kinds.output, &download::<u8>(d_at, d.elements() * size(d.kind))),
+        aux: download::<u8>(aux_at, if asked.bits() { asked.mask.len() } else { asked.before.len() * size(kinds.output) }),
+        vector: decode(kinds.bias, &download::<u8>(bias_at, asked.bias.len() * size(kinds.bias))),
+    }
+}
+/// Holds what came out against three loops.
+fn compare(asked: &Asked, came: &Came) {
+    let Asked { kinds, code, sizes: [m, n, k], batch, transposed: [ta, tb], lies: [a, b, c, d], values: [av, bv, cv], .. } = asked;
+    let Asked { alpha, beta, scales: [scale_a, scale_b], longer, bias, aux: [aux_leading, aux_stride], before, mask, .. } = asked;
+    let (code, m, n, k, batch, ta, tb, longer) = (*code, *m, *n, *k, *batch, *ta, *tb, *longer);
+    let (got, after, vector, told) = (&came.d, &came.aux, &came.vector, asked.told());
     let mut touched = vec![false; d.elements()];
     let close = |got: f64, want: f64, scale: f64, what: &str| {
         let allowed = kinds.slack * (scale + want.abs()) * 2.0;
@@ -293,7 +224,7 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
                 match code {
                     130 | 134 => assert_eq!(after[aux / 8] >> (aux % 8) & 1 == 1, x > 0.0, "{told}: mask"),
                     136 | 152 => x *= f64::from(mask[aux / 8] >> (aux % 8) & 1),
-                    160 | 164 => close(decode(kinds.output, &after)[aux], x, magnitude, "input of GELU"),
+                    160 | 164 => close(decode(kinds.output, after)[aux], x, magnitude, "input of GELU"),
                     192 | 208 => {
                         // The slope by a central difference, which is as exact as these types are.
                         let h = 1e-4;
@@ -312,7 +243,6 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
                 close(got[d.at(z, i, j)], x, magnitude, &format!("[{z}, {i}, {j}]"));
             }
         }
-        let vector = decode(kinds.bias, &sums);
         for i in 0..m as usize {
             match code {
                 152 | 208 => close(vector[(z * longer) as usize + i], row_sums[i], row_sizes[i], "gradient of the bias"),

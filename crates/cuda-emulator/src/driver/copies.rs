@@ -1,7 +1,7 @@
 //! Copies and fills: what they check when they are asked for, and what they do when they run.
 use super::clock::{CardEngine, crossing, moving};
-use super::code::{Answer, Code};
-use super::order::Present;
+use super::code::{Answer, CudaCode};
+use super::order::WorkNow;
 use super::pointer::Host;
 use super::state::DriverState;
 use crate::machine::finding::FindingKind;
@@ -53,10 +53,10 @@ pub(crate) fn kind_of(fault: &MemoryFault) -> FindingKind {
 impl DriverState {
     /// Refuses a range of device memory that is not alive, and says so.
     pub fn check_range(&mut self, call: &'static str, device: usize, address: u64, bytes: u64) -> Answer {
-        let memory = self.devices.get(device).ok_or(Code::INVALID_VALUE)?.memory.clone();
+        let memory = self.devices.get(device).ok_or(CudaCode::INVALID_VALUE)?.memory.clone();
         memory.check(address, bytes).map_err(|fault| {
             self.find_of_call(kind_of(&fault), call, fault.to_string(), Some(fault.address));
-            Code::INVALID_VALUE
+            CudaCode::INVALID_VALUE
         })
     }
     /// Which card's memory an address is of; that of the current context where it is nobody's.
@@ -66,7 +66,7 @@ impl DriverState {
         Ok([mine].into_iter().chain(0..self.devices.len()).find(is_of).unwrap_or(mine))
     }
     /// A range of memory that work touches when it runs: notes it, and reports work that is not ordered with it.
-    pub fn touch(&mut self, device: usize, address: u64, bytes: u64, writes: bool, present: &Present) {
+    pub fn touch(&mut self, device: usize, address: u64, bytes: u64, writes: bool, present: &WorkNow) {
         if self.options.null || bytes == 0 {
             return;
         }
@@ -84,10 +84,10 @@ impl DriverState {
         }
     }
     /// Runs a copy; gives when it begins and ends.
-    pub fn perform_copy(&mut self, copy: &CopyWork, present: &Present, ready: f64) -> Answer<(CardEngine, f64, f64)> {
+    pub fn perform_copy(&mut self, copy: &CopyWork, present: &WorkNow, ready: f64) -> Answer<(CardEngine, f64, f64)> {
         let failed = |state: &mut DriverState, fault: MemoryFault| {
             state.find_of_call(kind_of(&fault), copy.call, fault.to_string(), Some(fault.address));
-            Code::ILLEGAL_ADDRESS
+            CudaCode::ILLEGAL_ADDRESS
         };
         for (end, writes) in [(&copy.from, false), (&copy.to, true)] {
             match end {
@@ -97,14 +97,14 @@ impl DriverState {
                     if self.host.locked(address, copy.bytes).is_none() {
                         let note = format!("{} bytes of locked memory are not locked any more", copy.bytes);
                         self.find_of_call(FindingKind::HostMemoryGone, copy.call, note, Some(address));
-                        return Err(Code::ILLEGAL_ADDRESS);
+                        return Err(CudaCode::ILLEGAL_ADDRESS);
                     }
                     self.touch(0, address, copy.bytes, writes, present);
                 }
                 CopyEnd::Host(_) | CopyEnd::Bytes(_) => {}
             }
         }
-        let memory = |state: &DriverState, device: usize| state.devices.get(device).map(|d| d.memory.clone()).ok_or(Code::INVALID_VALUE);
+        let memory = |state: &DriverState, device: usize| state.devices.get(device).map(|d| d.memory.clone()).ok_or(CudaCode::INVALID_VALUE);
         match (&copy.from, &copy.to) {
             (CopyEnd::Device { device: from, address: source }, CopyEnd::Device { device: to, address: target }) => {
                 let (from_memory, to_memory) = (memory(self, *from)?, memory(self, *to)?);
@@ -148,15 +148,15 @@ impl DriverState {
         Ok((engine, start, end))
     }
     /// Runs a fill.
-    pub fn perform_fill(&mut self, fill: &FillWork, present: &Present, ready: f64) -> Answer<(CardEngine, f64, f64)> {
+    pub fn perform_fill(&mut self, fill: &FillWork, present: &WorkNow, ready: f64) -> Answer<(CardEngine, f64, f64)> {
         let bytes = fill.count * fill.item_bytes;
         self.touch(fill.device, fill.address, bytes, true, present);
         let item = fill.item.get(..fill.item_bytes as usize).unwrap_or(&[]);
         let filled = item.repeat(fill.count as usize);
-        let memory = self.devices.get(fill.device).ok_or(Code::INVALID_VALUE)?.memory.clone();
+        let memory = self.devices.get(fill.device).ok_or(CudaCode::INVALID_VALUE)?.memory.clone();
         if let Err(fault) = memory.write(fill.address, &filled) {
             self.find_of_call(kind_of(&fault), fill.call, fault.to_string(), Some(fault.address));
-            return Err(Code::ILLEGAL_ADDRESS);
+            return Err(CudaCode::ILLEGAL_ADDRESS);
         }
         let duration = moving(self.profile, bytes / 2);
         let (start, end) = self.clock.run(CardEngine::Compute, ready, duration);
