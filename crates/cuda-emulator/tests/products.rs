@@ -1,12 +1,12 @@
 //! cuBLASLt's stand-in against products by three plain loops: random sizes, layouts, types and epilogues; and what it refuses.
 #![allow(unsafe_code, reason = "the library's functions are C's")]
 mod calls;
-mod matrices;
+mod layouts;
 
 use adamant_cuda_emulator::{FindingKind, Options};
 use calls::*;
 use cudarc::cublaslt::sys;
-use matrices::*;
+use layouts::*;
 use std::ptr::null_mut;
 
 /// What a product is made of.

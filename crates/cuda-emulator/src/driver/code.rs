@@ -133,15 +133,12 @@ impl CudaCode {
     pub const NOT_FOUND: CudaCode = CudaCode(500);
     pub const NOT_READY: CudaCode = CudaCode(600);
     pub const ILLEGAL_ADDRESS: CudaCode = CudaCode(700);
-    pub const LAUNCH_OUT_OF_RESOURCES: CudaCode = CudaCode(701);
     pub const LAUNCH_TIMEOUT: CudaCode = CudaCode(702);
     pub const PEER_ACCESS_ALREADY_ENABLED: CudaCode = CudaCode(704);
     pub const PEER_ACCESS_NOT_ENABLED: CudaCode = CudaCode(705);
-    pub const PRIMARY_CONTEXT_ACTIVE: CudaCode = CudaCode(708);
     pub const CONTEXT_IS_DESTROYED: CudaCode = CudaCode(709);
     pub const HOST_MEMORY_ALREADY_REGISTERED: CudaCode = CudaCode(712);
     pub const HOST_MEMORY_NOT_REGISTERED: CudaCode = CudaCode(713);
-    pub const ILLEGAL_INSTRUCTION: CudaCode = CudaCode(715);
     pub const MISALIGNED_ADDRESS: CudaCode = CudaCode(716);
     pub const LAUNCH_FAILED: CudaCode = CudaCode(719);
     pub const COOPERATIVE_LAUNCH_TOO_LARGE: CudaCode = CudaCode(720);

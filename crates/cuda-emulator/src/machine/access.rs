@@ -36,7 +36,7 @@ fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
 /// Notes that bytes are read.
 #[inline(always)]
 pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
-    let Some(notes) = view.notes else { return Ok(()) };
+    let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.read(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, strong));
     }
@@ -48,7 +48,7 @@ pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Pa
 /// Notes that bytes are written.
 #[inline(always)]
 pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
-    let Some(notes) = view.notes else { return Ok(()) };
+    let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.write(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, atomic, same));
     }
@@ -73,6 +73,16 @@ impl Block<'_> {
         let pc = self.warps[w].pc;
         Err(Box::new(Fault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
     }
+    /// A byte was read that nobody wrote. Maybe somebody is about to: then it is a race, and that is told instead.
+    #[cold]
+    fn doubt(&mut self, w: usize, lane: usize, address: u64, space: Space) {
+        if self.doubt.is_none() {
+            let pc = self.warps[w].pc;
+            let shared = self.arenas.is_shared(space, address);
+            let fault = Fault { kind: FindingKind::ReadBeforeWritten, warp: w, lane, pc, address: Some(address), meeting: None, note: String::new() };
+            self.doubt = Some((Box::new(fault), shared));
+        }
+    }
     pub fn load(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
         let element = access.bytes;
         let total = element * access.values.len() as u32;
@@ -81,12 +91,16 @@ impl Block<'_> {
             let mut values = [0u64; 8];
             let me = self.party(w, lane);
             let space = access.place.space;
+            let mut unwritten = false;
             let mut read = || -> Result<bool, Trouble> {
                 let spot = self.arenas.locate(space, address, total.into(), w, lane, false).map_err(wrong)?;
                 let view = self.arenas.view(spot);
                 let piece = total.min(8);
                 for k in 0..total / piece {
-                    view.readable(spot.at + u64::from(k * piece), piece).map_err(wrong)?;
+                    match view.readable(spot.at + u64::from(k * piece), piece) {
+                        Err((FindingKind::ReadBeforeWritten, _)) if view.notes.is_some() => unwritten = true,
+                        readable => readable.map_err(wrong)?,
+                    }
                 }
                 if access.strength.strong && view.global && (access.strength.acquire || self.program.has_fences) {
                     self.watch.strong(w, address, true, false, false);
@@ -100,6 +114,10 @@ impl Block<'_> {
             match read() {
                 Ok(global) => self.global_bytes += if global { u64::from(total) } else { 0 },
                 Err(trouble) => return self.trouble(w, lane, address, trouble),
+            }
+            if unwritten {
+                self.doubt(w, lane, address, access.place.space);
+                values = [u64::MAX; 8];
             }
             let r = &mut self.warps[w].registers;
             for ((row, wide), value) in access.values.iter().zip(values) {

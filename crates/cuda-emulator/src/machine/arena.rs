@@ -96,9 +96,9 @@ impl<'m> Arenas<'m> {
             arena.written.fill(0, arena.bytes, 0);
         }
     }
-    /// Where in shared memory an address is, of its own space or a generic one.
-    pub fn shared_offset(&self, space: Space, address: u64) -> u64 {
-        if space == Space::Generic { address.wrapping_sub(SHARED) } else { address }
+    /// Whether an address is one of shared memory.
+    pub fn is_shared(&self, space: Space, address: u64) -> bool {
+        space == Space::Shared || space == Space::Generic && address.wrapping_sub(SHARED) < WINDOW
     }
     /// Finds what an access of some bytes goes to.
     #[inline(always)]

@@ -88,6 +88,8 @@ pub struct Block<'r> {
     pub executed: u64,
     pub global_bytes: u64,
     threads: u32,
+    /// A read of bytes that nobody had written then, and whether they are of shared memory.
+    pub doubt: Option<(Box<Fault>, bool)>,
 }
 
 impl<'r> Block<'r> {
@@ -109,6 +111,7 @@ impl<'r> Block<'r> {
             executed: 0,
             global_bytes: 0,
             threads,
+            doubt: None,
         }
     }
     /// Becomes the block of that number.
@@ -121,6 +124,7 @@ impl<'r> Block<'r> {
         self.random = Random(self.shape.seed ^ u64::from(number) << 20);
         self.late = self.random.next() & 1 == 1;
         (self.executed, self.global_bytes) = (0, 0);
+        self.doubt = None;
         for w in 0..self.warps.len() {
             let lanes = (self.threads - 32 * w as u32).min(32);
             let mask = if lanes == 32 { ALL } else { (1 << lanes) - 1 };
@@ -420,17 +424,26 @@ impl<'r> Block<'r> {
         if warp.park() {
             return Ok(false);
         }
-        let missing = (wanted & live & !mask).trailing_zeros();
-        let note = format!("of the lanes {wanted:#010x} only {mask:#010x} are here; lane {missing} waits elsewhere");
-        self.fault(FindingKind::MissingLane, w, mask.trailing_zeros() as usize, note)
+        Err(self.stuck(w, wanted))
+    }
+    /// All lanes of a warp wait for others: for whom, is told of the first group that waits for lanes of a mask; if all wait
+    /// at barriers, of those.
+    fn stuck(&self, w: usize, wanted: u32) -> Box<Fault> {
+        let warp = &self.warps[w];
+        let mine = super::warp::Group { pc: warp.pc, mask: warp.mask, parked: true };
+        let at_barrier = |pc: u32| matches!(self.program.instructions.get(pc as usize).map(|i| &i.step), Some(Step::Barrier(_)));
+        let told = std::iter::once(&mine).chain(&warp.others).find(|g| !at_barrier(g.pc));
+        let (group, kind) = told.map_or((mine, FindingKind::DivergentBarrier), |g| (*g, FindingKind::MissingLane));
+        let missing = wanted & warp.live & !group.mask;
+        let note = match missing {
+            0 => format!("only the lanes {:#010x} are here; the others wait elsewhere", group.mask),
+            _ => format!("only the lanes {:#010x} are here; lane {} waits elsewhere", group.mask, missing.trailing_zeros()),
+        };
+        Box::new(Fault { kind, warp: w, lane: group.mask.trailing_zeros() as usize & 31, pc: group.pc, address: None, meeting: None, note })
     }
     fn barrier(&mut self, w: usize, barrier: &Barrier, active: u32) -> Outcome<Flow> {
-        let divergent = |mut fault: Box<Fault>| {
-            fault.kind = FindingKind::DivergentBarrier;
-            fault
-        };
         let live = self.warps[w].live;
-        if !self.gather(w, live).map_err(divergent)? {
+        if !self.gather(w, live)? {
             return Ok(Flow::Elsewhere);
         }
         let warp = &mut self.warps[w];

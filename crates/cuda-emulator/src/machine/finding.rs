@@ -44,6 +44,10 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
+    /// Whether it is a race.
+    pub fn is_race(self) -> bool {
+        matches!(self, FindingKind::RaceOfThreads | FindingKind::RaceOfLanes | FindingKind::RaceOfBlocks)
+    }
     /// What it means, for a sentence.
     pub fn meaning(self) -> &'static str {
         match self {

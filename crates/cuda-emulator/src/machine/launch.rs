@@ -17,7 +17,9 @@ const MOST_THREADS: u64 = 1024;
 /// The most shared memory of a block; what a profile allows is the driver's to say.
 const MOST_SHARED: u64 = 256 << 10;
 /// Instructions after which a block that is not done makes way for the next: it may wait for that one.
-const TURN: u64 = 1 << 20;
+const FIRST_TURN: u64 = 1 << 18;
+/// The same where several are under way already.
+const TURN: u64 = 1 << 15;
 /// Blocks that a thread of the host keeps going at once.
 const RESIDENT: usize = 64;
 
@@ -72,6 +74,7 @@ pub(crate) fn run_unordered(
         stop: AtomicBool::new(false),
         ran: Mutex::new(Ran::default()),
         found: Mutex::new(None),
+        doubt: Mutex::new(None),
     };
     let threads = (conduct.threads.max(1) as u64).min(blocks);
     if threads == 1 {
@@ -83,8 +86,12 @@ pub(crate) fn run_unordered(
             }
         });
     }
-    let found = crew.found.lock().take();
-    match found {
+    let (found, doubt) = (crew.found.lock().take(), crew.doubt.lock().take());
+    let told = match (found, doubt) {
+        (Some(found), Some(doubt)) => Some(if found.fault.kind.is_race() { found } else { doubt }),
+        (found, doubt) => found.or(doubt),
+    };
+    match told {
         Some(found) => Err(Box::new(crew.tell(launch.kernel, &found))),
         None => Ok(*crew.ran.lock()),
     }
@@ -152,6 +159,7 @@ struct Crew<'r> {
     stop: AtomicBool,
     ran: Mutex<Ran>,
     found: Mutex<Option<Found>>,
+    doubt: Mutex<Option<Found>>,
 }
 
 /// What was found, with where.
@@ -189,27 +197,43 @@ impl Crew<'_> {
                 }
             }
             turn %= going.len().max(1);
+            let slice = if going.len() == 1 { FIRST_TURN } else { TURN };
             let Some(block) = going.get_mut(turn) else { return };
-            match block.run(TURN) {
+            match block.run(slice) {
                 Ok(true) => {
                     let mut ran = self.ran.lock();
                     ran.instructions += block.executed;
                     ran.global_bytes += block.global_bytes;
                     drop(ran);
+                    match block.doubt.take() {
+                        // Nobody else can still write there.
+                        Some((fault, true)) => self.found(block, *fault),
+                        Some((fault, false)) => self.doubts(block, *fault),
+                        None => {}
+                    }
                     idle.push(going.swap_remove(turn));
                     turn = 0;
                 }
                 Ok(false) => turn = (turn + 1) % (going.len() + 1) % going.len().max(1),
                 Err(fault) => {
-                    let found = Found { block: block.place, thread: block.thread(fault.warp, fault.lane), fault: *fault };
-                    let mut first = self.found.lock();
-                    if first.is_none() {
-                        *first = Some(found);
+                    // A race explains what was read too early; all else may come of it.
+                    match block.doubt.take() {
+                        Some((doubt, _)) if !fault.kind.is_race() => self.found(block, *doubt),
+                        _ => self.found(block, *fault),
                     }
-                    self.stop.store(true, Relaxed);
                 }
             }
         }
+    }
+    fn found(&self, block: &Block<'_>, fault: Fault) {
+        let found = Found { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
+        self.found.lock().get_or_insert(found);
+        self.stop.store(true, Relaxed);
+    }
+    /// Device memory was read before it was written: if no other block writes there, that is what is told.
+    fn doubts(&self, block: &Block<'_>, fault: Fault) {
+        let found = Found { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
+        self.doubt.lock().get_or_insert(found);
     }
     /// The host itself has no memory for a block.
     fn give_up(&self) {

@@ -4,9 +4,9 @@
 use super::registers::Registers;
 
 /// Regroupings with the same group in front after which another one has its turn: it may hold what the first waits for.
-const PATIENCE: u32 = 4096;
+const PATIENCE: u32 = 256;
 /// Regroupings that such a turn lasts.
-const TURN: u32 = 2048;
+const TURN: u32 = 128;
 
 /// Lanes that are at the same instruction and not the ones that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

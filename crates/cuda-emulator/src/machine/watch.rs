@@ -321,18 +321,19 @@ impl<'l> Watch<'l> {
         (!known).then_some(Kind::Blocks)
     }
     #[inline(always)]
-    fn recent(&self, note: &Note) -> bool {
-        note.serial > self.launched.base || self.launched.is_unordered(note.serial)
+    fn recent(&self, note: &Note, shared: bool) -> bool {
+        // Of shared memory, what a block before left behind is nobody's.
+        note.serial == self.serial || !shared && (note.serial > self.launched.base || self.launched.is_unordered(note.serial))
     }
     fn meeting(&self, note: Note, kind: Kind, instruction: u32, wrote: bool) -> Meeting {
         Meeting { serial: note.serial, warp: note.warp, lane: note.lane, instruction, wrote, kind }
     }
     /// A lane reads bytes of a word; `strong` accesses race with plain writes alone and are not noted.
     #[inline(always)]
-    pub fn read(&self, notes: &Zeros, word: u64, bytes: u32, me: Party, strong: bool) -> Option<Meeting> {
+    pub fn read(&self, (notes, shared): (&Zeros, bool), word: u64, bytes: u32, me: Party, strong: bool) -> Option<Meeting> {
         let at = word * NOTES;
         let first = Note::of(notes.word64(at).load(Relaxed));
-        if self.recent(&first) {
+        if self.recent(&first, shared) {
             if first.bytes & bytes != 0
                 && !(strong && first.level == 1)
                 && let Some(kind) = self.before(&first, &me)
@@ -341,7 +342,7 @@ impl<'l> Watch<'l> {
             }
             if first.bytes != 15 {
                 let second = Note::of(notes.word64(at + 16).load(Relaxed));
-                if self.recent(&second)
+                if self.recent(&second, shared)
                     && second.bytes & bytes != 0
                     && !(strong && second.level == 1)
                     && let Some(kind) = self.before(&second, &me)
@@ -351,17 +352,17 @@ impl<'l> Watch<'l> {
             }
         }
         if !strong {
-            self.note_read(notes, at, bytes, me);
+            self.note_read(notes, shared, at, bytes, me);
         }
         None
     }
     #[inline(always)]
-    fn note_read(&self, notes: &Zeros, at: u64, bytes: u32, me: Party) {
+    fn note_read(&self, notes: &Zeros, shared: bool, at: u64, bytes: u32, me: Party) {
         let place = notes.word64(at + 8);
         let old = Note::of(place.load(Relaxed));
         let clock = &self.clocks[me.warp as usize];
         let mut new = Note { serial: self.serial, clock: clock.now, warp: me.warp, lane: me.lane, bytes, level: 0 };
-        if self.recent(&old) {
+        if self.recent(&old, shared) {
             if old.serial == self.serial {
                 if old.clock >= self.everyone {
                     if old.level >= WARPS_READ || old.warp != me.warp {
@@ -387,18 +388,18 @@ impl<'l> Watch<'l> {
     }
     /// A lane writes bytes of a word. `same`: they are what is there already, which the lanes of one instruction may do.
     #[inline(always)]
-    pub fn write(&self, notes: &Zeros, word: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Option<Meeting> {
+    pub fn write(&self, (notes, shared): (&Zeros, bool), word: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Option<Meeting> {
         let at = word * NOTES;
         let first = Note::of(notes.word64(at).load(Relaxed));
         let instructions = notes.word64(at + 24).load(Relaxed);
         let mut keep = false;
-        if self.recent(&first) {
+        if self.recent(&first, shared) {
             if let Some(meeting) = self.meets(&first, bytes, me, atomic, same, instructions as u32) {
                 return Some(meeting);
             }
             if first.bytes != 15 {
                 let second = Note::of(notes.word64(at + 16).load(Relaxed));
-                if self.recent(&second)
+                if self.recent(&second, shared)
                     && let Some(meeting) = self.meets(&second, bytes, me, atomic, same, 0)
                 {
                     return Some(meeting);
@@ -407,7 +408,7 @@ impl<'l> Watch<'l> {
             keep = first.bytes & !bytes != 0;
         }
         let read = Note::of(notes.word64(at + 8).load(Relaxed));
-        if self.recent(&read)
+        if self.recent(&read, shared)
             && read.bytes & bytes != 0
             && let Some(kind) = self.reads_meet(&read, &me)
         {
@@ -473,82 +474,91 @@ mod tests {
     fn lanes_meet_unless_their_warp_synchronised() {
         let f = field();
         let mut w = Watch::new(f.launched, 0, 2);
-        assert_eq!(kind(w.write(&f.notes, 0, ALL, party(0, 1), false, false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 1), false)), None, "a lane knows its own");
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 2), false)), Some(Kind::Lanes));
-        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 1), false, false)), None);
-        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 2), false, true)), None, "the same value by the same instruction");
+        assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 1), false)), None, "a lane knows its own");
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 2), false)), Some(Kind::Lanes));
+        assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 2), false, true)), None, "the same value by the same instruction");
         w.sync_lanes(0, 0b1100, false);
-        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 3), false)), None, "lanes 2 and 3 met");
-        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 4), false)), Some(Kind::Lanes), "lane 4 was not there");
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 3), false)), None, "lanes 2 and 3 met");
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 4), false)), Some(Kind::Lanes), "lane 4 was not there");
         w.sync_lanes(0, u32::MAX, true);
-        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 4), false)), None);
-        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 4), false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(1, 0), false)), Some(Kind::Warps));
     }
     #[test]
     fn warps_meet_unless_a_barrier_lies_between() {
         let f = field();
         let mut w = Watch::new(f.launched, 0, 3);
-        w.write(&f.notes, 0, ALL, party(0, 0), false, false);
+        w.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         w.sync_all();
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(1, 0), false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(2, 0), false)), None);
-        assert_eq!(kind(w.write(&f.notes, 0, ALL, party(2, 0), false, false)), Some(Kind::Warps), "warp 1 read, too");
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(2, 0), false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(2, 0), false, false)), Some(Kind::Warps), "warp 1 read, too");
         w.sync_all();
-        assert_eq!(kind(w.write(&f.notes, 0, ALL, party(2, 0), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(2, 0), false, false)), None);
         let mut handed = [0; WARPS];
         w.hand_over(2, &mut handed);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), Some(Kind::Warps));
         w.take_over(1, &handed);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(1, 0), false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 0), false)), Some(Kind::Warps), "warp 0 was not there");
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Warps), "warp 0 was not there");
     }
     #[test]
     fn halves_of_a_word_are_apart() {
         let f = field();
         let w = Watch::new(f.launched, 0, 2);
-        assert_eq!(kind(w.write(&f.notes, 0, 3, party(0, 0), false, false)), None);
-        assert_eq!(kind(w.write(&f.notes, 0, 12, party(1, 0), false, false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, 3, party(0, 0), false)), None);
-        assert_eq!(kind(w.read(&f.notes, 0, 3, party(1, 0), false)), Some(Kind::Warps));
-        assert_eq!(kind(w.read(&f.notes, 0, 12, party(0, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.write((&f.notes, false), 0, 3, party(0, 0), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 0, 12, party(1, 0), false, false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 0, 3, party(0, 0), false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 0, 3, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 0, 12, party(0, 0), false)), Some(Kind::Warps));
     }
     #[test]
     fn blocks_meet_unless_a_fence_and_an_atomic_order_them() {
         let f = field();
         let (mut a, mut b) = (Watch::new(f.launched, 0, 1), Watch::new(f.launched, 1, 1));
         let c = Watch::new(f.launched, 2, 1);
-        a.write(&f.notes, 0, ALL, party(0, 0), false, false);
-        assert_eq!(kind(b.read(&f.notes, 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
-        assert_eq!(kind(b.write(&f.notes, 0, ALL, party(0, 0), true, false)), Some(Kind::Blocks));
+        a.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
+        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
+        assert_eq!(kind(b.write((&f.notes, false), 0, ALL, party(0, 0), true, false)), Some(Kind::Blocks));
         a.strong(0, 64, true, true, false);
         b.strong(0, 64, true, true, false);
-        assert_eq!(kind(b.read(&f.notes, 0, ALL, party(0, 0), false)), Some(Kind::Blocks), "an atomic without a fence orders nothing");
+        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks), "an atomic without a fence orders nothing");
         a.fence(0);
         a.strong(0, 64, true, true, false);
         b.strong(0, 64, true, true, false);
-        assert_eq!(kind(b.read(&f.notes, 0, ALL, party(0, 0), false)), None);
-        assert_eq!(kind(c.read(&f.notes, 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
+        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), None);
+        assert_eq!(kind(c.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
         let later = Launched::new(false, &[]);
-        assert_eq!(kind(Watch::new(&later, 0, 1).write(&f.notes, 0, ALL, party(0, 0), false, false)), None, "launches are one after another");
+        assert_eq!(kind(Watch::new(&later, 0, 1).write((&f.notes, false), 0, ALL, party(0, 0), false, false)), None, "launches are one after another");
         // Atomics among each other, and reads among each other.
         for w in [&a, &b, &c] {
-            assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 0), true, false)), None);
-            assert_eq!(kind(w.read(&f.notes, 2, ALL, party(0, 0), false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 0), true, false)), None);
+            assert_eq!(kind(w.read((&f.notes, false), 2, ALL, party(0, 0), false)), None);
         }
-        assert_eq!(kind(a.write(&f.notes, 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
-        assert_eq!(kind(c.write(&f.notes, 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
+        assert_eq!(kind(a.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
+        assert_eq!(kind(c.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
+    }
+    #[test]
+    fn shared_memory_is_a_blocks_own() {
+        let f = field();
+        let (a, b) = (Watch::new(f.launched, 0, 1), Watch::new(f.launched, 1, 1));
+        assert_eq!(kind(a.write((&f.notes, true), 0, ALL, party(0, 0), false, false)), None);
+        assert_eq!(kind(a.read((&f.notes, true), 0, ALL, party(0, 0), false)), None);
+        assert_eq!(kind(b.write((&f.notes, true), 0, ALL, party(0, 0), false, false)), None);
+        assert_eq!(kind(b.read((&f.notes, true), 0, ALL, party(0, 1), false)), Some(Kind::Lanes));
     }
     #[test]
     fn clocks_that_end_begin_anew() {
         let f = field();
         let mut w = Watch::new(f.launched, 0, 1);
-        w.write(&f.notes, 0, ALL, party(0, 0), false, false);
+        w.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         for _ in 0..LAST_CLOCK + 5 {
             w.sync_lanes(0, u32::MAX, true);
         }
-        assert_eq!(kind(w.read(&f.notes, 0, ALL, party(0, 1), false)), None);
-        assert_eq!(kind(w.write(&f.notes, 1, ALL, party(0, 0), false, false)), None);
-        assert_eq!(kind(w.read(&f.notes, 1, ALL, party(0, 1), false)), Some(Kind::Lanes));
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 1), false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 0), false, false)), None);
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 1), false)), Some(Kind::Lanes));
     }
 }
