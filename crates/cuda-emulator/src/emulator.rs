@@ -32,12 +32,25 @@ pub struct Options {
     pub reset_heals: bool,
     /// cuBLASLt offers no algorithm, or one that fails, as often as the seed says; else all that it offers work.
     pub stubborn: bool,
+    /// What goes wrong.
+    pub wrong: Vec<Wrong>,
     /// Functions that the stand-ins lack: an old driver's.
     pub missing: Vec<String>,
     /// There is a cuBLASLt.
     pub cublaslt: bool,
     /// There is an NVML.
     pub nvml: bool,
+}
+
+/// Something that a card, a driver or a library does wrong, for who tests whether that is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wrong {
+    /// cuBLASLt's epilogues do nothing.
+    Epilogue,
+    /// A graph does its work at its first launch alone.
+    StaleGraph,
+    /// Products with TF32 round their inputs to three bits.
+    Tf32,
 }
 
 impl Default for Options {
@@ -52,6 +65,7 @@ impl Default for Options {
             record: false,
             reset_heals: true,
             stubborn: false,
+            wrong: Vec::new(),
             missing: Vec::new(),
             cublaslt: true,
             nvml: true,
@@ -60,6 +74,17 @@ impl Default for Options {
 }
 
 /// The emulated machine of this process.
+///
+/// ```
+/// # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
+/// use adamant_cuda_emulator::{Emulator, Options};
+/// let emulator = Emulator::install(Options { profile: "sm_80".into(), ..Options::default() })?;
+/// // From here on `cudarc`, or whoever opens `libcuda.so.1`, finds an A100.
+/// assert_eq!(emulator.profile().capability, (8, 0));
+/// assert!(emulator.findings().is_empty());
+/// # }
+/// # Ok::<(), adamant_cuda_emulator::InstallError>(())
+/// ```
 pub struct Emulator {
     state: Mutex<DriverState>,
     exports: Vec<Export>,
@@ -162,6 +187,10 @@ impl Emulator {
     pub fn set_stubborn(&self, stubborn: bool) {
         self.state.lock().options.stubborn = stubborn;
     }
+    /// What goes wrong from now on, and nothing else.
+    pub fn set_wrong(&self, wrong: &[Wrong]) {
+        self.state.lock().options.wrong = wrong.to_vec();
+    }
     /// The call number `nth` from now on of the function `call`, the next being 1, answers `code` and does nothing. An answer
     /// that stays makes the context answer it from then on.
     pub fn plant(&self, call: &str, nth: u64, code: u32) {
@@ -205,6 +234,12 @@ impl Emulator {
     }
 }
 
+impl DriverState {
+    /// Is this to go wrong?
+    pub(crate) fn goes_wrong(&self, what: Wrong) -> bool {
+        self.options.wrong.contains(&what)
+    }
+}
 fn profile_named(name: &str) -> Result<&'static CardProfile, InstallError> {
     CardProfile::named(name).ok_or_else(|| InstallError::UnknownProfile(name.into(), PROFILES.iter().map(|p| p.name).collect()))
 }

@@ -4,7 +4,7 @@
 mod calls;
 mod rig;
 
-use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options};
+use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options, Wrong};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
@@ -267,6 +267,45 @@ fn a_graph_of_kernels_ends_as_the_kernels_one_by_one() {
         assert_eq!(machine.emulator.findings(), []);
     }
     assert_eq!(ends, BTreeSet::from([vec![15.5_f32.to_bits(); 64]]));
+}
+#[test]
+fn a_graph_may_be_stale_where_that_is_asked_for() {
+    let Some(text) = text() else { return };
+    let machine = machine(Options { wrong: vec![Wrong::StaleGraph], ..options() });
+    let (f, s, a) = (kernel(text, "add"), stream(), upload(&[0.5_f32; 32]));
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    assert_eq!(cu!(cuStreamBeginCapture_v2(s, sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)), 0);
+    add(f, a, a, 1.0, 32, s);
+    assert_eq!(cu!(cuStreamEndCapture(s, &mut graph)), 0);
+    assert_eq!(cu!(cuGraphInstantiateWithFlags(&mut executable, graph, 0)), 0);
+    (0..3).for_each(|_| assert_eq!(cu!(cuGraphLaunch(executable, s)), 0));
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!(download::<f32>(a, 1), [1.5]);
+    machine.emulator.set_wrong(&[]);
+    assert_eq!(cu!(cuGraphLaunch(executable, s)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!(download::<f32>(a, 1), [2.5]);
+}
+#[test]
+fn the_bindings_own_types_work_unmodified() {
+    use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
+    let Some(text) = text() else { return };
+    let machine = bare(options());
+    let context = CudaContext::new(0).unwrap();
+    assert_eq!(context.compute_capability().unwrap(), (9, 0));
+    let module = context.load_module(cudarc::nvrtc::Ptx::from_src(text)).unwrap();
+    let function = module.load_function("add").unwrap();
+    let stream = context.new_stream().unwrap();
+    let from = stream.clone_htod(&[1.0_f32; 100]).unwrap();
+    let mut to = stream.alloc_zeros::<f32>(100).unwrap();
+    let mut launch = stream.launch_builder(&function);
+    launch.arg(&mut to).arg(&from).arg(&2.5_f32).arg(&100_i32);
+    // SAFETY: the arguments are those of the kernel.
+    unsafe { launch.launch(LaunchConfig::for_num_elems(100)) }.unwrap();
+    assert_eq!(stream.clone_dtoh(&to).unwrap(), [3.5; 100]);
+    drop((from, to, function, module, stream, context));
+    assert_eq!(machine.emulator.findings(), []);
+    assert_eq!(machine.emulator.memory_in_use(0), 0);
 }
 #[test]
 fn a_null_machine_counts_and_runs_nothing() {

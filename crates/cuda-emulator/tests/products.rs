@@ -3,7 +3,7 @@
 mod calls;
 mod layouts;
 
-use adamant_cuda_emulator::{FindingKind, Options};
+use adamant_cuda_emulator::{FindingKind, Options, Wrong};
 use calls::*;
 use cudarc::cublaslt::sys;
 use layouts::*;
@@ -556,4 +556,22 @@ fn a_product_is_a_node_of_a_graph_and_one_workspace_of_two_streams_is_found() {
     assert_eq!((run(first, stream()), run(second, stream())), (0, 0));
     assert_eq!(cu!(cuCtxSynchronize()), 0);
     assert_eq!(machine.emulator.findings()[0].kind, FindingKind::MissingEvent);
+}
+#[test]
+fn what_is_to_go_wrong_goes_wrong() {
+    let machine = machine(options());
+    let (lt_handle, s) = (handle(), square(F32, 8));
+    let result = |compute: u32, code: u32| {
+        let described = product(compute, F32);
+        set(described, 7, code);
+        set(described, 8, upload(&[1.0_f32; 8]));
+        let at = [upload(&[1.1_f32; 64]), upload(&[1.0_f32; 64]), alloc(256)];
+        assert_eq!(multiply(lt_handle, described, at, [s; 3], std::ptr::null(), (0, 0)), 0);
+        download::<f32>(at[2], 1)[0]
+    };
+    let right = [result(68, 4), result(77, 1)];
+    assert!((right[0] - 9.8).abs() < 1e-5 && (right[1] - 8.8).abs() < 5e-3, "{right:?}");
+    machine.emulator.set_wrong(&[Wrong::Epilogue, Wrong::Tf32]);
+    let wrong = [result(68, 4), result(77, 1), result(68, 1)];
+    assert!((wrong[0] - 8.8).abs() < 1e-5 && wrong[1] == 9.0 && (wrong[2] - 8.8).abs() < 1e-5, "{wrong:?}");
 }

@@ -106,6 +106,22 @@ fn a_host_that_waits_orders_what_it_asks_for_next() {
     assert_eq!((ends, found), (BTreeSet::from([3]), 0));
 }
 #[test]
+fn what_a_stream_did_that_is_gone_stays_ordered_by_who_waited_for_it() {
+    for (waits, missing) in [(true, 0), (false, 12)] {
+        let (_, found) = under_seeds(12, || {
+            let (a, s, t) = (alloc(4), stream(), stream());
+            fill(a, 1, s);
+            if waits {
+                assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+            }
+            assert_eq!(cu!(cuStreamDestroy_v2(s)), 0);
+            fill(a, 2, t);
+            cu!(cuCtxSynchronize())
+        });
+        assert_eq!(found, missing);
+    }
+}
+#[test]
 fn locked_memory_is_read_when_the_copy_runs_and_other_memory_at_the_call() {
     let _machine = machine(options());
     let (a, b, s) = (alloc(4), alloc(4), stream());

@@ -33,7 +33,7 @@ pub(crate) struct KernelLaunch {
 }
 /// What the driver has to know of a kernel.
 pub(crate) struct KernelFacts {
-    pub name: String,
+    pub name: Arc<str>,
     pub parameters: Vec<Parameter>,
     pub parameter_bytes: usize,
     pub shared_bytes: u32,
@@ -106,7 +106,7 @@ pub(crate) fn load(text: &str, memory: &Arc<DeviceMemory>) -> Result<Arc<LoadedC
 /// The kernels of a module.
 pub(crate) fn kernels_of(code: &LoadedCode) -> Vec<Arc<KernelFacts>> {
     let facts = |k: &crate::machine::Kernel| KernelFacts {
-        name: k.name.clone(),
+        name: k.name.as_str().into(),
         parameters: k.parameters.clone(),
         parameter_bytes: k.parameter_bytes() as usize,
         shared_bytes: k.shared_bytes,

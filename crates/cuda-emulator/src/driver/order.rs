@@ -34,10 +34,6 @@ impl VectorClock {
         self.raise(stream, next);
         next
     }
-    /// Streams that are gone ask for nothing any more.
-    pub fn forget(&mut self, stream: u64) {
-        self.0.retain(|(s, _)| *s != stream);
-    }
 }
 
 /// A piece of work in the order: its place in its stream, and within a graph's launch its node.

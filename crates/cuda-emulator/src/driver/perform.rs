@@ -109,6 +109,8 @@ impl DriverState {
                 IN_CALLBACK.set(true);
                 callback.call();
                 IN_CALLBACK.set(false);
+                // So the host knows what came before it.
+                self.host_clock.join(present.clock);
                 (CardEngine::Host, ready, ready)
             }
             StreamWork::Free(address) => {

@@ -355,6 +355,7 @@ impl DriverState {
         if let Some(device) = self.devices.get_mut(context.device).filter(|d| d.primary == handle) {
             device.memory.clear();
             device.accesses.clear();
+            self.log.forget(&self.host_clock);
             self.allocated.retain(|_, a| a.device != context.device);
             self.reserved.retain(|_, r| r.device != context.device);
         }
@@ -365,10 +366,6 @@ impl DriverState {
         for task in stream.work {
             self.pending.remove(&task.number);
         }
-        for stream in self.streams.values_mut() {
-            stream.clock.forget(handle);
-        }
-        self.host_clock.forget(handle);
     }
 
     /// Notes a finding.

@@ -5,6 +5,7 @@ use crate::driver::graph::{ExecutableGraph, Graph, Program};
 use crate::driver::pointer::OutPointer;
 use crate::driver::queue::StreamWork;
 use crate::driver::state::{DriverState, EmulatedLaunch};
+use crate::emulator::Wrong;
 use crate::machine::finding::FindingKind;
 use std::sync::Arc;
 
@@ -128,6 +129,9 @@ calls! { exports, CudaCode;
                     state.launched(|| EmulatedLaunch { kernel: l.name.to_string(), grid, block, shared, stream, by_graph: true });
                 }
             }
+        }
+        if last.is_some() && state.goes_wrong(Wrong::StaleGraph) {
+            return Ok(());
         }
         let before: Vec<u64> = last.iter().map(|(task, _)| *task).collect();
         state.enqueue_after(stream, StreamWork::Graph(program), &before, last.as_ref().map(|(_, clock)| (clock, 0.0)))?;

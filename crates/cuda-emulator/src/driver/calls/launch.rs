@@ -121,7 +121,7 @@ impl DriverState {
                 packed = given;
             }
         }
-        let name: Arc<str> = kernel.name.as_str().into();
+        let name = kernel.name.clone();
         self.launched(|| EmulatedLaunch { kernel: name.to_string(), grid, block, shared: shared + own, stream, by_graph: false });
         let launch = KernelLaunch { function: handle, name, loaded, grid, block, shared, own_shared: own, parameters: packed };
         self.enqueue(stream, StreamWork::Launch(Arc::new(launch)))

@@ -201,8 +201,8 @@ impl DriverState {
         let mut functions = HashMap::new();
         for kernel in kernels::kernels_of(&loaded) {
             let function = self.handle();
-            let name = CString::new(kernel.name.clone()).unwrap_or_default();
-            functions.insert(kernel.name.clone(), function);
+            let name = CString::new(&*kernel.name).unwrap_or_default();
+            functions.insert(kernel.name.to_string(), function);
             let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes);
             let loaded = loaded.clone();
             self.functions.insert(function, KernelFunction { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });

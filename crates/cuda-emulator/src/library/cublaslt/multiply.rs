@@ -8,6 +8,7 @@ use crate::driver::code::{Answer, CudaCode};
 use crate::driver::copies::kind_of;
 use crate::driver::order::WorkNow;
 use crate::driver::state::{DriverState, EmulatedLaunch};
+use crate::emulator::Wrong;
 use crate::machine::finding::FindingKind;
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
@@ -194,10 +195,12 @@ impl ProductMemory<'_, '_> {
     /// One product of a batch; gives the largest absolute values of D and of the auxiliary matrix.
     fn one(&mut self, p: &LtProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
         let threads = self.state.options.threads;
+        let (coarse, skip) = (self.state.goes_wrong(Wrong::Tf32), self.state.goes_wrong(Wrong::Epilogue));
         let taken = |values: Vec<f64>| -> Vec<f64> {
             let LtCompute::F32By(rounding) = p.compute else { return values };
             let round = |x: f64| match rounding {
                 // Cards before Ampere have no tf32.
+                InputRounding::Tf32 if coarse => LtNumber::E4m3.rounded(x),
                 InputRounding::Tf32 => tf32(x),
                 InputRounding::F16 => LtNumber::F16.rounded(x),
                 InputRounding::Bf16 => LtNumber::Bf16.rounded(x),
@@ -225,7 +228,7 @@ impl ProductMemory<'_, '_> {
                 x[k] = alpha[r] * inputs * x[k] + added;
             }
         }
-        let largest_aux = self.epilogue(p, batch, &mut x, (&a, &b), (rows, columns, inner), aux_scale)?;
+        let largest_aux = if skip { 0.0 } else { self.epilogue(p, batch, &mut x, (&a, &b), (rows, columns, inner), aux_scale)? };
         let largest = x.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
         if p.d.number.is_fp8() {
             x.iter_mut().for_each(|v| *v *= d_scale);
