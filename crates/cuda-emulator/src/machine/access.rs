@@ -75,7 +75,7 @@ impl Block<'_> {
     }
     /// A byte was read that nobody wrote. Maybe somebody is about to: then it is a race, and that is told instead.
     #[cold]
-    fn doubt(&mut self, w: usize, lane: usize, address: u64, space: Space) {
+    pub fn doubt(&mut self, w: usize, lane: usize, address: u64, space: Space) {
         if self.doubt.is_none() {
             let pc = self.warps[w].pc;
             let shared = self.arenas.is_shared(space, address);

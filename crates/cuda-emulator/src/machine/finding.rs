@@ -44,9 +44,9 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// Whether it is a race.
+    /// Whether it is a race, be it with an asynchronous copy.
     pub fn is_race(self) -> bool {
-        matches!(self, FindingKind::RaceOfThreads | FindingKind::RaceOfLanes | FindingKind::RaceOfBlocks)
+        matches!(self, FindingKind::RaceOfThreads | FindingKind::RaceOfLanes | FindingKind::RaceOfBlocks | FindingKind::CopyNotAwaited)
     }
     /// What it means, for a sentence.
     pub fn meaning(self) -> &'static str {

@@ -149,22 +149,29 @@ impl Block<'_> {
             for (row, out) in halves.iter_mut().enumerate() {
                 let (lane, address) = self.matrix_row(w, access, matrix, row);
                 let me = self.party(w, lane);
-                let mut read = || -> Result<(), Trouble> {
+                let mut read = || -> Result<bool, Trouble> {
                     let spot = self.arenas.locate(access.place.space, address, 16, w, lane, false).map_err(wrong)?;
                     let view = self.arenas.view(spot);
                     if view.global {
                         return Err((FindingKind::OutOfBounds, None, "it is not shared memory"));
                     }
-                    view.readable(spot.at, 8).map_err(wrong)?;
-                    view.readable(spot.at + 8, 8).map_err(wrong)?;
+                    let mut written = true;
+                    for at in [spot.at, spot.at + 8] {
+                        match view.readable(at, 8) {
+                            Err((FindingKind::ReadBeforeWritten, _)) => written = false,
+                            readable => readable.map_err(wrong)?,
+                        }
+                    }
                     note_read(&self.watch, &view, spot.at, 16, me, false)?;
                     for (k, half) in out.iter_mut().enumerate() {
                         *half = view.load(spot.at + 2 * k as u64, 2) as u16;
                     }
-                    Ok(())
+                    Ok(written)
                 };
-                if let Err(trouble) = read() {
-                    return self.trouble(w, lane, address, trouble);
+                match read() {
+                    Ok(true) => {}
+                    Ok(false) => self.doubt(w, lane, address, access.place.space),
+                    Err(trouble) => return self.trouble(w, lane, address, trouble),
                 }
             }
             let words: [u32; 32] = std::array::from_fn(|lane| {
