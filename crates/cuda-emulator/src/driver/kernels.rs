@@ -15,6 +15,8 @@ const PTX_VERSION: u32 = 90;
 /// How images of machine code begin: an ELF file, a bundle of several.
 const ELF: [u8; 4] = [0x7f, b'E', b'L', b'F'];
 const BUNDLE: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+/// Fewer warps than this are done before another thread of the host has begun.
+const WARPS_FOR_A_THREAD: usize = 64;
 /// The longest text that is looked at.
 const LONGEST: usize = 1 << 30;
 
@@ -133,7 +135,10 @@ impl DriverState {
         }
         let context = self.streams.get(&present.stamp.stream).map_or(0, |s| s.context);
         let memory = self.card(context)?.memory.clone();
-        let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
+        let blocks = launch.grid.iter().map(|g| *g as usize).product::<usize>();
+        let warps = blocks.saturating_mul(launch.block.iter().product::<u32>().div_ceil(32) as usize);
+        let threads = self.options.threads.min(warps / WARPS_FOR_A_THREAD).max(1);
+        let conduct = Conduct { seed: self.random.next(), threads, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
         let first = next_serial();
         let unordered = std::mem::take(&mut self.unordered);

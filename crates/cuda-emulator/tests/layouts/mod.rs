@@ -1,4 +1,5 @@
 //! What the tests of products share: numbers as bytes, matrices as they lie, descriptors.
+#![allow(dead_code, reason = "each test program uses some of it")]
 #![allow(unsafe_code, reason = "the library's functions are C's")]
 #![allow(clippy::macro_metavars_in_unsafe, reason = "the library's functions are unsafe by their kind, and the emulator looks everything up")]
 
@@ -88,7 +89,11 @@ pub fn decode(kind: u32, bytes: &[u8]) -> Vec<f64> {
             F16 => f16::from_le_bytes(b.try_into().unwrap()).to_f64(),
             BF16 => bf16::from_le_bytes(b.try_into().unwrap()).to_f64(),
             I8 => f64::from(b[0] as i8),
-            _ => unreachable!(),
+            _ => {
+                let (sign, exponent, fraction) = (b[0] >> 7, i32::from(b[0] >> 3 & 15), f64::from(b[0] & 7) / 8.0);
+                let size = if exponent == 0 { fraction * 2_f64.powi(-6) } else { (1.0 + fraction) * 2_f64.powi(exponent - 7) };
+                if sign == 1 { -size } else { size }
+            }
         })
         .collect()
 }
@@ -144,4 +149,38 @@ pub fn handle() -> sys::cublasLtHandle_t {
     let mut handle = null_mut();
     assert_eq!(lt!(cublasLtCreate(&mut handle)), 0);
     handle
+}
+/// A product without C.
+pub fn multiply(
+    lt_handle: sys::cublasLtHandle_t,
+    described: sys::cublasLtMatmulDesc_t,
+    at: [u64; 3],
+    lies: [Lies; 3],
+    words: *const sys::cublasLtMatmulAlgo_t,
+    workspace: (u64, usize),
+) -> u32 {
+    let (one, zero) = (1.0_f32, 0.0_f32);
+    let layouts = lies.map(|l| l.layout());
+    lt!(cublasLtMatmul(
+        lt_handle,
+        described,
+        (&raw const one).cast(),
+        at[0] as *const _,
+        layouts[0],
+        at[1] as *const _,
+        layouts[1],
+        (&raw const zero).cast(),
+        std::ptr::null(),
+        layouts[2],
+        at[2] as *mut _,
+        layouts[2],
+        words,
+        workspace.0 as *mut _,
+        workspace.1,
+        null_mut(),
+    ))
+}
+/// A square matrix.
+pub fn square(kind: u32, side: u64) -> Lies {
+    Lies { kind, rows: side, columns: side, leading: side, by_rows: false, batch: 1, stride: 0 }
 }
