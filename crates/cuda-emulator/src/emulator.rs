@@ -33,7 +33,7 @@ pub struct Options {
     /// cuBLASLt offers no algorithm, or one that fails, as often as the seed says; else all that it offers work.
     pub stubborn: bool,
     /// What goes wrong.
-    pub wrong: Vec<Wrong>,
+    pub wrong: Vec<EmulatedFault>,
     /// Functions that the stand-ins lack: an old driver's.
     pub missing: Vec<String>,
     /// There is a cuBLASLt.
@@ -44,7 +44,7 @@ pub struct Options {
 
 /// Something that a card, a driver or a library does wrong, for who tests whether that is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wrong {
+pub enum EmulatedFault {
     /// cuBLASLt's epilogues do nothing.
     Epilogue,
     /// A graph does its work at its first launch alone.
@@ -188,7 +188,7 @@ impl Emulator {
         self.state.lock().options.stubborn = stubborn;
     }
     /// What goes wrong from now on, and nothing else.
-    pub fn set_wrong(&self, wrong: &[Wrong]) {
+    pub fn set_wrong(&self, wrong: &[EmulatedFault]) {
         self.state.lock().options.wrong = wrong.to_vec();
     }
     /// The call number `nth` from now on of the function `call`, the next being 1, answers `code` and does nothing. An answer
@@ -236,7 +236,7 @@ impl Emulator {
 
 impl DriverState {
     /// Is this to go wrong?
-    pub(crate) fn goes_wrong(&self, what: Wrong) -> bool {
+    pub(crate) fn goes_wrong(&self, what: EmulatedFault) -> bool {
         self.options.wrong.contains(&what)
     }
 }

@@ -4,7 +4,7 @@
 mod calls;
 mod rig;
 
-use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options, Wrong};
+use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options, EmulatedFault};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
@@ -271,7 +271,7 @@ fn a_graph_of_kernels_ends_as_the_kernels_one_by_one() {
 #[test]
 fn a_graph_may_be_stale_where_that_is_asked_for() {
     let Some(text) = text() else { return };
-    let machine = machine(Options { wrong: vec![Wrong::StaleGraph], ..options() });
+    let machine = machine(Options { wrong: vec![EmulatedFault::StaleGraph], ..options() });
     let (f, s, a) = (kernel(text, "add"), stream(), upload(&[0.5_f32; 32]));
     let (mut graph, mut executable) = (null_mut(), null_mut());
     assert_eq!(cu!(cuStreamBeginCapture_v2(s, sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)), 0);

@@ -4,7 +4,7 @@
 mod calls;
 mod layouts;
 
-use adamant_cuda_emulator::{FindingKind, Options, Wrong};
+use adamant_cuda_emulator::{FindingKind, Options, EmulatedFault};
 use calls::*;
 use cudarc::cublaslt::sys;
 use layouts::*;
@@ -245,7 +245,7 @@ fn what_is_to_go_wrong_goes_wrong() {
     };
     let right = [result(68, 4), result(77, 1)];
     assert!((right[0] - 9.8).abs() < 1e-5 && (right[1] - 8.8).abs() < 5e-3, "{right:?}");
-    machine.emulator.set_wrong(&[Wrong::Epilogue, Wrong::Tf32]);
+    machine.emulator.set_wrong(&[EmulatedFault::Epilogue, EmulatedFault::Tf32]);
     let wrong = [result(68, 4), result(77, 1), result(68, 1)];
     assert!((wrong[0] - 8.8).abs() < 1e-5 && wrong[1] == 9.0 && (wrong[2] - 8.8).abs() < 1e-5, "{wrong:?}");
 }

@@ -5,7 +5,7 @@ use crate::driver::graph::{ExecutableGraph, Graph, Program};
 use crate::driver::pointer::OutPointer;
 use crate::driver::queue::StreamWork;
 use crate::driver::state::{DriverState, EmulatedLaunch};
-use crate::emulator::Wrong;
+use crate::emulator::EmulatedFault;
 use crate::machine::finding::FindingKind;
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ calls! { exports, CudaCode;
                 }
             }
         }
-        if last.is_some() && state.goes_wrong(Wrong::StaleGraph) {
+        if last.is_some() && state.goes_wrong(EmulatedFault::StaleGraph) {
             return Ok(());
         }
         let before: Vec<u64> = last.iter().map(|(task, _)| *task).collect();

@@ -8,7 +8,7 @@ use crate::driver::code::{Answer, CudaCode};
 use crate::driver::copies::kind_of;
 use crate::driver::order::WorkNow;
 use crate::driver::state::{DriverState, EmulatedLaunch};
-use crate::emulator::Wrong;
+use crate::emulator::EmulatedFault;
 use crate::machine::finding::FindingKind;
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ impl ProductMemory<'_, '_> {
     /// One product of a batch; gives the largest absolute values of D and of the auxiliary matrix.
     fn one(&mut self, p: &LtProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
         let threads = self.state.options.threads;
-        let (coarse, skip) = (self.state.goes_wrong(Wrong::Tf32), self.state.goes_wrong(Wrong::Epilogue));
+        let (coarse, skip) = (self.state.goes_wrong(EmulatedFault::Tf32), self.state.goes_wrong(EmulatedFault::Epilogue));
         let taken = |values: Vec<f64>| -> Vec<f64> {
             let LtCompute::F32By(rounding) = p.compute else { return values };
             let round = |x: f64| match rounding {
