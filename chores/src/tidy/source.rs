@@ -22,6 +22,7 @@ const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cuda/src",
     "crates/backend-wgpu/src",
     "crates/cuda-emulator/src",
+    "crates/cuda-emulator/tests/rig",
     "crates/distributed/src/join/inherited",
     "crates/distributed/src/launch/guard",
     "crates/distributed/src/launch/start",
