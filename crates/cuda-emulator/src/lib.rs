@@ -34,6 +34,6 @@ mod stub;
 pub use driver::clock::{CardEngine, CardSpan};
 pub use driver::profile::{CardProfile, PROFILES};
 pub use driver::state::EmulatedLaunch;
-pub use emulator::{Emulator, Options, EmulatedFault};
+pub use emulator::{EmulatedFault, Emulator, Options};
 pub use machine::finding::{Finding, FindingKind};
 pub use stub::InstallError;

@@ -4,7 +4,7 @@
 mod calls;
 mod rig;
 
-use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options, EmulatedFault};
+use adamant_cuda_emulator::{EmulatedFault, EmulatedLaunch, FindingKind, Options};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;

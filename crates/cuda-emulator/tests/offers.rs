@@ -4,7 +4,7 @@
 mod calls;
 mod layouts;
 
-use adamant_cuda_emulator::{FindingKind, Options, EmulatedFault};
+use adamant_cuda_emulator::{EmulatedFault, FindingKind, Options};
 use calls::*;
 use cudarc::cublaslt::sys;
 use layouts::*;

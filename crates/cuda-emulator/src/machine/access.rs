@@ -1,32 +1,32 @@
 //! Loads, stores and asynchronous copies of a warp, lane by lane.
 use super::{
-    arena::{IN_FLIGHT, View, Wrong},
-    block::{Block, Fault, Outcome},
+    arena::{IN_FLIGHT, MemoryView, Wrong},
+    block::{KernelFault, Outcome, RunningBlock},
     finding::FindingKind,
     registers::lanes,
-    step::{Access, CopyAsync, Place},
-    warp::Pending,
-    watch::{Kind, Meeting, Party, Watch},
+    step::{AccessStep, CopyAsync, Place},
+    warp::PendingCopy,
+    watch::{Encounter, Party, RaceReach, RaceWatch},
 };
-use crate::{memory::WRITTEN, ptx::Space};
+use crate::{memory::WRITTEN, ptx::StateSpace};
 
 /// What a race is called by how far apart the two are.
-pub fn race(kind: Kind) -> FindingKind {
+pub fn race(kind: RaceReach) -> FindingKind {
     match kind {
-        Kind::Lanes => FindingKind::RaceOfLanes,
-        Kind::Warps => FindingKind::RaceOfThreads,
-        Kind::Blocks => FindingKind::RaceOfBlocks,
-        Kind::Launches => FindingKind::MissingEvent,
+        RaceReach::Lanes => FindingKind::RaceOfLanes,
+        RaceReach::Warps => FindingKind::RaceOfThreads,
+        RaceReach::Blocks => FindingKind::RaceOfBlocks,
+        RaceReach::Launches => FindingKind::MissingEvent,
     }
 }
 
 /// What an access that goes wrong is called: its kind, who else, what to say.
-pub type Trouble = (FindingKind, Option<Meeting>, &'static str);
+pub type Trouble = (FindingKind, Option<Encounter>, &'static str);
 
 pub fn wrong((kind, note): Wrong) -> Trouble {
     (kind, None, note)
 }
-fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
+fn meets(meeting: Option<Encounter>) -> Result<(), Trouble> {
     match meeting {
         None => Ok(()),
         Some(meeting) => Err((race(meeting.kind), Some(meeting), "")),
@@ -35,7 +35,7 @@ fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
 
 /// Notes that bytes are read.
 #[inline(always)]
-pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
+pub fn note_read(watch: &RaceWatch<'_>, view: &MemoryView<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
     let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.read(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, strong));
@@ -47,7 +47,7 @@ pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Pa
 }
 /// Notes that bytes are written.
 #[inline(always)]
-pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
+pub fn note_write(watch: &RaceWatch<'_>, view: &MemoryView<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
     let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.write(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, atomic, same));
@@ -58,7 +58,7 @@ pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: P
     Ok(())
 }
 
-impl Block<'_> {
+impl RunningBlock<'_> {
     /// The address of a lane.
     #[inline(always)]
     pub fn address(&self, w: usize, place: &Place, lane: usize) -> u64 {
@@ -71,19 +71,19 @@ impl Block<'_> {
     #[cold]
     pub fn trouble<T>(&self, w: usize, lane: usize, address: u64, (kind, meeting, note): Trouble) -> Outcome<T> {
         let pc = self.warps[w].pc;
-        Err(Box::new(Fault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
+        Err(Box::new(KernelFault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
     }
     /// A byte was read that nobody wrote. Maybe somebody is about to: then it is a race, and that is told instead.
     #[cold]
-    pub fn doubt(&mut self, w: usize, lane: usize, address: u64, space: Space) {
+    pub fn doubt(&mut self, w: usize, lane: usize, address: u64, space: StateSpace) {
         if self.doubt.is_none() {
             let pc = self.warps[w].pc;
             let shared = self.arenas.is_shared(space, address);
-            let fault = Fault { kind: FindingKind::ReadBeforeWritten, warp: w, lane, pc, address: Some(address), meeting: None, note: String::new() };
+            let fault = KernelFault { kind: FindingKind::ReadBeforeWritten, warp: w, lane, pc, address: Some(address), meeting: None, note: String::new() };
             self.doubt = Some((Box::new(fault), shared));
         }
     }
-    pub fn load(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+    pub fn load(&mut self, w: usize, access: &AccessStep, active: u32) -> Outcome<()> {
         let element = access.bytes;
         let total = element * access.values.len() as u32;
         for lane in lanes(active) {
@@ -136,7 +136,7 @@ impl Block<'_> {
         }
         Ok(())
     }
-    pub fn store(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+    pub fn store(&mut self, w: usize, access: &AccessStep, active: u32) -> Outcome<()> {
         let element = access.bytes;
         let total = element * access.values.len() as u32;
         for lane in lanes(active) {
@@ -187,8 +187,8 @@ impl Block<'_> {
             let (to, from) = (self.address(w, &copy.to, lane), self.address(w, &copy.from, lane));
             let r = &self.warps[w].registers;
             let mut bytes = copy.read.map_or(copy.bytes, |row| r.words(row)[lane]);
-            if let Some((predicate, turned)) = copy.ignore
-                && (r.predicate(predicate) >> lane & 1 == 1) != turned
+            if let Some((predicate, negated)) = copy.ignore
+                && (r.predicate(predicate) >> lane & 1 == 1) != negated
             {
                 bytes = 0;
             }
@@ -206,7 +206,7 @@ impl Block<'_> {
                     return Err((FindingKind::Misaligned, None, ""));
                 }
                 for k in 0..u64::from(bytes) {
-                    let spot = self.arenas.locate(Space::Global, from + k, 1, w, lane, false).map_err(wrong)?;
+                    let spot = self.arenas.locate(StateSpace::Global, from + k, 1, w, lane, false).map_err(wrong)?;
                     let view = self.arenas.view(spot);
                     view.readable(spot.at, 1).map_err(wrong)?;
                     note_read(&self.watch, &view, spot.at, 1, me, false)?;
@@ -237,7 +237,7 @@ impl Block<'_> {
                 Err(trouble) => return self.trouble(w, lane, to, trouble),
             };
             let warp = &mut self.warps[w];
-            let pending = Pending { lane: lane as u32, group: warp.open[lane], to: at, bytes: copy.bytes, data, instruction: me.instruction };
+            let pending = PendingCopy { lane: lane as u32, group: warp.open[lane], to: at, bytes: copy.bytes, data, instruction: me.instruction };
             warp.pending.push(pending);
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Block<'_> {
             }
             let me = Party { instruction: copy.instruction, ..self.party(w, lane) };
             let mut land = || -> Result<(), Trouble> {
-                let spot = self.arenas.locate(Space::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
+                let spot = self.arenas.locate(StateSpace::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
                 let view = self.arenas.view(spot);
                 for k in 0..u64::from(copy.bytes) {
                     view.store(spot.at + k, 1, copy.data[k as usize].into());

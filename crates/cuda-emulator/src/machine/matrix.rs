@@ -8,14 +8,14 @@
 #![allow(unsafe_code, reason = "the same loops once more for hosts with wider registers")]
 use super::{
     access::{Trouble, note_read, note_write, wrong},
-    block::{Block, Flow, Outcome},
+    block::{Flow, Outcome, RunningBlock},
     convert::{e4m3, e5m2},
     finding::FindingKind,
     floats::canonical,
     registers::{ALL, Registers},
     step::{MatrixAccess, Multiply},
 };
-use crate::{memory::WRITTEN, ptx::Type};
+use crate::{memory::WRITTEN, ptx::PtxType};
 use half::{bf16, f16};
 
 const M: usize = 16;
@@ -23,20 +23,20 @@ const N: usize = 8;
 const MOST_K: usize = 32;
 
 /// A float of a word's element.
-fn float(t: Type, word: u32, element: usize) -> f32 {
+fn float(t: PtxType, word: u32, element: usize) -> f32 {
     match t {
-        Type::F16 => f16::from_bits((word >> (16 * element)) as u16).to_f32(),
-        Type::Bf16 => bf16::from_bits((word >> (16 * element)) as u16).to_f32(),
+        PtxType::F16 => f16::from_bits((word >> (16 * element)) as u16).to_f32(),
+        PtxType::Bf16 => bf16::from_bits((word >> (16 * element)) as u16).to_f32(),
         // The lower bits are not looked at.
-        Type::Tf32 => f32::from_bits(word & 0xffff_e000),
-        Type::E4m3 => e4m3((word >> (8 * element)) as u8),
-        Type::E5m2 => e5m2((word >> (8 * element)) as u8),
+        PtxType::Tf32 => f32::from_bits(word & 0xffff_e000),
+        PtxType::E4m3 => e4m3((word >> (8 * element)) as u8),
+        PtxType::E5m2 => e5m2((word >> (8 * element)) as u8),
         _ => f32::from_bits(word),
     }
 }
-fn integer(t: Type, word: u32, element: usize) -> i32 {
+fn integer(t: PtxType, word: u32, element: usize) -> i32 {
     let byte = (word >> (8 * element)) as u8;
-    if t == Type::S8 { i32::from(byte as i8) } else { i32::from(byte) }
+    if t == PtxType::S8 { i32::from(byte as i8) } else { i32::from(byte) }
 }
 
 /// Calls with each element's row (of A) or column (of B), its place along k, and the value.
@@ -55,8 +55,8 @@ fn spread<T>(r: &Registers, rows: &[u32], per_word: usize, of_a: bool, value: im
 
 /// `mma.sync`, for all lanes of a warp.
 pub fn multiply(r: &mut Registers, m: &Multiply) {
-    let per_word = (32 / if m.a_type == Type::Tf32 { 32 } else { m.a_type.bits() }) as usize;
-    if m.d_type == Type::S32 {
+    let per_word = (32 / if m.a_type == PtxType::Tf32 { 32 } else { m.a_type.bits() }) as usize;
+    if m.d_type == PtxType::S32 {
         return multiply_integers(r, m, per_word);
     }
     let (mut a, mut b) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K]);
@@ -65,7 +65,7 @@ pub fn multiply(r: &mut Registers, m: &Multiply) {
     let mut c = [[0f32; N]; M];
     each_of_c(m.c.len(), |lane, i, row, column| {
         c[row][column] = match m.c_type {
-            Type::F16 => float(Type::F16, r.words(m.c[i / 2])[lane], i % 2),
+            PtxType::F16 => float(PtxType::F16, r.words(m.c[i / 2])[lane], i % 2),
             _ => f32::from_bits(r.words(m.c[i])[lane]),
         };
     });
@@ -74,7 +74,7 @@ pub fn multiply(r: &mut Registers, m: &Multiply) {
     each_of_c(m.d.len(), |lane, i, row, column| {
         let value = c[row][column];
         match m.d_type {
-            Type::F16 => d[i / 2][lane] |= u32::from(if value.is_nan() { 0x7fff } else { f16::from_f32(value).to_bits() }) << (16 * (i % 2)),
+            PtxType::F16 => d[i / 2][lane] |= u32::from(if value.is_nan() { 0x7fff } else { f16::from_f32(value).to_bits() }) << (16 * (i % 2)),
             _ => d[i][lane] = canonical(value).to_bits(),
         }
     });
@@ -134,7 +134,7 @@ fn multiply_integers(r: &mut Registers, m: &Multiply, per_word: usize) {
     }
 }
 
-impl Block<'_> {
+impl RunningBlock<'_> {
     /// The lane that names the row `row` of matrix `matrix`, and the address.
     fn matrix_row(&self, w: usize, access: &MatrixAccess, matrix: usize, row: usize) -> (usize, u64) {
         let lane = 8 * matrix + row;

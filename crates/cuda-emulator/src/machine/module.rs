@@ -1,11 +1,11 @@
 //! A module: what is launched, and what stands in device memory for it.
 use super::{
     decode,
-    step::{Constant, Program},
+    step::{Program, RowConstant},
 };
 use crate::{
     memory::DeviceMemory,
-    ptx::{self, Function, Initial, PtxError, Source, Space},
+    ptx::{self, Initial, PtxError, PtxFunction, Source, StateSpace},
 };
 use std::{collections::HashMap, error::Error, fmt};
 
@@ -77,9 +77,16 @@ impl Module {
         for function in source.functions.iter().filter(|f| f.kernel) {
             kernels.push(kernel(&source, function)?);
         }
-        let in_memory = source.variables.into_iter().filter(|v| matches!(v.space, Space::Global | Space::Const));
+        let in_memory = source.variables.into_iter().filter(|v| matches!(v.space, StateSpace::Global | StateSpace::Const));
         let globals = in_memory
-            .map(|v| Global { name: v.name, bytes: v.bytes.max(1), align: v.align, constant: v.space == Space::Const, initial: v.initial, element: v.element })
+            .map(|v| Global {
+                name: v.name,
+                bytes: v.bytes.max(1),
+                align: v.align,
+                constant: v.space == StateSpace::Const,
+                initial: v.initial,
+                element: v.element,
+            })
             .collect();
         Ok(Module { target: source.target, kernels, globals })
     }
@@ -101,7 +108,7 @@ impl Module {
     }
 }
 
-fn kernel(source: &Source, function: &Function) -> Result<Kernel, PtxError> {
+fn kernel(source: &Source, function: &PtxFunction) -> Result<Kernel, PtxError> {
     let program = decode::program(source, function)?;
     let (mut parameters, mut at) = (Vec::new(), 0u64);
     for parameter in function.parameters.iter().filter_map(|k| function.variables.get(*k)) {
@@ -200,12 +207,12 @@ impl Loaded {
     }
     /// The constants of a kernel's program: row, bits, and whether they are of 64 bits.
     pub(crate) fn constants(&self, program: &Program) -> Vec<(u32, u64, bool)> {
-        let value = |constant: &Constant| match constant {
-            Constant::Word(bits) => (u64::from(*bits), false),
-            Constant::Wide(bits) => (*bits, true),
-            Constant::Address(name, offset) => (self.global(name).map_or(0, |(address, _)| address.wrapping_add(*offset as u64)), true),
+        let value = |constant: &RowConstant| match constant {
+            RowConstant::Word(bits) => (u64::from(*bits), false),
+            RowConstant::Wide(bits) => (*bits, true),
+            RowConstant::Address(name, offset) => (self.global(name).map_or(0, |(address, _)| address.wrapping_add(*offset as u64)), true),
         };
-        let each = |(constant, row): &(Constant, u32)| {
+        let each = |(constant, row): &(RowConstant, u32)| {
             let (bits, wide) = value(constant);
             (*row, bits, wide)
         };
