@@ -2,10 +2,14 @@
 //! in: the chore starts again as a program with that feature.
 use crate::{exit::Exit, workspace};
 use adamant::{Device, backend::BACKENDS};
-use std::{process::Command, str::FromStr};
+use std::{process::Command, str::FromStr, sync::OnceLock};
 
 /// What a device text may begin with.
 const NAMES: [&str; 4] = ["cpu", "cuda", "wgpu", "reference"];
+/// The card that the emulator plays, for chores that were asked for it.
+static EMULATED: OnceLock<String> = OnceLock::new();
+/// Cards that it plays.
+const CARDS: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 /// Set for the program with the feature, so that a feature without its backend cannot start programs for ever.
 const BUILT: &str = "ADAMANT_XTASK_BUILT";
 
@@ -24,6 +28,33 @@ pub fn open(text: &str) -> Result<Device, Exit> {
         eprintln!("{e}");
         Exit::DeviceAbsent
     })
+}
+/// `--emulated[=sm_90]`: CUDA devices are played by the emulator from now on. It is built in where it is not.
+///
+/// # Errors
+/// Usage: no card of that name.
+pub fn emulate(card: &str) -> Result<(), Exit> {
+    if !CARDS.contains(&card) {
+        eprintln!("`{card}` is no card that the emulator plays; there are {}", CARDS.join(", "));
+        return Err(Exit::Usage);
+    }
+    if !cfg!(feature = "emulated") && std::env::var_os(BUILT).is_none() {
+        start_again_with("emulated");
+    }
+    EMULATED.get_or_init(|| card.to_string());
+    installed(card)
+}
+#[cfg(feature = "emulated")]
+fn installed(card: &str) -> Result<(), Exit> {
+    adamant_cuda_emulator::Emulator::install(adamant_cuda_emulator::Options::of(card)).map(drop).map_err(|e| {
+        eprintln!("{e}");
+        Exit::DeviceAbsent
+    })
+}
+#[cfg(not(feature = "emulated"))]
+fn installed(_: &str) -> Result<(), Exit> {
+    eprintln!("this program was built without its feature `emulated`");
+    Err(Exit::DeviceAbsent)
 }
 /// Starts again with the backend of a device text built in, where it is a feature of this program and is not.
 pub fn build_in(text: &str) {

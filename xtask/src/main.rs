@@ -31,6 +31,9 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's chores", after_help = exit::HELP)]
 struct Cli {
+    /// CUDA devices are played by the emulator, which needs no card: sm_75, sm_80, sm_90 or sm_120
+    #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "sm_90")]
+    emulated: Option<String>,
     #[command(subcommand)]
     chore: Chore,
 }
@@ -81,6 +84,11 @@ fn main() -> std::process::ExitCode {
         Ok(cli) => cli,
         Err(said) => return refused(&said),
     };
+    if let Some(card) = &cli.emulated
+        && let Err(exit) = device::emulate(card)
+    {
+        return exit.into();
+    }
     match cli.chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::Captured(options) => captured::run(&options),

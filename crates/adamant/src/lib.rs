@@ -10,6 +10,9 @@ pub use adamant_amp as amp;
 /// The CPU backend's own types: builders, contexts, threads.
 #[cfg(feature = "cpu")]
 pub use adamant_backend_cpu as cpu;
+/// The CUDA backend's own types.
+#[cfg(feature = "cuda")]
+pub use adamant_backend_cuda as cuda;
 /// The wgpu backend's own types.
 #[cfg(feature = "wgpu")]
 pub use adamant_backend_wgpu as wgpu;

@@ -120,6 +120,7 @@ impl Gpu {
             buffers: self.limits.max_storage_buffers_per_shader_stage.min(self.limits.max_bindings_per_bind_group) as usize,
             largest: self.largest_buffer(),
             subgroup: self.subgroup,
+            matrices: false,
             on_host: self.adapter.device_type == wgpu::DeviceType::Cpu,
         }
     }

@@ -4,12 +4,11 @@ use crate::{
     gpu::{Gpu, internal},
     health::{Health, scoped},
 };
-use adamant_kernels::{Access, Bindings, Form, Key, Nest, Strides};
+use adamant_kernels::{Access, Bindings, Forms, Key, Nest, Prepared, Strides};
 use adamant_runtime::{ErrorKind, Shape, kernel::Kernel};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -25,31 +24,18 @@ type Compiled = HashMap<String, Arc<Pipeline>>;
 #[derive(Default)]
 pub(crate) struct Pipelines {
     texts: Mutex<Compiled>,
-    /// the forms of nests that texts were written for, by a hash of the computation, the place of the nest in it, how the
-    /// buffers are bound and how many axes there are
-    forms: Mutex<HashMap<u64, Vec<Form>>>,
+    forms: Forms,
 }
 /// What a kernel became so far.
-struct Prepared {
-    /// a hash of what it computes: kernels of other plans that compute the same have it too
-    computes: u64,
-    /// by structure
-    pipelines: Mutex<Vec<(Key, Arc<Pipeline>)>>,
-    /// the forms that its nests would have by themselves, by their places, with those that they have
-    nests: Mutex<Vec<(u8, Form, Form)>>,
-}
-impl Prepared {
-    fn of(kernel: &Kernel) -> Result<&Prepared, ErrorKind> {
-        let prepared = kernel.prepared.get_or_init(|| {
-            let mut hasher = DefaultHasher::new();
-            format!("{:?}", kernel.kind).hash(&mut hasher);
-            Box::new(Prepared { computes: hasher.finish(), pipelines: Mutex::default(), nests: Mutex::default() })
-        });
-        prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))
-    }
+fn prepared(kernel: &Kernel) -> Result<&Prepared<Pipeline>, ErrorKind> {
+    let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::<Pipeline>::new(&kernel.kind)));
+    prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))
 }
 
 impl Gpu {
+    fn is_ours(&self) -> impl Fn(&Pipeline) -> bool {
+        |p| Arc::ptr_eq(&p.health, &self.health)
+    }
     /// The pipeline of a kernel for a structure; `write` writes its text if it is new.
     ///
     /// # Errors
@@ -61,13 +47,12 @@ impl Gpu {
         access: &[Access],
         write: impl FnOnce() -> Result<String, ErrorKind>,
     ) -> Result<Arc<Pipeline>, ErrorKind> {
-        let prepared = &Prepared::of(kernel)?.pipelines;
-        // One that an earlier generation of the device has compiled is lost with it.
-        if let Some((_, found)) = prepared.lock().iter().find(|(k, p)| k == key && Arc::ptr_eq(&p.health, &self.health)) {
-            return Ok(found.clone());
+        let prepared = prepared(kernel)?;
+        if let Some(found) = prepared.text(key, self.is_ours()) {
+            return Ok(found);
         }
         let made = self.compiled(write()?, access)?;
-        prepared.lock().push((key.clone(), made.clone()));
+        prepared.keep(key, made.clone());
         Ok(made)
     }
     /// What follows `beginning` in the keys of the pipelines that a kernel has: forms that it was given for other sizes.
@@ -75,20 +60,16 @@ impl Gpu {
     /// # Errors
     /// The kernel was prepared by another backend.
     pub fn forms(&self, kernel: &Kernel, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
-        let prepared = &Prepared::of(kernel)?.pipelines;
-        let ours = |p: &Pipeline| Arc::ptr_eq(&p.health, &self.health);
-        Ok(prepared.lock().iter().filter(|(_, p)| ours(p)).filter_map(|(k, _)| k.strip_prefix(beginning).map(Key::from_slice)).collect())
+        Ok(prepared(kernel)?.known(beginning, self.is_ours()))
     }
     /// Has nothing been compiled for the kernel yet? Then is the time to compile what other sizes will want.
     ///
     /// # Errors
     /// The kernel was prepared by another backend.
     pub fn is_new(&self, kernel: &Kernel) -> Result<bool, ErrorKind> {
-        Ok(!Prepared::of(kernel)?.pipelines.lock().iter().any(|(_, p)| Arc::ptr_eq(&p.health, &self.health)))
+        Ok(prepared(kernel)?.is_new(self.is_ours()))
     }
-    /// The nest of a kernel's launch; `place` tells its nests apart. Axes of one element may be left out of a text or be
-    /// in it: a nest that has some takes a form that a text was written for, where one fits, so that a batch of one row
-    /// compiles nothing.
+    /// The nest of a kernel's launch; `place` tells its nests apart.
     ///
     /// # Errors
     /// The kernel was prepared by another backend.
@@ -98,34 +79,10 @@ impl Gpu {
         place: u8,
         bindings: &Bindings,
         space: &Shape,
-        [outer, inner]: [&[usize]; 2],
+        axes: [&[usize]; 2],
         operands: &[(usize, Strides)],
     ) -> Result<Nest, ErrorKind> {
-        let prepared = Prepared::of(kernel)?;
-        let own = Nest::new(space, outer, inner, operands);
-        let form = own.form();
-        let mut nests = prepared.nests.lock();
-        let chosen = match nests.iter().find(|(at, natural, _)| *at == place && *natural == form) {
-            Some((_, _, chosen)) => chosen.clone(),
-            None => {
-                let mut hasher = DefaultHasher::new();
-                (prepared.computes, place, space.rank()).hash(&mut hasher);
-                bindings.access.iter().for_each(|a| (*a as u8).hash(&mut hasher));
-                let mut all = self.pipelines.forms.lock();
-                let known = all.entry(hasher.finish()).or_default();
-                let has_ones = outer.iter().chain(inner).any(|&a| space[a] == 1);
-                let fits = |f: &&Form| Nest::of(f, space, [outer, inner], operands).is_some();
-                let like = || known.iter().filter(fits).max_by_key(|f| f.likeness(&form)).cloned();
-                let chosen = if has_ones && !known.contains(&form) { like() } else { None }.unwrap_or_else(|| form.clone());
-                if !known.contains(&chosen) {
-                    known.push(chosen.clone());
-                }
-                nests.push((place, form.clone(), chosen.clone()));
-                chosen
-            }
-        };
-        // Of one form there are many sizes, and what fitted one of them need not fit another.
-        Ok(if chosen == form { own } else { Nest::of(&chosen, space, [outer, inner], operands).unwrap_or(own) })
+        Ok(prepared(kernel)?.nest(&self.pipelines.forms, place, bindings, space, axes, operands))
     }
     /// The pipeline of a text.
     ///

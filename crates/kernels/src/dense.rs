@@ -1,9 +1,12 @@
 //! Kernels whose outputs are dense and whose elements do not depend on each other: where elements share words, an
 //! invocation computes as many as share a word of its narrowest output, and writes whole words that no other touches.
 use crate::{
+    Dialect,
     bindings::{Access, Bindings, Place},
     frame::KernelFrame,
     launcher::{Array, Key},
+    nest::Nest,
+    program::Program,
 };
 use adamant_ir::{DType, ErrorKind};
 
@@ -20,11 +23,27 @@ impl Output {
         4 / self.dtype.size() as u32
     }
 }
+/// Which inputs an invocation has taken with their neighbours, into the arrays `taken<k>`.
+pub(crate) struct Taken<'t> {
+    pub inputs: &'t [bool],
+}
+impl Taken<'static> {
+    /// Each element is loaded by itself.
+    pub const NOTHING: Taken<'static> = Taken { inputs: &[] };
+}
+/// What one invocation does at once: so many elements, of the outputs and of those inputs that lie as they do.
+struct Wide {
+    each: u32,
+    inputs: Vec<bool>,
+}
+/// The most elements of all operands that an invocation holds.
+const HELD: usize = 64;
 /// The outputs of a launch, and how many elements an invocation computes.
 pub(crate) struct Dense {
     outputs: Vec<Output>,
     elements: u64,
     each: u32,
+    wide: Option<Wide>,
     /// where its parameters begin
     base: usize,
 }
@@ -36,7 +55,7 @@ impl Dense {
     /// Binds the outputs. One that begins inside a word is written element by element.
     pub fn new(bindings: &mut Bindings, outputs: &[(Array, Place)]) -> Dense {
         let elements = outputs.first().map_or(0, |o| o.0.shape.elements() as u64);
-        let mut dense = Dense { outputs: Vec::new(), elements, each: 1, base: 0 };
+        let mut dense = Dense { outputs: Vec::new(), elements, each: 1, wide: None, base: 0 };
         for (o, place) in outputs {
             let is_packed = bindings.dialect.packs() && o.dtype.size() < 4 && o.offset * o.dtype.size() % 4 == 0;
             let mut output = Output { binding: 0, dtype: o.dtype, offset: o.offset, is_packed };
@@ -49,9 +68,25 @@ impl Dense {
         }
         dense
     }
+    /// Lets an invocation take and put elements side by side in pieces of 16 bytes, where the dialect has them and the
+    /// outputs begin at one; so do those inputs that begin at one.
+    pub fn widen(&mut self, dialect: &dyn Dialect, inputs: &[Array], nest: &Nest) {
+        let sizes = inputs.iter().enumerate().filter(|(k, _)| nest.is_dense(*k)).map(|(_, i)| i.dtype.size());
+        let sizes: Vec<usize> = sizes.chain(self.outputs.iter().map(|o| o.dtype.size())).collect();
+        let (Some(&least), Some(&most)) = (sizes.iter().min(), sizes.iter().max()) else { return };
+        let mut each = dialect.widest() / least;
+        while each > dialect.widest() / most && each * sizes.len() > HELD {
+            each /= 2;
+        }
+        if each < 2 || !self.outputs.iter().all(|o| o.offset % each == 0) {
+            return;
+        }
+        let inputs = inputs.iter().enumerate().map(|(k, i)| nest.is_dense(k) && i.offset % each == 0).collect();
+        self.wide = Some(Wide { each: each as u32, inputs });
+    }
     /// How many invocations there are.
     pub fn units(&self) -> u64 {
-        self.elements.div_ceil(self.each as u64)
+        self.elements.div_ceil(self.wide.as_ref().map_or(self.each, |w| w.each) as u64)
     }
     /// How many elements an invocation computes.
     pub fn each(&self) -> u32 {
@@ -61,6 +96,10 @@ impl Dense {
     pub fn describe(&self, key: &mut Key) {
         for o in &self.outputs {
             key.extend([o.binding as u8, o.dtype as u8, o.is_packed as u8]);
+        }
+        if let Some(wide) = &self.wide {
+            key.push(wide.each as u8);
+            key.extend(wide.inputs.iter().map(|i| u8::from(*i)));
         }
     }
     /// Appends its parameters.
@@ -76,6 +115,56 @@ impl Dense {
     pub fn text(&self, bindings: &Bindings, functions: &str, body: &str, bits: &[String]) -> Result<String, ErrorKind> {
         let unit = self.unit(bindings, body, bits);
         KernelFrame::alone(bindings, functions, format!("    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;\n{unit}")).text()
+    }
+    /// What invocation `unit` does, at once for elements that lie side by side, where it may. `body`: statements that compute
+    /// element `i` from what has been taken.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn unit_of(
+        &self,
+        bindings: &Bindings,
+        program: &Program<'_>,
+        nest: &Nest,
+        body: &dyn Fn(&Taken<'_>) -> Result<String, ErrorKind>,
+        bits: &[String],
+    ) -> Result<String, ErrorKind> {
+        let one = body(&Taken::NOTHING)?;
+        let Some(wide) = &self.wide else { return Ok(self.unit(bindings, &one, bits)) };
+        let each = wide.each;
+        let (mut takes, mut makes, mut puts, mut singles) = (String::new(), String::new(), String::new(), String::new());
+        let array = |name: &str, k: usize, size: usize| format!("{} {name}{k}[{each}];\n", if size == 8 { "adm_vec2_u32" } else { "uint32_t" });
+        for (k, &(binding, dtype)) in program.inputs().iter().enumerate().filter(|(k, _)| wide.inputs[*k]) {
+            takes += &array("taken", k, dtype.size());
+            takes += &format!("adm_take_{}<{each}>(b{binding}, {}, taken{k});\n", dtype.size(), nest.at(k, "first"));
+        }
+        for (k, (o, bits)) in self.outputs.iter().zip(bits).enumerate() {
+            let (offset, size) = (format!("p[{}u]", self.base + 2 + k), o.dtype.size());
+            takes += &array("made", k, size);
+            makes += &format!("made{k}[e] = {bits};\n");
+            puts += &format!("adm_put_{size}<{each}>(b{}, {offset} + first, made{k});\n", o.binding);
+            singles += &format!("let out{k}: u32 = {offset} + i;\n{}\n", bindings.set_bits(o.binding, size, &format!("out{k}"), bits));
+        }
+        let total = format!("p[{}u]", self.base);
+        let verbatim = |text: String| bindings.dialect.verbatim(text);
+        Ok(format!(
+            "let first: u32 = unit * {each}u;
+if (first >= {total}) {{ return; }}
+let count: u32 = min({each}u, {total} - first);
+if (count == {each}u) {{
+{}for (var e: u32 = 0u; e < {each}u; e++) {{
+let i: u32 = first + e;
+{}{makes}}}
+{}}} else {{
+for (var e: u32 = 0u; e < count; e++) {{
+let i: u32 = first + e;
+{one}{singles}}}
+}}
+",
+            verbatim(takes + "#pragma unroll\n"),
+            body(&Taken { inputs: &wide.inputs })?,
+            verbatim(puts),
+        ))
     }
     /// What invocation `unit` does. `body`: statements that compute element `i`; `bits[k]`: what goes to output k.
     pub fn unit(&self, bindings: &Bindings, body: &str, bits: &[String]) -> String {

@@ -6,9 +6,11 @@
 //!
 //! [`LaunchTarget`]: crate::LaunchTarget
 mod c;
+mod cuda;
 mod wgsl;
 
 pub use c::{C, entry_of, to_c};
+pub use cuda::{CUDA_BUFFERS, Cuda};
 pub use wgsl::Wgsl;
 
 use crate::{bindings::Access, frame::KernelFrame};
@@ -122,6 +124,11 @@ pub trait Dialect: Sync {
 
     // Elements in memory: binding number k is the variable `b<k>`.
 
+    /// How many bytes an invocation reads and writes at once, where they lie side by side: 16, or 0 where there is nothing
+    /// wider than a word. Then it has `adm_take_<size><count>(buffer, first, array)` and `adm_put_<size>...`.
+    fn widest(&self) -> usize {
+        0
+    }
     /// Do elements that are smaller than a word share words, which are read and written whole?
     fn packs(&self) -> bool;
     /// A word of a binding.

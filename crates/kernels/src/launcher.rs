@@ -63,6 +63,9 @@ pub struct LaunchTarget {
     pub largest: u64,
     /// invocations of a subgroup, where kernels see subgroups and all are of one size from 4 to 32
     pub subgroup: Option<usize>,
+    /// Do 32 invocations together multiply matrices of 16-bit floats by one instruction, and copy pieces of 16 bytes to the
+    /// workgroup's memory that nobody waits for (a card of compute capability 8.0 or later)?
+    pub matrices: bool,
     /// Does it compute on the host's processor, where barriers are slow and branches run all their sides?
     pub on_host: bool,
 }

@@ -11,8 +11,8 @@
 //! *Dialect.* What languages think of differently is a method of [`Dialect`]: the registers of a dtype, how an element
 //! lies in memory (WGSL cuts 8 and 16 bits out of words, others have types for them), atomics, barriers, operations of a
 //! subgroup, the entry point. [`Wgsl`] writes a shader for one launch. [`C`] writes a function that runs a launch as loops
-//! over its workgroups and their invocations; one that waits for others is left there and taken up again. A dialect with
-//! the words of C and real threads (CUDA C++) keeps the translation and says these methods its own way.
+//! over its workgroups and their invocations; one that waits for others is left there and taken up again. [`Cuda`] keeps C's
+//! translation and has real threads.
 //!
 //! *Frame.* A [`KernelFrame`] is one kernel before it is text: its [`Bindings`] (buffers by number, with what is done to them),
 //! invocations of a workgroup, the memory that they share, functions, the body. Parameters are the words of one more
@@ -73,14 +73,16 @@ mod launcher;
 mod nest;
 mod notation;
 mod preambles;
+mod prepared;
 mod program;
 pub mod skeleton;
 
 pub use bindings::{Access, Bindings, Place};
-pub use dialect::{Atomic, C, Dialect, Subgroup, Wgsl, entry_of, to_c};
+pub use dialect::{Atomic, C, CUDA_BUFFERS, Cuda, Dialect, Subgroup, Wgsl, entry_of, to_c};
 pub use expression::{ExprText, Sources, write_expr};
 pub use frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element};
 pub use function::{binary_text, unary_text};
 pub use launcher::{Again, Array, CompiledText, Found, Key, LaunchTarget, Launcher, Work};
 pub use nest::{AxisGroup, Form, Nest, Strides};
 pub use preambles::preamble;
+pub use prepared::{Forms, Prepared};

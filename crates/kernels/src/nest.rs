@@ -149,6 +149,10 @@ impl Nest {
             OperandWalk::Strided => true,
         }
     }
+    /// Do the operand's elements lie in order without gaps?
+    pub fn is_dense(&self, operand: usize) -> bool {
+        self.walks[operand] == OperandWalk::Dense
+    }
     /// What of it stands in a text.
     pub fn form(&self) -> Form {
         Form { merged: self.merged.clone(), outer: self.outer, walks: self.walks.clone() }

@@ -2,7 +2,7 @@
 use crate::{
     Dialect, Sources,
     bindings::{Access, Bindings, Place},
-    dense::REPORT,
+    dense::{REPORT, Taken},
     launcher::{Found, Key, Launcher, Work},
     nest::{Nest, Strides},
     write_expr,
@@ -102,8 +102,19 @@ impl<'e> Program<'e> {
         let operands = self.inputs.len() + self.indices.len() + usize::from(self.random);
         (0..operands).map(|k| format!("let a{k}: u32 = {};\n", nest.at(k, number))).collect()
     }
-    /// Input k at its place.
-    pub fn load(&self, bindings: &Bindings, k: u16) -> String {
+    /// The input of a load, by its number among those of the work.
+    pub fn input_of(&self, load: u16) -> Option<usize> {
+        (load as usize).checked_sub(usize::from(self.given))
+    }
+    /// Where its inputs lie: binding and dtype.
+    pub fn inputs(&self) -> &[(usize, DType)] {
+        &self.inputs
+    }
+    /// Input k at its place, or where it was taken from there with its neighbours.
+    pub fn load(&self, bindings: &Bindings, k: u16, taken: &Taken<'_>) -> String {
+        if let Some(own) = self.input_of(k).filter(|own| taken.inputs.get(*own).is_some_and(|is_taken| *is_taken)) {
+            return bindings.value_of(self.inputs[own].1, &format!("taken{own}[e]"));
+        }
         let k = match (self.given, k) {
             (true, 0) => return "given".into(),
             (true, k) => k - 1,
@@ -124,6 +135,13 @@ impl<'e> Program<'e> {
     /// # Errors
     /// As [`check`].
     pub fn body(&self, bindings: &Bindings, nest: &Nest, number: &str) -> Result<String, ErrorKind> {
+        self.body_of(bindings, nest, number, &Taken::NOTHING)
+    }
+    /// As [`Program::body`], where some inputs' elements have been taken with their neighbours.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn body_of(&self, bindings: &Bindings, nest: &Nest, number: &str, taken: &Taken<'_>) -> Result<String, ErrorKind> {
         let mut text = self.places(nest, number);
         let first_index = self.inputs.len();
         let element = format!("a{}", (first_index + self.indices.len() + usize::from(self.random)).saturating_sub(1));
@@ -134,7 +152,7 @@ impl<'e> Program<'e> {
             bindings.word(binding, &format!("{scale}(a{k} + {word}u * p[{}u])", self.base + 2 * self.args.len() + k as usize))
         };
         let sources = Sources {
-            load: &|k| self.load(bindings, k),
+            load: &|k| self.load(bindings, k, taken),
             arg: &|k| self.arg(bindings, k),
             index: &|axis| format!("a{}", first_index + self.indices.iter().position(|a| *a == axis).unwrap_or(0)),
             key: &key,

@@ -92,6 +92,8 @@ impl<'m> Arenas<'m> {
     /// Nothing of shared and local memory is written, as when a block begins.
     pub fn begin(&mut self) {
         self.shared.written.fill(0, self.shared.bytes, 0);
+        // The block that had this memory before is nobody's neighbour.
+        self.shared_notes.fill(0, self.shared.bytes.div_ceil(4) * super::watch::NOTES, 0);
         for arena in &self.locals {
             arena.written.fill(0, arena.bytes, 0);
         }

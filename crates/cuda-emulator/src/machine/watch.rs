@@ -379,6 +379,11 @@ impl<'l> RaceWatch<'l> {
                 new.level = BLOCKS_READ;
                 new.bytes |= old.bytes;
             }
+            // Only of bytes that both read it is known that several did.
+            if new.level != 0 {
+                let both = old.bytes & bytes;
+                (new.level, new.bytes) = if both == 0 { (0, bytes) } else { (new.level, both) };
+            }
         }
         place.store(new.pack(), Relaxed);
         // Which instruction read is only for reports: two threads of the host may mix it up.

@@ -9,6 +9,10 @@ mod translate;
 
 pub use entry::entry_of;
 pub use translate::to_c;
+pub(super) use {
+    entry::{named, stored},
+    translate::{KernelModule, threaded},
+};
 
 use super::{Atomic, Dialect, Subgroup, bits_of_float, float_of_bits};
 use crate::{bindings::Access, frame::KernelFrame, preambles::rounding};

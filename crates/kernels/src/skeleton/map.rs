@@ -5,7 +5,8 @@ mod split;
 
 use crate::{
     bindings::{Bindings, Place},
-    dense::Dense,
+    dense::{Dense, Taken},
+    frame::KernelFrame,
     launcher::{Array, Key, Launcher, Work},
     nest::AxisGroup,
     program::{Program, axes},
@@ -34,6 +35,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[
     let mut dense = Dense::new(&mut bindings, outputs);
     let mut nest = launcher.nest(part, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
 
+    dense.widen(launcher.target().dialect, work.inputs, &nest);
     let mut parameters = Vec::new();
     let report = program.report(launcher);
     dense.place(&mut parameters, report);
@@ -46,9 +48,10 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let body = nest.coordinates(AxisGroup::Outer, "i") + &program.body(&bindings, &nest, "i")?;
+        let body = |taken: &Taken<'_>| Ok(nest.coordinates(AxisGroup::Outer, "i") + &program.body_of(&bindings, &nest, "i", taken)?);
         let bits: Vec<String> = results.iter().map(|&r| program.bits(&bindings, r)).collect();
-        dense.text(&bindings, "", &body, &bits)
+        let unit = dense.unit_of(&bindings, &program, &nest, &body, &bits)?;
+        KernelFrame::alone(&bindings, "", format!("    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;\n{unit}")).text()
     })?;
     launcher.launch(pipeline, &bindings, &parameters, dense.units());
     Ok(())

@@ -5,7 +5,7 @@ use crate::{
     nest::{AxisGroup, Strides},
     skeleton::{
         epilogue::BoundEpilogue,
-        product::{self, OWN, ProductEnds, ProductForm, ProductSizes, accumulator},
+        product::{self, MatrixFactor, MatrixFactors, OWN, ProductEnds, ProductForm, ProductSizes, accumulator},
     },
 };
 use adamant_ir::{DType, ErrorKind, product::Product};
@@ -73,7 +73,9 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
     if let Some(epilogue) = &epilogue {
         epilogue.describe(&mut key);
     }
-    let form = ProductForm { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
+    let along = [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()];
+    let matrices = for_matrices(launcher, [a, b], [left, right], along, &sizes);
+    let form = ProductForm { paired, along, matrices };
     product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
         let acc = accumulator(summed);
         let t = acc.name();
@@ -93,8 +95,12 @@ return {t}({});
                 bindings.load(binding, dtype, "at")
             )
         };
-        let factors = factor("left", "batch: u32, row: u32, k: u32", 0, left, a.dtype, 0, ["row", "k"])
+        let mut factors = factor("left", "batch: u32, row: u32, k: u32", 0, left, a.dtype, 0, ["row", "k"])
             + &factor("right", "batch: u32, k: u32, column: u32", 1, right, b.dtype, 2, ["k", "column"]);
+        // Where a batch's matrix begins, for copies that are no elements.
+        for (k, name) in ["left", "right"].into_iter().enumerate().filter(|(k, _)| matrices.is_some_and(|m| m.sides[*k].across.is_some())) {
+            factors += &format!("fn {name}_base(batch: u32) -> u32 {{\n{}return {};\n}}\n", nest.coordinates(AxisGroup::Outer, "batch"), nest.at(k, "batch"));
+        }
         if let Some(epilogue) = &epilogue {
             let store = bindings.store(target, out.dtype, "place", "value");
             let value = epilogue.finished("total", "number");
@@ -114,6 +120,30 @@ return {t}({});
         Ok(ProductEnds { factors, behind: String::new(), store })
     })
 }
+/// The factors for the matrix unit, where the device has one and it is of use: of 16 bits, and more than a few rows and columns.
+fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 2], along: [bool; 2], sizes: &ProductSizes) -> Option<MatrixFactors> {
+    let dtype = arrays[0].dtype;
+    let is_fit = launcher.target().matrices && matches!(dtype, DType::F16 | DType::BF16) && arrays[1].dtype == dtype;
+    if !is_fit || sizes.rows.min(sizes.columns) < FEW || sizes.depth < FEW {
+        return None;
+    }
+    let side = |k: usize| {
+        let (array, rank) = (arrays[k], arrays[k].shape.rank());
+        let (row, column) = (rank - 2, rank - 1);
+        // The left factor lies along K where it lies along its columns, the right one where it does not.
+        let (inner, outer) = if along[k] { (column, row) } else { (row, column) };
+        let in_pieces = |steps: isize| steps > 0 && steps % OF_PIECE == 0;
+        let batched = (0..row).all(|x| array.shape[x] == 1 || array.strides[x] == 0 || in_pieces(array.strides[x]));
+        let is_copied = array.strides[inner] == 1 && in_pieces(array.strides[outer]) && array.offset as isize % OF_PIECE == 0 && batched;
+        let step = OWN + 2 * k + usize::from(outer == column);
+        MatrixFactor { binding: bindings[k], across: is_copied.then_some(step), along_depth: (k == 0) == along[k] }
+    };
+    Some(MatrixFactors { dtype, sides: [side(0), side(1)] })
+}
+/// Rows, columns or a depth of which the matrix unit would be mostly idle.
+const FEW: usize = 16;
+/// Elements of 16 bits in a piece of 16 bytes.
+const OF_PIECE: isize = 8;
 /// A sum as a register of the dtype, rounded once.
 pub(crate) fn narrowed(dtype: DType, total: &str) -> String {
     match dtype {

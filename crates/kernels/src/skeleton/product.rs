@@ -4,6 +4,9 @@
 //!
 //! A long K with a small result is split over workgroups; the parts are added in order by a second launch, so the bits
 //! are the same from run to run.
+mod matrices;
+pub(crate) use matrices::{MatrixFactor, MatrixFactors};
+
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
@@ -37,6 +40,8 @@ pub(crate) struct ProductForm {
     pub along: [bool; 2],
     /// are results stored two columns at a time? Columns are even then.
     pub paired: bool,
+    /// the factors, where the matrix unit of a warp is to multiply them
+    pub matrices: Option<MatrixFactors>,
 }
 impl ProductForm {
     /// How many results are stored together.
@@ -115,6 +120,9 @@ pub(crate) fn record(
     parameters[..OWN].copy_from_slice(&[sizes.rows as u32, sizes.columns as u32, sizes.depth as u32, length as u32, sizes.batch as u32, elements as u32]);
     let acc = accumulator(dtype);
     key.extend([form.along[0] as u8, form.along[1] as u8, form.paired as u8]);
+    if let Some(factors) = &form.matrices {
+        factors.describe(&mut key);
+    }
     // Whether K is split follows from the sizes, so one text does both.
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let text = ProductText { key: &key, bindings: &bindings, acc, form, scratch };
@@ -218,12 +226,20 @@ enum TileWay {
     Shared([usize; 2]),
     /// by subgroups of so many invocations, each of which holds columns and passes on its rows
     Subgroups(usize),
+    /// by the matrix unit of a warp, in large tiles or in small ones
+    Matrices(bool),
 }
+/// Large tiles from which on there is work for a whole device.
+const MANY: usize = 96;
 /// Rows and columns of an invocation of a subgroup.
 const OF_SUBGROUP: [usize; 2] = [16, 2];
 
 impl TileWay {
     fn of(target: &LaunchTarget, sizes: &ProductSizes, form: ProductForm) -> TileWay {
+        if form.matrices.is_some() {
+            let [tall, wide] = matrices::tile(true);
+            return TileWay::Matrices(sizes.rows.div_ceil(tall) * sizes.columns.div_ceil(wide) * sizes.batch >= MANY);
+        }
         match target.subgroup {
             // Where the workgroup's memory is the host's, barriers and reads of it cost more than passing on saves: a
             // product of 512 x 512 x 512 takes 55 ms by subgroups and 242 ms by tiles on llvmpipe.
@@ -233,11 +249,19 @@ impl TileWay {
     }
     /// What computes the largest tiles.
     fn largest(self) -> TileWay {
-        if let TileWay::Shared(_) = self { TileWay::Shared([4, 4]) } else { self }
+        match self {
+            TileWay::Shared(_) => TileWay::Shared([4, 4]),
+            TileWay::Matrices(_) => TileWay::Matrices(true),
+            subgroups => subgroups,
+        }
     }
     /// A larger tile that a kernel has for other sizes, by the ends of its keys, does as well, with the same sums.
     fn or_larger(self, known: &[Key]) -> TileWay {
-        let TileWay::Shared(ideal) = self else { return self };
+        let ideal = match self {
+            TileWay::Shared(ideal) => ideal,
+            TileWay::Matrices(is_large) => return TileWay::Matrices(is_large || !known.contains(&TileWay::Matrices(false).ending())),
+            TileWay::Subgroups(_) => return self,
+        };
         let fits = |end: &Key| match &end[..] {
             &[tall, wide] if tall as usize >= ideal[0] && wide as usize >= ideal[1] => Some([tall as usize, wide as usize]),
             _ => None,
@@ -249,18 +273,28 @@ impl TileWay {
         match self {
             TileWay::Shared([tall, wide]) => [SIDE * tall, SIDE * wide],
             TileWay::Subgroups(size) => [OF_SUBGROUP[0] * 64 / size / (32 / size), 32 / size * size * OF_SUBGROUP[1]],
+            TileWay::Matrices(is_large) => matrices::tile(is_large),
         }
+    }
+    /// How the keys of its texts end.
+    fn ending(self) -> Key {
+        let mut key = Key::new();
+        self.describe(&mut key);
+        key
     }
     fn describe(self, key: &mut Key) {
         match self {
             TileWay::Shared([tall, wide]) => key.extend([tall as u8, wide as u8]),
             TileWay::Subgroups(size) => key.extend([0xFF, size as u8]),
+            TileWay::Matrices(is_large) => key.extend([0xFD, 0xFD, is_large as u8]),
         }
     }
     fn text(self, bindings: &Bindings, functions: &str, acc: DType, form: ProductForm) -> Result<String, ErrorKind> {
-        match self {
-            TileWay::Shared(blocks) => shared(bindings, functions, acc, blocks, form),
-            TileWay::Subgroups(size) => subgroups(bindings, functions, acc, [size, self.tile()[0], self.tile()[1]], form),
+        match (self, &form.matrices) {
+            (TileWay::Matrices(is_large), Some(factors)) => matrices::text(bindings, functions, factors, is_large, form),
+            (TileWay::Matrices(_), None) => Err(ErrorKind::Internal("tiles of the matrix unit without their factors".into())),
+            (TileWay::Shared(blocks), _) => shared(bindings, functions, acc, blocks, form),
+            (TileWay::Subgroups(size), _) => subgroups(bindings, functions, acc, [size, self.tile()[0], self.tile()[1]], form),
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Case {
 pub const STRANGER: u8 = 0xa5;
 
 pub fn device(subgroup: Option<usize>, on_host: bool) -> LaunchTarget {
-    LaunchTarget { dialect: &C, buffers: 16, largest: 1 << 28, subgroup, on_host }
+    LaunchTarget { dialect: &C, buffers: 16, largest: 1 << 28, subgroup, matrices: false, on_host }
 }
 /// Lays tensors out.
 pub struct Maker {

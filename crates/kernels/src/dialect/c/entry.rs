@@ -25,14 +25,22 @@ pub fn entry_of(text: &str) -> Option<&str> {
 /// # Errors
 /// What C cannot say.
 pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
-    let shared: String = frame.shared.iter().map(|s| format!("{} {} {}\n", s.name, s.of, s.length)).collect();
-    let what = format!("{} {:?}\n{shared}{}\n{}", frame.lanes, frame.numbered, frame.functions, frame.body);
-    let name = format!("kernel_{:016x}", fnv(what.as_bytes()));
+    let name = named(frame);
     let module = KernelModule::of(name.clone(), frame.functions, frame.bindings.places.len());
     let functions = TextWriter::new(frame.functions, true, Some(&module), None).written()?;
     let waits = frame.body.contains("adm_barrier(") || frame.body.contains("adm_subgroup_");
     let entry = if waits { together(frame, &module)? } else { alone(frame, &module)? };
     let code = format!("{functions}{entry}");
+    Ok(format!("{}{}{code}", preamble(&code, &C), stored(&code)))
+}
+/// The name of a kernel's function: a hash of what it does.
+pub(in crate::dialect) fn named(frame: &KernelFrame<'_>) -> String {
+    let shared: String = frame.shared.iter().map(|s| format!("{} {} {}\n", s.name, s.of, s.length)).collect();
+    let what = format!("{} {:?}\n{shared}{}\n{}", frame.lanes, frame.numbered, frame.functions, frame.body);
+    format!("kernel_{:016x}", fnv(what.as_bytes()))
+}
+/// The helpers of stored formats that the code names.
+pub(in crate::dialect) fn stored(code: &str) -> String {
     let mut stored = String::new();
     for helper in STORAGE.split("\nfn ").skip(1).filter(|h| h.starts_with(STORED)) {
         let helper_name = helper.split('(').next().unwrap_or_default();
@@ -40,7 +48,7 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
             stored += &format!("#ifndef ADM_HAS_{helper_name}\n#define ADM_HAS_{helper_name}\n{}\n#endif\n", to_c(&format!("fn {helper}"), true));
         }
     }
-    Ok(format!("{}{stored}{code}", preamble(&code, &C)))
+    stored
 }
 /// Declarations of the numbers that an invocation knows itself by.
 fn numbers(frame: &KernelFrame<'_>) -> String {

@@ -77,8 +77,15 @@ pub fn to_c(text: &str, native: bool) -> String {
     // A compiler would say no less of a helper that is none.
     TextWriter::new(text, native, None, None).written().unwrap_or_else(|why| format!("#error \"{why}\"\n"))
 }
+/// A kernel's text as C, where invocations wait as threads do.
+///
+/// # Errors
+/// What C cannot say.
+pub(in crate::dialect) fn threaded(text: &str, module: &KernelModule) -> Result<String, String> {
+    TextWriter::new(text, true, Some(module), None).written()
+}
 /// What a kernel's functions have that helpers have not: names of their own, the launch, and its buffers.
-pub(super) struct KernelModule {
+pub(in crate::dialect) struct KernelModule {
     /// before the name of each of its functions and structs
     pub prefix: String,
     pub functions: BTreeSet<String>,

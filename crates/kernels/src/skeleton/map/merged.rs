@@ -4,7 +4,7 @@
 use crate::{
     Dialect, Sources,
     bindings::{Bindings, Place},
-    dense::Dense,
+    dense::{Dense, Taken},
     frame::{GROUP, KernelFrame},
     launcher::{Array, Key, LaunchTarget, Launcher, Work},
     nest::{AxisGroup, Nest},
@@ -76,6 +76,7 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
         let outputs: Vec<(Array, Place)> = work.outputs.iter().map(|o| (*o, o.place())).collect();
         let mut dense = Dense::new(&mut bindings, &outputs);
         let mut nest = launcher.nest(64 + k as u8, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
+        dense.widen(dialect, work.inputs, &nest);
         parameters[k] = groups as u32;
         groups += dense.units().div_ceil(GROUP);
         dense.place(&mut parameters, 0);
@@ -92,18 +93,18 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
         let mut chain = String::new();
         for (k, segment) in segments.iter().enumerate().rev() {
             let BoundSegment { program, dense, nest } = segment;
-            let values: Vec<String> = arguments
-                .iter()
-                .map(|i| match *i {
-                    Instr::Load(k) => program.load(&bindings, k),
+            let body = |taken: &Taken<'_>| {
+                let value = |i: &Instr| match *i {
+                    Instr::Load(k) => program.load(&bindings, k, taken),
                     Instr::Arg(k) => program.arg(&bindings, k),
                     _ => String::new(),
-                })
-                .collect();
-            let body = format!("{}{}let u: Results = program({});\n", nest.coordinates(AxisGroup::Outer, "i"), program.places(nest, "i"), values.join(", "));
+                };
+                let values: Vec<String> = arguments.iter().map(value).collect();
+                Ok(format!("{}{}let u: Results = program({});\n", nest.coordinates(AxisGroup::Outer, "i"), program.places(nest, "i"), values.join(", ")))
+            };
             let bits: Vec<String> = results.iter().enumerate().map(|(n, &r)| bindings.bits_of(expr.dtypes[r as usize], &format!("u.y{n}"))).collect();
             chain +=
-                &format!("if (number >= p[{k}u]) {{\nlet unit: u32 = (number - p[{k}u]) * 256u + lane;\n{}return;\n}}\n", dense.unit(&bindings, &body, &bits));
+                &format!("if (number >= p[{k}u]) {{\nlet unit: u32 = (number - p[{k}u]) * 256u + lane;\n{}return;\n}}\n", dense.unit_of(&bindings, program, nest, &body, &bits)?);
         }
         KernelFrame::alone(&bindings, &function, format!("let number: u32 = group.y * groups.x + group.x;\n{chain}")).text()
     })?;

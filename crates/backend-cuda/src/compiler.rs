@@ -1,0 +1,140 @@
+//! Texts to machine code, by NVRTC: for the card's own architecture, or as PTX, which the driver translates, where the card is
+//! newer than the compiler or takes no machine code. What was compiled is kept on disk under a hash of all that it depends on.
+#![allow(unsafe_code)]
+use crate::disk::Disk;
+use adamant_runtime::ErrorKind;
+use cudarc::nvrtc::sys::{self, nvrtcResult};
+use std::{
+    ffi::CString,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// What a text is compiled to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Image {
+    /// machine code for one architecture
+    Code,
+    /// the driver's language, with a zero at its end
+    Ptx,
+}
+/// The compiler for one card.
+pub(crate) struct Compiler {
+    /// the architecture of what is compiled, ten times major and minor
+    arch: i32,
+    version: (i32, i32),
+    /// the card takes no machine code of this compiler
+    wants_ptx: AtomicBool,
+    disk: Option<Disk>,
+}
+/// How a text is compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CompileOptions {
+    /// products and sums in one instruction, which rounds once
+    pub contracts: bool,
+}
+fn told(call: &str, code: nvrtcResult) -> Result<(), ErrorKind> {
+    if code == nvrtcResult::NVRTC_SUCCESS { Ok(()) } else { Err(ErrorKind::Internal(format!("{call} says {code:?}"))) }
+}
+/// A program of the compiler, given back when it is dropped.
+struct Program(sys::nvrtcProgram);
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `nvrtcCreateProgram` and is given back once.
+        unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+    }
+}
+impl Compiler {
+    /// The compiler for a card of an architecture, ten times major and minor.
+    ///
+    /// # Errors
+    /// A card that the compiler knows nothing of and is older than all it knows.
+    pub fn new(card: i32, disk: Option<Disk>) -> Result<Compiler, ErrorKind> {
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        // SAFETY: both are written.
+        told("nvrtcVersion", unsafe { sys::nvrtcVersion(&mut major, &mut minor) })?;
+        // SAFETY: it writes where it is told to.
+        told("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
+        let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: as many are written as it said there are.
+        told("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
+        let best = known.iter().copied().filter(|a| *a <= card).max();
+        let arch = best.ok_or_else(|| ErrorKind::DeviceAbsent(format!("NVRTC {major}.{minor} compiles for no card as old as this one, of compute capability {}.{}", card / 10, card % 10)))?;
+        Ok(Compiler { arch, version: (major, minor), wants_ptx: AtomicBool::new(!known.contains(&card)), disk })
+    }
+    /// Its version, for people.
+    pub fn described(&self) -> String {
+        let how = if self.wants_ptx.load(Relaxed) { "PTX" } else { "machine code" };
+        format!("NVRTC {}.{}, {how} of sm_{}", self.version.0, self.version.1, self.arch)
+    }
+    pub fn kind(&self) -> Image {
+        if self.wants_ptx.load(Relaxed) { Image::Ptx } else { Image::Code }
+    }
+    /// The card refused machine code: from now on it is given PTX.
+    pub fn fall_back(&self) {
+        self.wants_ptx.store(true, Relaxed);
+    }
+    /// Compiles a text.
+    ///
+    /// # Errors
+    /// It is no CUDA C++: the compiler's words.
+    pub fn compile(&self, text: &str, options: CompileOptions) -> Result<Vec<u8>, ErrorKind> {
+        let kind = self.kind();
+        let arguments = self.arguments(kind, options);
+        let key = format!("{}.{}\0{}\0{text}", self.version.0, self.version.1, arguments.join(" "));
+        if let Some(found) = self.disk.as_ref().and_then(|d| d.read(&key)) {
+            return Ok(found);
+        }
+        let made = translate(text, &arguments, kind)?;
+        if let Some(disk) = &self.disk {
+            disk.keep(&key, &made);
+        }
+        Ok(made)
+    }
+    fn arguments(&self, kind: Image, options: CompileOptions) -> Vec<String> {
+        let arch = format!("--gpu-architecture={}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch);
+        let contracts = format!("--fmad={}", options.contracts);
+        [arch, contracts].into_iter().chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"].map(String::from)).collect()
+    }
+}
+fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, ErrorKind> {
+    let zero_ended = |s: &str| CString::new(s).map_err(|_| ErrorKind::Internal("a zero inside a text for the compiler".into()));
+    let source = zero_ended(text)?;
+    let arguments: Vec<CString> = arguments.iter().map(|a| zero_ended(a)).collect::<Result<_, _>>()?;
+    let pointers: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
+    let mut program = Program(ptr::null_mut());
+    // SAFETY: the source ends in a zero and outlives the program; there are no headers.
+    told("nvrtcCreateProgram", unsafe { sys::nvrtcCreateProgram(&mut program.0, source.as_ptr(), c"adamant.cu".as_ptr(), 0, ptr::null(), ptr::null()) })?;
+    // SAFETY: as many arguments as it is told.
+    let compiled = unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr()) };
+    if compiled != nvrtcResult::NVRTC_SUCCESS {
+        let log = log(&program).unwrap_or_default();
+        return Err(ErrorKind::Internal(format!("NVRTC says {compiled:?}: {log}\nin the kernel\n{text}")));
+    }
+    let mut size = 0;
+    let mut made;
+    if kind == Image::Code {
+        // SAFETY: it writes where it is told to.
+        told("nvrtcGetCUBINSize", unsafe { sys::nvrtcGetCUBINSize(program.0, &mut size) })?;
+        made = vec![0u8; size];
+        // SAFETY: as many bytes are written as it said there are.
+        told("nvrtcGetCUBIN", unsafe { sys::nvrtcGetCUBIN(program.0, made.as_mut_ptr().cast()) })?;
+    } else {
+        // SAFETY: it writes where it is told to.
+        told("nvrtcGetPTXSize", unsafe { sys::nvrtcGetPTXSize(program.0, &mut size) })?;
+        made = vec![0u8; size];
+        // SAFETY: as many bytes are written as it said there are, the last of them zero.
+        told("nvrtcGetPTX", unsafe { sys::nvrtcGetPTX(program.0, made.as_mut_ptr().cast()) })?;
+        made.push(0);
+    }
+    Ok(made)
+}
+fn log(program: &Program) -> Result<String, ErrorKind> {
+    let mut size = 0;
+    // SAFETY: it writes where it is told to.
+    told("nvrtcGetProgramLogSize", unsafe { sys::nvrtcGetProgramLogSize(program.0, &mut size) })?;
+    let mut bytes = vec![0u8; size];
+    // SAFETY: as many bytes are written as it said there are.
+    told("nvrtcGetProgramLog", unsafe { sys::nvrtcGetProgramLog(program.0, bytes.as_mut_ptr().cast()) })?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string())
+}

@@ -1,0 +1,252 @@
+//! The backend itself: core's contract on one opened card.
+use crate::{
+    disk,
+    launch::{HeldStep, Launches, PassTimes},
+    memory::{CudaMemory, ours},
+    opened::Opened,
+    words::CudaWords,
+};
+use adamant_kernels::skeleton::{self, Mapped};
+use adamant_runtime::{
+    DType, ErrorKind,
+    backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
+    kernel::{KernelKind, Step},
+};
+use parking_lot::RwLock;
+use std::{any::Any, path::PathBuf, sync::Arc, time::Instant};
+
+/// A card as a device.
+pub struct CudaBackend {
+    /// another after a loss
+    opened: RwLock<Arc<Opened>>,
+    info: DeviceInfo,
+    options: CudaBuilder,
+}
+/// How a card is opened: [`CudaBackend::builder`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaBuilder {
+    device: usize,
+    cache: Option<PathBuf>,
+}
+impl CudaBuilder {
+    /// The card's number, as the driver counts; 0 by default.
+    pub fn device(mut self, number: usize) -> CudaBuilder {
+        self.device = number;
+        self
+    }
+    /// Where compiled kernels are kept, or nowhere; by default `ADAMANT_CACHE_DIR`, else the user's directory for caches.
+    pub fn cache(mut self, directory: Option<PathBuf>) -> CudaBuilder {
+        self.cache = directory;
+        self
+    }
+    /// Opens the card.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`: no driver, no compiler or no such card, with what to install.
+    pub fn build(self) -> Result<CudaBackend, ErrorKind> {
+        let opened = Opened::open(self.device, self.cache.as_deref())?;
+        let card = &opened.card;
+        let details = vec![
+            ("compute capability", format!("{}.{}", card.capability / 10, card.capability % 10)),
+            ("memory", format!("{} bytes", card.memory)),
+            ("driver", format!("CUDA {}.{}", card.driver / 1000, card.driver % 1000 / 10)),
+            ("compiler", opened.compiler.described()),
+            ("kernels on disk", opened.kept.clone()),
+            ("largest tensor", format!("{} bytes", opened.target().largest)),
+            ("products", opened.multiplies.clone()),
+        ];
+        let info = DeviceInfo {
+            backend: "cuda",
+            name: card.name.clone(),
+            parallelism: card.multiprocessors,
+            details,
+            // Fixed trees and no order of threads anywhere; another card's compiler may order other products.
+            determinism: Determinism::RunToRun,
+            dtypes: &DType::COMPUTE,
+            window_ops: 2048,
+            // A window that closed by its bytes would be cut elsewhere when the batch grows, and its kernels be others.
+            window_bytes: usize::MAX,
+        };
+        Ok(CudaBackend { opened: RwLock::new(opened), info, options: self })
+    }
+}
+impl CudaBackend {
+    /// How a card may be opened.
+    ///
+    /// ```
+    /// use adamant_backend_cuda::CudaBackend;
+    /// use adamant_runtime::{ErrorKind, backend::Backend};
+    /// match CudaBackend::builder().device(0).build() {
+    ///     Ok(backend) => assert_eq!(backend.info().backend, "cuda"),
+    ///     // Says what to install.
+    ///     Err(e) => assert!(matches!(e, ErrorKind::DeviceAbsent(_))),
+    /// }
+    /// ```
+    pub fn builder() -> CudaBuilder {
+        CudaBuilder { device: 0, cache: disk::directory() }
+    }
+    /// How it was opened.
+    pub fn options(&self) -> &CudaBuilder {
+        &self.options
+    }
+    fn opened(&self) -> Arc<Opened> {
+        self.opened.read().clone()
+    }
+    /// Records steps, equal ones that may be together; `before` hears of each launch and how many steps it is for.
+    fn record_all<'a>(launches: &mut Launches<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Launches<'a>, usize)) -> Result<(), ErrorKind> {
+        let mut rest = steps;
+        while let [first, ..] = rest {
+            // What may be together has one program.
+            let alike = rest.iter().take_while(|s| is_alike(first, s)).count().max(1);
+            let held: Vec<HeldStep<'a>> = rest[..alike].iter().map(HeldStep::new).collect();
+            let mapped: Vec<Mapped<'_>> = rest.iter().zip(&held).filter_map(|(s, h)| mapped(s, h)).collect();
+            let equal = if mapped.len() > 1 { skeleton::together(&launches.opened.target(), &mapped) } else { 1 };
+            before(launches, equal);
+            if equal > 1 {
+                launches.begin(&rest[..equal])?;
+                skeleton::record_together(launches, &mapped[..equal])?;
+            } else if let ([own, ..], true) = (&held[..], first.outputs.iter().any(|o| o.shape.elements() > 0)) {
+                launches.begin(&rest[..1])?;
+                if !launches.by_library(first, &own.work())? {
+                    skeleton::record(launches, &first.kernel.kind, &own.work())?;
+                }
+            }
+            rest = &rest[equal..];
+        }
+        Ok(())
+    }
+}
+impl Backend for CudaBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
+        if skeleton::supports(&self.opened().target(), kernel, dtypes) { Support::Native } else { Support::No }
+    }
+    fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
+        Ok(Box::new(CudaMemory::new(&self.opened(), bytes)?))
+    }
+    fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
+        self.opened().upload(ours(to)?, offset, from)
+    }
+    fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
+        let opened = self.opened();
+        opened.begin(Queue::Compute, ours(from)?, offset, to.len(), &opened.everything())?.finish(to)
+    }
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+        let opened = self.opened();
+        Ok(Box::new(opened.begin(Queue::Compute, ours(from)?, offset, bytes, &opened.everything())?))
+    }
+    /// Kernels do not fail once they have begun, but with the device.
+    fn updates_in_place(&self) -> bool {
+        true
+    }
+    fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
+        let opened = self.opened();
+        opened.context.check()?;
+        let mut launches = Launches::new(&opened);
+        CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
+        launches.run(Queue::Compute, &opened.everything()).map(drop)
+    }
+    fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        Some(self)
+    }
+    fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
+        self.synchronize()?;
+        let opened = self.opened();
+        let mut launches = Launches::new(&opened);
+        // Steps that share a launch share its time.
+        let mut sizes = Vec::new();
+        CudaBackend::record_all(&mut launches, steps, |launches, together| {
+            launches.begin_pass();
+            sizes.push(together);
+        })?;
+        let times = PassTimes::new(&opened, sizes.len())?;
+        let begin = Instant::now();
+        launches.run_timed(Queue::Compute, &[], Some(&times))?;
+        let mut rest = 0..steps.len();
+        for (times, together) in times.read()?.into_iter().zip(sizes) {
+            let own: Vec<usize> = rest.by_ref().take(together).collect();
+            let elements = |k: usize| steps[k].space.elements() as f64;
+            let all: f64 = own.iter().map(|k| elements(*k)).sum();
+            let mut at = begin + times[0];
+            for k in own {
+                let end = if together == 1 { begin + times[1] } else { at + (times[1] - times[0]).mul_f64(elements(k) / all) };
+                ended(k, at, end);
+                at = end;
+            }
+        }
+        Ok(())
+    }
+    fn synchronize(&self) -> Result<(), ErrorKind> {
+        self.opened().synchronize()
+    }
+    fn recover(&self) -> Result<(), ErrorKind> {
+        let mut opened = self.opened.write();
+        if opened.context.lost().is_none() {
+            return Ok(());
+        }
+        let new = opened.opened_anew(self.options.device, self.options.cache.as_deref())?;
+        // What was told of the device must still hold.
+        if new.card != opened.card {
+            return Err(ErrorKind::DeviceAbsent(format!("card number {} was {} and is {} now", self.options.device, opened.card.name, new.card.name)));
+        }
+        *opened = new;
+        Ok(())
+    }
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.opened().counts.all()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+impl Asynchronous for CudaBackend {
+    fn submit(&self, queue: Queue, steps: &[Step<'_>], after: &[Event]) -> Result<Event, Refused> {
+        let opened = self.opened();
+        opened.context.check()?;
+        let mut launches = Launches::new(&opened);
+        launches.hears = false;
+        CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
+        Ok(launches.run(queue, after)?)
+    }
+    fn upload(&self, to: &dyn Memory, from: HostBytes, after: &[Event]) -> Result<Event, ErrorKind> {
+        self.opened().fill(ours(to)?, (*from).as_ref(), after)
+    }
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize, after: &[Event]) -> Result<(Event, Box<dyn ReadBack>), ErrorKind> {
+        let read = self.opened().begin(Queue::Copy, ours(from)?, offset, bytes, after)?;
+        Ok((read.event, Box::new(read)))
+    }
+    fn words(&self, count: u32) -> Result<Arc<dyn Words>, ErrorKind> {
+        Ok(Arc::new(CudaWords::new(&self.opened(), count)?))
+    }
+    fn inherit(&self, words: &Arc<dyn Words>, number: u32, from: &Arc<dyn Words>, of: &[u32], after: &[Event]) -> Result<Event, ErrorKind> {
+        let opened = self.opened();
+        opened.context.check()?;
+        let mut launches = Launches::new(&opened);
+        launches.inherit(&CudaWords::of(words)?, number, &CudaWords::of(from)?, of)?;
+        launches.run(Queue::Compute, after)
+    }
+    fn read_words(&self, words: &Arc<dyn Words>, after: Event) -> Result<Box<dyn Reports>, ErrorKind> {
+        Ok(Box::new(CudaWords::of(words)?.read(after)?))
+    }
+    fn is_done(&self, event: Event) -> bool {
+        self.opened().is_done(event)
+    }
+    fn wait(&self, event: Event) -> Result<(), ErrorKind> {
+        self.opened().wait(event)
+    }
+}
+/// Are both the same program, over whatever tensors, that run when the same words say so?
+fn is_alike(a: &Step<'_>, b: &Step<'_>) -> bool {
+    let (KernelKind::Map { expr, outputs }, KernelKind::Map { expr: other, outputs: others }) = (&a.kernel.kind, &b.kernel.kind) else { return false };
+    (std::ptr::eq(a.kernel, b.kernel) || (outputs == others && expr == other)) && is_guarded_alike(&a.guard, &b.guard)
+}
+fn mapped<'m>(step: &Step<'m>, held: &'m HeldStep<'_>) -> Option<Mapped<'m>> {
+    let KernelKind::Map { expr, outputs } = &step.kernel.kind else { return None };
+    Some((expr, &outputs[..], held.work()))
+}
+/// Whoever reports does so alone: a launch has one report.
+fn is_guarded_alike(a: &Guard<'_>, b: &Guard<'_>) -> bool {
+    a.reports.is_none() && b.reports.is_none() && a.when == b.when
+}

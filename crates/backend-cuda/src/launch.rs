@@ -1,0 +1,445 @@
+//! The launches of one turn: recorded step by step, then issued in their order. All parameters lie in one block, which is copied
+//! before them. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
+//! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
+use crate::{
+    compiler::CompileOptions,
+    blaslt::{LtPlan, WORKSPACE},
+    driver::{self, EventHandle, Pinned, StreamHandle},
+    memory::{Block, ours},
+    opened::{CompiledKernel, Opened, internal, prepared},
+    products,
+    words::{CudaWords, REPORT, fault},
+};
+use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::{self, gate}};
+use adamant_runtime::{
+    ErrorKind, Shape,
+    backend::{Event, Queue, When},
+    kernel::{FaultWord, Kernel, Operand, Step},
+};
+use smallvec::SmallVec;
+use std::{
+    ptr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+/// What is bound to a launch.
+#[derive(Clone, Copy)]
+enum Resource {
+    /// an address
+    At(u64),
+    /// memory between two launches of one step
+    Scratch,
+    /// where bad data is reported
+    Reports,
+    /// what the gates write
+    Gates,
+}
+enum Issued<'a> {
+    Kernel(Launch),
+    Library(LibraryLaunch<'a>),
+}
+/// A product that the library computes.
+struct LibraryLaunch<'a> {
+    plan: Arc<LtPlan>,
+    addresses: [u64; 3],
+    /// what it is, should the library fail
+    step: Step<'a>,
+}
+struct Launch {
+    kernel: Arc<CompiledKernel>,
+    resources: SmallVec<[Resource; 8]>,
+    /// where its parameters begin, in words
+    parameters: usize,
+    blocks: u32,
+    /// the gate that it looks at
+    gate: Option<usize>,
+}
+/// What lets launches run: if one of the words, by their places, is raised, or if none is.
+struct Gate {
+    words: CudaWords,
+    places: Vec<u32>,
+    if_raised: bool,
+    /// the launches before it
+    before: usize,
+}
+/// A gate writes a grid, whose first number is the word that launches look at.
+const GRID: u64 = 12;
+/// The launches of a turn.
+pub(crate) struct Launches<'a> {
+    pub opened: &'a Arc<Opened>,
+    launches: Vec<Issued<'a>>,
+    parameters: Vec<u32>,
+    reports: Vec<(&'a FaultWord, Found)>,
+    gates: Vec<Gate>,
+    /// Does the host want to know of bad data when the call returns?
+    pub hears: bool,
+    scratch_words: u64,
+    /// where passes begin that are timed
+    passes: Vec<usize>,
+    /// only what it compiles matters
+    warms_up: bool,
+    /// what is recorded now
+    current: Option<Current<'a>>,
+    /// the kernels of what is recorded now, as skeletons number them
+    compiled: Vec<Arc<CompiledKernel>>,
+}
+/// The kernel that is recorded, where it reports, and the addresses of its operands by their buffers' numbers.
+#[derive(Clone)]
+struct Current<'a> {
+    kernel: &'a Kernel,
+    fault: &'a FaultWord,
+    /// the run's words, and the one that it reports to
+    words: Option<(CudaWords, Option<u32>)>,
+    gate: Option<usize>,
+    buffers: SmallVec<[(usize, u64); 8]>,
+}
+/// A step as skeletons see it.
+pub(crate) struct HeldStep<'a> {
+    step: Step<'a>,
+    inputs: SmallVec<[Array; 4]>,
+    outputs: SmallVec<[Array; 4]>,
+}
+impl<'a> HeldStep<'a> {
+    pub fn new(step: &Step<'a>) -> HeldStep<'a> {
+        let arrays = |operands: &[Operand<'_>]| operands.iter().map(array).collect();
+        HeldStep { step: *step, inputs: arrays(step.inputs), outputs: arrays(step.outputs) }
+    }
+    pub fn work(&self) -> Work<'_> {
+        Work { space: self.step.space, inputs: &self.inputs, outputs: &self.outputs, args: self.step.args }
+    }
+}
+/// A buffer's number is where it lies: while a step is recorded, it stays there.
+fn number(o: &Operand<'_>) -> usize {
+    ptr::from_ref(o.buffer) as usize
+}
+fn array(o: &Operand<'_>) -> Array {
+    Array { buffer: number(o), shape: o.shape, offset: o.offset, strides: *o.strides, dtype: o.dtype, dense: o.dense }
+}
+/// The address of an operand's memory.
+///
+/// # Errors
+/// It has no memory, or another backend's.
+fn address(o: &Operand<'_>) -> Result<u64, ErrorKind> {
+    let guard = o.buffer.read();
+    Ok(ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?.address())
+}
+/// The times of the passes of one turn, as the device tells them: one pass ends where the next begins.
+pub(crate) struct PassTimes {
+    opened: Arc<Opened>,
+    bounds: Vec<EventHandle>,
+}
+
+impl<'a> Launches<'a> {
+    /// Nothing yet.
+    pub fn new(opened: &'a Arc<Opened>) -> Launches<'a> {
+        Launches {
+            opened,
+            launches: Vec::new(),
+            parameters: Vec::new(),
+            reports: Vec::new(),
+            gates: Vec::new(),
+            hears: true,
+            scratch_words: 0,
+            passes: Vec::new(),
+            warms_up: false,
+            current: None,
+            compiled: Vec::new(),
+        }
+    }
+    /// What follows is the work of these steps, by the kernel of the first.
+    ///
+    /// # Errors
+    /// Operands without memory.
+    pub fn begin(&mut self, steps: &[Step<'a>]) -> Result<(), ErrorKind> {
+        let Some(first) = steps.first() else { return Ok(()) };
+        let mut buffers: SmallVec<[(usize, u64); 8]> = SmallVec::new();
+        for o in steps.iter().flat_map(|s| s.inputs.iter().chain(s.outputs)) {
+            if !buffers.iter().any(|b| b.0 == number(o)) {
+                buffers.push((number(o), address(o)?));
+            }
+        }
+        let words = first.guard.words.map(CudaWords::of).transpose()?;
+        let gate = self.gate(words.as_ref(), first.guard.when);
+        let words = words.map(|words| (words, first.guard.reports));
+        self.current = Some(Current { kernel: first.kernel, fault: first.fault, words, gate, buffers });
+        self.compiled.clear();
+        Ok(())
+    }
+    /// What follows is launched when the words say so; a gate serves all that follow it with the same words.
+    fn gate(&mut self, words: Option<&CudaWords>, when: When<'_>) -> Option<usize> {
+        let (of, if_raised) = match when {
+            When::Always => return None,
+            When::Clean(of) => (of, false),
+            When::Raised(of) => (of, true),
+        };
+        let words = words?;
+        let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
+        let goes_on = self.gates.last().is_some_and(|g| g.words.is_same(words) && g.places == places && g.if_raised == if_raised);
+        // What was launched since may have raised one of them.
+        if !goes_on || self.launches.last().is_none_or(|l| !matches!(l, Issued::Kernel(Launch { gate: Some(_), .. }))) {
+            self.gates.push(Gate { words: words.clone(), places, if_raised, before: self.launches.len() });
+        }
+        Some(self.gates.len() - 1)
+    }
+    /// Takes over the words of an earlier run.
+    ///
+    /// # Errors
+    /// A text that cannot be compiled.
+    pub fn inherit(&mut self, words: &CudaWords, number: u32, from: &CudaWords, of: &[u32]) -> Result<(), ErrorKind> {
+        let kernel = self.opened.compiled(gate::inherits(&Cuda)?.1, CompileOptions { contracts: false })?;
+        let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
+        let resources = [from, words].map(|w| Resource::At(w.address()));
+        self.push(kernel, SmallVec::from_iter(resources), &gate::inheritance(&places, number * REPORT), 1);
+        Ok(())
+    }
+    /// Leaves a product to the library, if it is one for it and the library takes it.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn by_library(&mut self, step: &Step<'a>, work: &Work<'_>) -> Result<bool, ErrorKind> {
+        let (Some(library), Some(current), false) = (&self.opened.products, &self.current, self.warms_up) else { return Ok(false) };
+        let address = |number: usize| current.buffers.iter().find(|b| b.0 == number).map(|b| b.1);
+        let Some((product, addresses)) = products::of(step, work, address) else { return Ok(false) };
+        let Some(plan) = library.plan(&product)? else { return Ok(false) };
+        self.launches.push(Issued::Library(LibraryLaunch { plan, addresses, step: *step }));
+        Ok(true)
+    }
+    fn kernel(&self) -> Result<&'a Kernel, ErrorKind> {
+        self.current.as_ref().map(|c| c.kernel).ok_or_else(|| internal("a launch outside a step"))
+    }
+    /// What follows is timed by itself.
+    pub fn begin_pass(&mut self) {
+        self.passes.push(self.launches.len());
+    }
+    fn push(&mut self, kernel: Arc<CompiledKernel>, resources: SmallVec<[Resource; 8]>, parameters: &[u32], blocks: u64) {
+        let at = self.placed(parameters);
+        let gate = self.current.as_ref().and_then(|c| c.gate);
+        // More blocks than a grid has along x there are not: elements are counted in 32 bits.
+        let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
+        self.launches.push(Issued::Kernel(Launch { kernel, resources, parameters: at, blocks, gate }));
+    }
+    /// Where these parameters lie among all.
+    fn placed(&mut self, parameters: &[u32]) -> usize {
+        let at = self.parameters.len();
+        self.parameters.extend_from_slice(parameters);
+        at
+    }
+    /// The launches of the gates, each with the number of launches before it.
+    fn gate_launches(&mut self) -> Result<Vec<(usize, Launch)>, ErrorKind> {
+        let gates = std::mem::take(&mut self.gates);
+        if gates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kernel = self.opened.compiled(gate::text(&Cuda)?.1, CompileOptions { contracts: false })?;
+        let launch = |(k, g): (usize, Gate)| {
+            let parameters = self.placed(&gate::parameters(&g.places, g.if_raised, k, &[[1, 0, 0]]));
+            let resources = SmallVec::from_slice(&[Resource::At(g.words.address()), Resource::Gates]);
+            (g.before, Launch { kernel: kernel.clone(), resources, parameters, blocks: 1, gate: None })
+        };
+        Ok(gates.into_iter().enumerate().map(launch).collect())
+    }
+    /// Issues the launches to a queue, behind events. Returns at once unless the host wants to know of bad data.
+    ///
+    /// # Errors
+    /// A lost device, memory for scratch.
+    pub fn run(self, queue: Queue, behind: &[Event]) -> Result<Event, ErrorKind> {
+        if self.launches.is_empty() { Ok(Event::DONE) } else { self.run_timed(queue, behind, None) }
+    }
+    /// As [`Launches::run`], with the times of its passes.
+    ///
+    /// # Errors
+    /// As [`Launches::run`].
+    pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&PassTimes>) -> Result<Event, ErrorKind> {
+        let opened = self.opened;
+        let gates = self.gate_launches()?;
+        let count = gates.len();
+        let piece = opened.pinned_words(&self.parameters, false)?;
+        let report_words = self.reports.len() * REPORT as usize;
+        let mut turn = opened.queue(queue).turn(&opened.behind(queue, behind))?;
+        let stream = turn.stream();
+        let shared = turn.shared();
+        let parameters = Block::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?;
+        let reports = Block::grown(opened, &mut shared.reports, report_words * 4)?;
+        let scratch = Block::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?;
+        let flags = Block::grown(opened, &mut shared.gates, count * GRID as usize)?;
+        let has_products = self.launches.iter().any(|l| matches!(l, Issued::Library(_)));
+        let workspace = if has_products { Block::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
+        let event = turn.event();
+        let placed = if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(parameters, &piece, self.parameters.len() * 4, s)) };
+        opened.staging.give(piece, event);
+        placed?;
+        if report_words > 0 {
+            turn.call(|s| driver::fill(reports, gate::NOTHING, report_words, s))?;
+        }
+        let issue = |l: &Launch| {
+            let mut arguments: SmallVec<[u64; 16]> = SmallVec::new();
+            arguments.push(parameters + l.parameters as u64 * 4);
+            arguments.push(l.gate.map_or(0, |k| flags + k as u64 * GRID));
+            arguments.extend(l.resources.iter().map(|r| match *r {
+                Resource::At(address) => address,
+                Resource::Scratch => scratch,
+                Resource::Reports => reports,
+                Resource::Gates => flags,
+            }));
+            turn.call(|s| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, s, &arguments))
+        };
+        // The parameters of products that the library failed to compute: held until the turn has passed.
+        let mut refused = Vec::new();
+        let mut next_gate = gates.iter().peekable();
+        for (at, launch) in self.launches.iter().enumerate() {
+            while let Some((_, gate)) = next_gate.next_if(|(before, _)| *before <= at) {
+                issue(gate)?;
+            }
+            if let Some(times) = times {
+                times.before(&self.passes, at, stream)?;
+            }
+            match launch {
+                Issued::Kernel(launch) => issue(launch)?,
+                Issued::Library(product) => {
+                    if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, workspace, stream))? {
+                        refused.push(Launches::by_kernel(opened, &product.step, stream)?);
+                    }
+                }
+            }
+        }
+        if let Some(times) = times {
+            self.passes.push(self.launches.len());
+            times.before(&self.passes, self.launches.len(), stream)?;
+        }
+        turn.end()?;
+        if !refused.is_empty() {
+            opened.wait(event)?;
+            refused.drain(..).for_each(|(piece, _)| opened.staging.give(piece, event));
+        }
+        opened.counts.submissions.fetch_add(1, Relaxed);
+        opened.counts.launches.fetch_add((self.launches.len() + count) as u64, Relaxed);
+        if report_words > 0 && self.hears {
+            let mut found = vec![0u8; report_words * 4];
+            opened.copy_out(queue, reports, found.len(), &[])?.finish(&mut found)?;
+            for ((word, found), report) in self.reports.iter().zip(found.as_chunks::<{ 4 * REPORT as usize }>().0) {
+                if let Some(fault) = fault(Some(*found), report) {
+                    word.set(fault);
+                }
+            }
+        }
+        Ok(event)
+    }
+}
+impl<'a> Launches<'a> {
+    /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
+    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<(Pinned, [Block; 2]), ErrorKind> {
+        let mut own = Launches::new(opened);
+        let held = HeldStep::new(step);
+        own.begin(std::slice::from_ref(step))?;
+        skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
+        let parameters = Block::new(opened, own.parameters.len() * 4)?;
+        let scratch = Block::new(opened, own.scratch_words as usize * 4)?;
+        let piece = opened.pinned_words(&own.parameters, true)?;
+        opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
+        for launch in &own.launches {
+            let Issued::Kernel(l) = launch else { continue };
+            let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[parameters.address + l.parameters as u64 * 4, 0]);
+            arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
+            opened.context.call(|| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, stream, &arguments))?;
+        }
+        Ok((piece, [parameters, scratch]))
+    }
+}
+impl PassTimes {
+    /// For so many passes.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn new(opened: &Arc<Opened>, passes: usize) -> Result<PassTimes, ErrorKind> {
+        let mut times = PassTimes { opened: opened.clone(), bounds: Vec::with_capacity(passes + 1) };
+        for _ in 0..=passes {
+            times.bounds.push(opened.context.call(|| driver::event(true))?);
+        }
+        Ok(times)
+    }
+    /// Records the bounds of passes that lie before launch number `at`.
+    fn before(&self, passes: &[usize], at: usize, stream: StreamHandle) -> Result<(), ErrorKind> {
+        let bounds = passes.iter().zip(&self.bounds).filter(|(begin, _)| **begin == at);
+        bounds.map(|(_, event)| *event).try_for_each(|event| self.opened.context.call(|| driver::record(event, stream)))
+    }
+    /// When each pass began and ended, since the first began; waits for the last.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn read(&self) -> Result<Vec<[Duration; 2]>, ErrorKind> {
+        let [first, .., last] = self.bounds[..] else { return Ok(Vec::new()) };
+        let context = &self.opened.context;
+        self.opened.counts.waits.fetch_add(1, Relaxed);
+        context.call(|| driver::wait_until(last))?;
+        let since = |event: EventHandle| context.call(|| driver::between(first, event)).map(|ms| Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3));
+        let bounds: Vec<Duration> = self.bounds.iter().map(|e| since(*e)).collect::<Result<_, _>>()?;
+        Ok(bounds.windows(2).map(|w| [w[0], w[1].max(w[0])]).collect())
+    }
+}
+impl Drop for PassTimes {
+    fn drop(&mut self) {
+        for event in self.bounds.drain(..) {
+            let _ = self.opened.context.call(|| driver::destroy_event(event));
+        }
+    }
+}
+impl Launcher for Launches<'_> {
+    fn target(&self) -> LaunchTarget {
+        self.opened.target()
+    }
+    fn compile(&mut self, key: &Key, _: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind> {
+        let kernel = self.opened.kernel(self.kernel()?, key, write)?;
+        self.compiled.push(kernel);
+        Ok(CompiledText(self.compiled.len() - 1))
+    }
+    fn known(&self, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
+        self.opened.known(self.kernel()?, beginning)
+    }
+    fn is_new(&self) -> Result<bool, ErrorKind> {
+        self.opened.is_new(self.kernel()?)
+    }
+    fn warm_up(&mut self, again: Again<'_>) -> Result<(), ErrorKind> {
+        if !self.is_new()? {
+            return Ok(());
+        }
+        // What is recorded for other sizes looks for nothing.
+        let current = self.current.clone().map(|c| Current { words: None, gate: None, ..c });
+        again(&mut Launches { warms_up: true, current, ..Launches::new(self.opened) })
+    }
+    fn nest(&mut self, place: u8, bindings: &Bindings, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Result<Nest, ErrorKind> {
+        Ok(prepared(self.kernel()?)?.nest(self.opened.forms(), place, bindings, space, axes, operands))
+    }
+    fn report(&mut self, found: Found) -> u32 {
+        match &self.current {
+            Some(Current { words: Some((words, Some(word))), .. }) => {
+                words.looks_for(*word, found);
+                return word * REPORT;
+            }
+            Some(current) => self.reports.push((current.fault, found)),
+            None => {}
+        }
+        (self.reports.len() as u32).saturating_sub(1) * REPORT
+    }
+    fn scratch(&mut self, words: u64) -> Result<(), ErrorKind> {
+        if words * 4 > self.target().largest && !self.warms_up {
+            return Err(ErrorKind::OutOfMemory { asked: (words * 4) as usize, in_use: 0, cap: None });
+        }
+        self.scratch_words = self.scratch_words.max(words);
+        Ok(())
+    }
+    fn launch_groups(&mut self, text: CompiledText, bindings: &Bindings, parameters: &[u32], groups: u64) {
+        let (Some(kernel), Some(current)) = (self.compiled.get(text.0), &self.current) else { return };
+        // A number is one of the step's own: skeletons have them from its operands.
+        let resources = bindings.places.iter().filter_map(|p| match *p {
+            Place::Buffer(number) => current.buffers.iter().find(|b| b.0 == number).map(|b| Resource::At(b.1)),
+            Place::Scratch => Some(Resource::Scratch),
+            Place::Faults => match &current.words {
+                Some((words, Some(_))) => Some(Resource::At(words.address())),
+                _ => Some(Resource::Reports),
+            },
+        });
+        let resources = resources.collect();
+        self.push(kernel.clone(), resources, parameters, groups);
+    }
+}

@@ -1,0 +1,246 @@
+//! Device memory, and how bytes get there and back.
+use crate::{
+    driver::{self, Pinned},
+    opened::{Context, Opened, internal},
+    stream::Waits,
+};
+use adamant_runtime::{
+    ErrorKind,
+    backend::{Event, Memory, Queue, ReadBack},
+};
+use std::{
+    any::Any,
+    slice,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// A piece of device memory, given back when it is dropped.
+pub(crate) struct Block {
+    pub address: u64,
+    pub bytes: usize,
+    context: Arc<Context>,
+}
+impl Block {
+    /// # Errors
+    /// `OutOfMemory`; a lost device.
+    pub fn new(opened: &Opened, bytes: usize) -> Result<Block, ErrorKind> {
+        let context = opened.context.clone();
+        let bytes = bytes.max(4);
+        let address = context.call(|| driver::allocate(bytes)).map_err(|kind| match kind {
+            ErrorKind::OutOfMemory { .. } => {
+                let in_use = context.call(driver::memory_info).map_or(0, |(free, total)| total - free);
+                ErrorKind::OutOfMemory { asked: bytes, in_use, cap: None }
+            }
+            other => other,
+        })?;
+        opened.counts.allocated.fetch_add(bytes as u64, Relaxed);
+        Ok(Block { address, bytes, context })
+    }
+    /// A block of at least so many bytes in the place of one that is too small. Whoever uses that one does so in earlier turns
+    /// of the stream whose block it is, which the driver lets pass before it takes the memory back.
+    ///
+    /// # Errors
+    /// As [`Block::new`].
+    pub fn grown(opened: &Opened, kept: &mut Option<Block>, bytes: usize) -> Result<u64, ErrorKind> {
+        if let Some(block) = kept.as_ref().filter(|b| b.bytes >= bytes) {
+            return Ok(block.address);
+        }
+        let new = Block::new(opened, bytes.next_power_of_two().max(4096))?;
+        let address = new.address;
+        *kept = Some(new);
+        Ok(address)
+    }
+}
+impl Drop for Block {
+    fn drop(&mut self) {
+        let _ = self.context.call(|| driver::free(self.address));
+    }
+}
+/// Memory of the CUDA backend.
+pub(crate) struct CudaMemory {
+    block: Block,
+    bytes: usize,
+}
+impl CudaMemory {
+    /// # Errors
+    /// More than a kernel sees at once, by name; `OutOfMemory`; a lost device.
+    pub fn new(opened: &Opened, bytes: usize) -> Result<CudaMemory, ErrorKind> {
+        let largest = opened.target().largest;
+        if bytes as u64 > largest {
+            return Err(ErrorKind::Unsupported { backend: "cuda".into(), what: format!("{bytes} bytes in one piece: kernels see at most {largest} at once") });
+        }
+        Ok(CudaMemory { block: Block::new(opened, bytes)?, bytes })
+    }
+    pub fn address(&self) -> u64 {
+        self.block.address
+    }
+}
+impl Memory for CudaMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+/// The memory as ours.
+///
+/// # Errors
+/// It is another backend's; it went with a device that was lost.
+pub(crate) fn ours(memory: &dyn Memory) -> Result<&CudaMemory, ErrorKind> {
+    let ours: &CudaMemory = memory.as_any().downcast_ref().ok_or_else(|| internal("memory of another backend"))?;
+    ours.block.context.lost().map_or(Ok(ours), Err)
+}
+/// Refuses what is not in the memory.
+fn within(memory: &CudaMemory, offset: usize, bytes: usize) -> Result<(), ErrorKind> {
+    if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) { Err(internal("bytes that are not in the memory")) } else { Ok(()) }
+}
+/// Bytes of a piece that the device does not use now.
+fn bytes_of(piece: &mut Pinned, count: usize) -> &mut [u8] {
+    // SAFETY: so many bytes are pinned, `staging` hands them to one owner, and no copy of the device is on its way.
+    #[allow(unsafe_code)]
+    unsafe {
+        slice::from_raw_parts_mut(piece.start, count.min(piece.bytes))
+    }
+}
+impl Opened {
+    /// Has it passed?
+    pub fn is_done(&self, event: Event) -> bool {
+        event.is_done() || self.queue(event.queue()).has_passed(event.number())
+    }
+    /// Waits until it has passed.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn wait(&self, event: Event) -> Result<(), ErrorKind> {
+        if self.is_done(event) {
+            return self.context.check();
+        }
+        self.counts.waits.fetch_add(1, Relaxed);
+        self.queue(event.queue()).wait(event.number())
+    }
+    /// What a turn of a queue must wait for to be behind these events: its own queue runs in order.
+    pub fn behind(&self, queue: Queue, events: &[Event]) -> Waits {
+        let others = events.iter().filter(|e| !e.is_done() && e.queue() != queue && !self.is_done(**e));
+        others.filter_map(|e| self.queue(e.queue()).event_of(e.number())).collect()
+    }
+    /// The events behind which everything is that was handed over.
+    pub fn everything(&self) -> [Event; 3] {
+        [self.queues[0].last(), self.queues[1].last(), self.queues[2].last()]
+    }
+    /// Copies host bytes to the device on a queue, behind events.
+    ///
+    /// # Errors
+    /// A lost device; no memory to copy through.
+    pub fn copy_in(&self, queue: Queue, to: u64, from: &[u8], behind: &[Event]) -> Result<Event, ErrorKind> {
+        let (mut event, mut waits) = (Event::DONE, self.behind(queue, behind));
+        for (k, bytes) in from.chunks(crate::staging::PIECE).enumerate() {
+            let mut piece = self.staging.take(self, bytes.len())?;
+            bytes_of(&mut piece, bytes.len()).copy_from_slice(bytes);
+            let turn = self.queue(queue).turn(&waits)?;
+            let copied = turn.call(|s| driver::to_device(to + (k * crate::staging::PIECE) as u64, &piece, bytes.len(), s));
+            let after = turn.event();
+            let ended = copied.and_then(|()| turn.end());
+            self.staging.give(piece, after);
+            event = ended?;
+            waits.clear();
+        }
+        Ok(event)
+    }
+    /// Words in pinned memory. Inside a turn a piece is asked for `fresh`: to look which is free, others' turns are looked at.
+    ///
+    /// # Errors
+    /// A lost device; no memory to copy through.
+    pub fn pinned_words(&self, words: &[u32], fresh: bool) -> Result<Pinned, ErrorKind> {
+        let bytes = words.len() * 4;
+        let mut piece = if fresh { self.staging.fresh(bytes) } else { self.staging.take(self, bytes) }?;
+        for (to, word) in bytes_of(&mut piece, bytes).as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
+        }
+        Ok(piece)
+    }
+    /// Begins to copy from the device to the host, behind events.
+    ///
+    /// # Errors
+    /// A lost device; no memory to copy through.
+    pub fn copy_out(self: &Arc<Opened>, queue: Queue, from: u64, bytes: usize, behind: &[Event]) -> Result<OnItsWay, ErrorKind> {
+        let piece = self.staging.take(self, bytes)?;
+        let turn = self.queue(queue).turn(&self.behind(queue, behind))?;
+        let copied = if bytes == 0 { Ok(()) } else { turn.call(|s| driver::to_host(&piece, from, bytes, s)) };
+        let event = turn.event();
+        let ended = copied.and_then(|()| turn.end());
+        let read = OnItsWay { opened: self.clone(), piece: Some(piece), bytes, event };
+        ended.map(|_| read)
+    }
+    /// Copies host bytes into memory, behind everything that was handed over.
+    ///
+    /// # Errors
+    /// A lost device; a range outside the memory.
+    pub fn upload(&self, to: &CudaMemory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
+        within(to, offset, from.len())?;
+        let event = self.copy_in(Queue::Compute, to.address() + offset as u64, from, &self.everything())?;
+        self.wait(event)
+    }
+    /// Copies host bytes to the beginning of memory, behind events.
+    ///
+    /// # Errors
+    /// As [`Opened::upload`].
+    pub fn fill(&self, to: &CudaMemory, from: &[u8], behind: &[Event]) -> Result<Event, ErrorKind> {
+        within(to, 0, from.len())?;
+        self.copy_in(Queue::Copy, to.address(), from, behind)
+    }
+    /// Begins to read memory, behind events.
+    ///
+    /// # Errors
+    /// As [`Opened::upload`].
+    pub fn begin(self: &Arc<Opened>, queue: Queue, from: &CudaMemory, offset: usize, bytes: usize, behind: &[Event]) -> Result<OnItsWay, ErrorKind> {
+        within(from, offset, bytes)?;
+        self.copy_out(queue, from.address() + offset as u64, bytes, behind)
+    }
+}
+/// A copy to the host that was begun. Dropped before it is there, it is given up.
+pub(crate) struct OnItsWay {
+    opened: Arc<Opened>,
+    piece: Option<Pinned>,
+    bytes: usize,
+    pub event: Event,
+}
+impl OnItsWay {
+    /// The bytes, when they are there.
+    ///
+    /// # Errors
+    /// A lost device; another length.
+    pub fn finish(mut self, to: &mut [u8]) -> Result<(), ErrorKind> {
+        if to.len() != self.bytes {
+            return Err(internal("a read of another length"));
+        }
+        self.opened.wait(self.event)?;
+        if let Some(piece) = &mut self.piece {
+            to.copy_from_slice(bytes_of(piece, to.len()));
+        }
+        Ok(())
+    }
+    /// Has it come, or will it never?
+    pub fn is_settled(&self) -> bool {
+        self.opened.is_done(self.event)
+    }
+}
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.opened.staging.give(piece, self.event);
+            self.opened.staging.trim(&self.opened);
+        }
+    }
+}
+impl ReadBack for OnItsWay {
+    fn is_ready(&self) -> bool {
+        self.is_settled()
+    }
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), ErrorKind> {
+        self.finish(to)
+    }
+}

@@ -1,0 +1,308 @@
+//! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
+//! another; memory and kernels hold the one that they belong to.
+use crate::{
+    compiler::{CompileOptions, Compiler},
+    blaslt::BlasLt,
+    disk::Disk,
+    driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
+    libraries::{self, Libraries},
+    staging::Staging,
+    stream::Stream,
+    words::Spares,
+};
+use adamant_kernels::{CUDA_BUFFERS, Cuda, Forms, Key, LaunchTarget, Prepared, entry_of};
+use adamant_runtime::{ErrorKind, backend::Queue, kernel::Kernel};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The oldest compute capability, ten times major and minor.
+const OLDEST: i32 = 75;
+
+/// What a card says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Card {
+    pub name: String,
+    /// compute capability, ten times major and minor
+    pub capability: i32,
+    pub multiprocessors: usize,
+    pub memory: u64,
+    /// the driver's version, a thousand times major and ten times minor
+    pub driver: i32,
+}
+/// What it has done since it was opened.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// texts compiled
+    pub kernels: AtomicU64,
+    /// pieces of work handed over
+    pub submissions: AtomicU64,
+    /// kernels launched
+    pub launches: AtomicU64,
+    /// times that the host waited for the device
+    pub waits: AtomicU64,
+    /// bytes allocated
+    pub allocated: AtomicU64,
+}
+impl Counts {
+    /// By name.
+    pub fn all(&self) -> Vec<(&'static str, u64)> {
+        [("pipelines", &self.kernels), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits), ("allocated", &self.allocated)]
+            .map(|(name, n)| (name, n.load(Relaxed)))
+            .to_vec()
+    }
+}
+pub(crate) fn internal(what: &str) -> ErrorKind {
+    ErrorKind::Internal(what.into())
+}
+/// A device's own context, held until this is dropped.
+pub(crate) struct Context {
+    device: CUdevice,
+    handle: ContextHandle,
+    /// why nothing is to be had of it any more
+    lost: Mutex<Option<String>>,
+}
+impl Context {
+    /// # Errors
+    /// As the driver says.
+    fn retain(device: CUdevice) -> Told<Context> {
+        Ok(Context { device, handle: driver::retain_context(device)?, lost: Mutex::default() })
+    }
+    /// Makes a call on it.
+    ///
+    /// # Errors
+    /// A loss, now and from then on; what else the driver says.
+    pub fn call<T>(&self, f: impl FnOnce() -> Told<T>) -> Result<T, ErrorKind> {
+        self.check()?;
+        driver::bind(self.handle).and_then(|()| f()).map_err(|e| self.told(&e))
+    }
+    fn told(&self, e: &DriverError) -> ErrorKind {
+        if e.is_loss() {
+            self.lose(&e.to_string());
+        }
+        e.kind()
+    }
+    /// From now on every call fails.
+    pub fn lose(&self, why: &str) {
+        self.lost.lock().get_or_insert_with(|| why.to_string());
+    }
+    /// The loss, if it was lost.
+    pub fn lost(&self) -> Option<ErrorKind> {
+        self.lost.lock().clone().map(ErrorKind::DeviceLost)
+    }
+    /// # Errors
+    /// It was lost.
+    pub fn check(&self) -> Result<(), ErrorKind> {
+        self.lost().map_or(Ok(()), Err)
+    }
+}
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = driver::release_context(self.device);
+    }
+}
+/// A compiled kernel.
+pub(crate) struct CompiledKernel {
+    pub function: FunctionHandle,
+    /// threads of a block
+    pub threads: u32,
+    module: ModuleHandle,
+    context: Arc<Context>,
+}
+impl Drop for CompiledKernel {
+    fn drop(&mut self) {
+        let _ = self.context.call(|| driver::unload(self.module));
+    }
+}
+/// An opened card.
+pub(crate) struct Opened {
+    pub card: Card,
+    pub queues: [Stream; 3],
+    pub staging: Staging,
+    pub spares: Arc<Spares>,
+    pub counts: Counts,
+    pub compiler: Compiler,
+    /// the library of products, where there is one
+    pub products: Option<BlasLt>,
+    /// what is to be told of it
+    pub multiplies: String,
+    /// what is to be told of the texts that are kept
+    pub kept: String,
+    texts: Mutex<HashMap<(String, CompileOptions), Arc<CompiledKernel>>>,
+    forms: Forms,
+    // The last field: what is above is given back to it.
+    pub context: Arc<Context>,
+}
+impl Opened {
+    /// Opens card number `number`. `caches`: where compiled texts are kept.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`, saying what there is instead and what to install.
+    pub fn open(number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+        let libraries = libraries::open()?;
+        let (device, card) = found(number)?;
+        let (disk, kept) = Disk::open(caches);
+        let compiler = Compiler::new(card.capability, disk)?;
+        let context = Arc::new(Context::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
+        let [a, b, c] = Queue::ALL;
+        let queues = [Stream::new(&context, a)?, Stream::new(&context, b)?, Stream::new(&context, c)?];
+        let (products, multiplies) = multiplied(&context, libraries);
+        let (staging, spares) = (Staging::new(&context), Arc::default());
+        Ok(Arc::new(Opened { card, queues, staging, spares, counts: Counts::default(), compiler, products, multiplies, kept, texts: Mutex::default(), forms: Forms::default(), context }))
+    }
+    /// As [`Opened::open`], after a loss: the device's own context is ended first, with what others of this program have in it.
+    ///
+    /// # Errors
+    /// As [`Opened::open`]; a context that cannot be ended: only a new process has the device.
+    pub fn opened_anew(&self, number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+        driver::reset_context(self.context.device)
+            .map_err(|e| ErrorKind::DeviceLost(format!("{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)")))?;
+        Opened::open(number, caches)
+    }
+    pub fn queue(&self, queue: Queue) -> &Stream {
+        &self.queues[queue as usize]
+    }
+    /// What kernels must know of it.
+    pub fn target(&self) -> LaunchTarget {
+        // Kernels count elements in 32 bits.
+        LaunchTarget { dialect: &Cuda, buffers: CUDA_BUFFERS + 1, largest: u64::from(u32::MAX), subgroup: Some(32), matrices: self.card.capability >= 80, on_host: false }
+    }
+    fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
+        |k| Arc::ptr_eq(&k.context, &self.context)
+    }
+    /// The compiled text of a kernel for a structure; `write` writes it if it is new.
+    ///
+    /// # Errors
+    /// A text that cannot be written or compiled.
+    pub fn kernel(&self, kernel: &Kernel, key: &Key, write: impl FnOnce() -> Result<String, ErrorKind>) -> Result<Arc<CompiledKernel>, ErrorKind> {
+        let prepared = prepared(kernel)?;
+        if let Some(found) = prepared.text(key, self.is_ours()) {
+            return Ok(found);
+        }
+        let made = self.compiled(write()?, CompileOptions { contracts: false })?;
+        prepared.keep(key, made.clone());
+        Ok(made)
+    }
+    /// What follows `beginning` in the keys of the texts that a kernel has.
+    ///
+    /// # Errors
+    /// The kernel was prepared by another backend.
+    pub fn known(&self, kernel: &Kernel, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
+        Ok(prepared(kernel)?.known(beginning, self.is_ours()))
+    }
+    /// Has nothing been compiled for the kernel yet?
+    ///
+    /// # Errors
+    /// The kernel was prepared by another backend.
+    pub fn is_new(&self, kernel: &Kernel) -> Result<bool, ErrorKind> {
+        Ok(prepared(kernel)?.is_new(self.is_ours()))
+    }
+    /// The forms of the nests of its texts.
+    pub fn forms(&self) -> &Forms {
+        &self.forms
+    }
+    /// The kernel of a text.
+    ///
+    /// # Errors
+    /// It cannot be compiled; a lost device.
+    pub fn compiled(&self, text: String, options: CompileOptions) -> Result<Arc<CompiledKernel>, ErrorKind> {
+        let key = (text, options);
+        if let Some(found) = self.texts.lock().get(&key) {
+            return Ok(found.clone());
+        }
+        // Not under the lock: compiling takes long, and other threads have kernels already.
+        let made = Arc::new(self.compile(&key.0, options)?);
+        Ok(self.texts.lock().entry(key).or_insert(made).clone())
+    }
+    fn compile(&self, text: &str, options: CompileOptions) -> Result<CompiledKernel, ErrorKind> {
+        let name = entry_of(text).ok_or_else(|| internal("a text without a kernel"))?;
+        let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split(')').next()?.parse().ok());
+        let threads = threads.ok_or_else(|| internal("a kernel that does not say how many threads it has"))?;
+        let load = || {
+            let image = self.compiler.compile(text, options)?;
+            self.context.call(|| Ok(driver::load(&image)))
+        };
+        let mut loaded = load()?;
+        if loaded.as_ref().is_err_and(|e| is_refused(e.code)) {
+            self.compiler.fall_back();
+            loaded = load()?;
+        }
+        let module = loaded.map_err(|e| match self.context.told(&e) {
+            ErrorKind::Internal(why) => ErrorKind::Internal(format!("{why}\nin the kernel\n{text}")),
+            other => other,
+        })?;
+        let function = self.context.call(|| driver::function(module, name))?;
+        self.counts.kernels.fetch_add(1, Relaxed);
+        Ok(CompiledKernel { function, threads, module, context: self.context.clone() })
+    }
+    /// Waits for all that it was given.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn synchronize(&self) -> Result<(), ErrorKind> {
+        self.counts.waits.fetch_add(1, Relaxed);
+        self.queues.iter().try_for_each(Stream::synchronize)
+    }
+}
+/// Machine code that the card does not take: it is newer than the compiler, or no card at all.
+fn is_refused(code: CUresult) -> bool {
+    matches!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+}
+/// The library of products, and what is to be told of it.
+fn multiplied(context: &Arc<Context>, libraries: &Libraries) -> (Option<BlasLt>, String) {
+    if let Some(why) = &libraries.no_products {
+        return (None, format!("own kernels ({why})"));
+    }
+    match BlasLt::new(context, false) {
+        Ok(products) => {
+            let version = products.version();
+            (Some(products), format!("cuBLASLt {}.{}", version / 10_000, version % 10_000 / 100))
+        }
+        Err(e) => (None, format!("own kernels ({e:?})")),
+    }
+}
+/// What a kernel became so far.
+pub(crate) fn prepared(kernel: &Kernel) -> Result<&Prepared<CompiledKernel>, ErrorKind> {
+    let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::<CompiledKernel>::new(&kernel.kind)));
+    prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))
+}
+/// Card number `number` and what it says of itself.
+fn found(number: usize) -> Result<(CUdevice, Card), ErrorKind> {
+    let absent = |what: String| ErrorKind::DeviceAbsent(what);
+    let refused = |e: DriverError| {
+        absent(match e.code as u32 {
+            100 => "the CUDA driver finds no card on this machine".into(),
+            803 => format!("{e}: the driver of the kernel and its library are of different versions; load the driver anew or restart the machine"),
+            _ => format!("the CUDA driver does not start: {e}"),
+        })
+    };
+    driver::init().map_err(refused)?;
+    let count = driver::device_count().map_err(refused)?;
+    let index = i32::try_from(number).ok().filter(|n| *n < count);
+    let Some(index) = index else {
+        let names: Vec<String> = (0..count).map(|k| format!("{k}: {}", driver::device(k).and_then(driver::device_name).unwrap_or_default())).collect();
+        return Err(absent(if count == 0 { "the CUDA driver finds no card on this machine".into() } else { format!("there is no CUDA card number {number}; there are {}", names.join(", ")) }));
+    };
+    let asked = || {
+        let device = driver::device(index)?;
+        let of = |which| driver::attribute(device, which);
+        let capability = 10 * of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? + of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let multiprocessors = of(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let card = Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
+        Ok((device, card))
+    };
+    let (device, card) = asked().map_err(refused)?;
+    if card.capability < OLDEST {
+        let (is, least) = (card.capability, OLDEST);
+        return Err(absent(format!("{} has compute capability {}.{}; cards from {}.{} on are supported (Turing and later)", card.name, is / 10, is % 10, least / 10, least % 10)));
+    }
+    Ok((device, card))
+}
