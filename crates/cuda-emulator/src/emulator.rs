@@ -73,12 +73,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// A machine with one such card, all else as usual.
+    pub fn of(profile: &str) -> Options {
+        Options { profile: profile.into(), ..Options::default() }
+    }
+}
+
 /// The emulated machine of this process.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
 /// use adamant_cuda_emulator::{Emulator, Options};
-/// let emulator = Emulator::install(Options { profile: "sm_80".into(), ..Options::default() })?;
+/// let emulator = Emulator::install(Options::of("sm_80"))?;
 /// // From here on `cudarc`, or whoever opens `libcuda.so.1`, finds an A100.
 /// assert_eq!(emulator.profile().capability, (8, 0));
 /// assert!(emulator.findings().is_empty());
