@@ -56,27 +56,31 @@ fn a_kernel_computes_and_arguments_come_either_way() {
     let mut piece: Vec<u8> = [b, a].iter().flat_map(|w| w.to_le_bytes()).collect();
     piece.extend(5.0_f32.to_le_bytes());
     piece.extend(100_i32.to_le_bytes());
-    let mut bytes = piece.len();
-    let mut extra: Vec<*mut c_void> = vec![1 as *mut _, piece.as_mut_ptr().cast(), 2 as *mut _, (&raw mut bytes).cast(), null_mut()];
-    assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr())), 0);
+    let mut as_piece = |mut bytes: usize| {
+        let marks = [1_usize, 2].map(std::ptr::without_provenance_mut::<c_void>);
+        let mut extra = [marks[0], piece.as_mut_ptr().cast(), marks[1], (&raw mut bytes).cast(), null_mut()];
+        cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr()))
+    };
+    assert_eq!(as_piece(24), 0);
     assert_eq!(download::<f32>(b, 100), [6.0; 100]);
-    bytes -= 1;
-    assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr())), 1);
+    assert_eq!((as_piece(23), as_piece(25)), (1, 1));
     assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), null_mut())), 1, "no arguments at all");
     // With attributes.
     let words = [b, a, u64::from(7.0_f32.to_bits()), 100];
     let mut places: Vec<*mut c_void> = words.iter().map(|a| std::ptr::from_ref(a).cast_mut().cast()).collect();
-    // SAFETY: zeros are a value of both.
-    let (mut configuration, mut attribute): (sys::CUlaunchConfig, sys::CUlaunchAttribute) = unsafe { std::mem::zeroed() };
-    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    (configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ) = (4, 1, 1);
-    (configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ) = (32, 1, 1);
-    (configuration.attrs, configuration.numAttrs) = (&mut attribute, 1);
-    assert_eq!(cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut())), 0);
+    let mut with_attribute = |id: sys::CUlaunchAttributeID, cluster: u32| {
+        // SAFETY: zeros are a value of both.
+        let (mut configuration, mut attribute): (sys::CUlaunchConfig, sys::CUlaunchAttribute) = unsafe { std::mem::zeroed() };
+        attribute.id = id;
+        attribute.value.clusterDim.x = cluster;
+        (configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ) = (4, 1, 1);
+        (configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ) = (32, 1, 1);
+        (configuration.attrs, configuration.numAttrs) = (&mut attribute, 1);
+        cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut()))
+    };
+    assert_eq!(with_attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 0), 0);
     assert_eq!(download::<f32>(b, 100), [8.0; 100]);
-    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim.x = 2;
-    assert_eq!(cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut())), 801);
+    assert_eq!(with_attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 2), 801);
     assert_eq!(machine.emulator.findings(), []);
 }
 #[test]

@@ -1,5 +1,6 @@
 //! Streams, events and captures: which order there is, which there is not, and who notices.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::{CardEngine, FindingKind, Options};

@@ -1,5 +1,6 @@
 //! The functions of the stand-ins against the bindings that call them: names, and how wide each argument is.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::Emulator;

@@ -9,7 +9,7 @@ use super::kernels::KernelLaunch;
 use super::order::VectorClock;
 use super::pointer::HostCall;
 use super::state::{DriverState, EventRecord};
-use crate::library::LtProduct;
+use crate::library::EmulatedProduct;
 use std::sync::Arc;
 
 /// What a stream does.
@@ -19,7 +19,7 @@ pub(crate) enum StreamWork {
     Copy(Arc<CopyWork>),
     Fill(Arc<FillWork>),
     /// A product of cuBLASLt's.
-    Product(Arc<LtProduct>),
+    Product(Arc<EmulatedProduct>),
     /// A function of the host's.
     Call(HostCall),
     Record(u64),

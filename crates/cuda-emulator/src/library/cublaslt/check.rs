@@ -39,7 +39,7 @@ impl LtCompute {
 
 /// A matrix, or a batch of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct LtMatrix {
+pub(crate) struct EmulatedMatrix {
     pub address: u64,
     pub number: LtNumber,
     pub rows: u64,
@@ -50,7 +50,7 @@ pub(crate) struct LtMatrix {
     pub batch: u64,
     pub stride: i64,
 }
-impl LtMatrix {
+impl EmulatedMatrix {
     /// Elements of one line, and the number of lines.
     pub fn lines(&self) -> (u64, u64) {
         if self.by_rows { (self.columns, self.rows) } else { (self.rows, self.columns) }
@@ -115,14 +115,14 @@ impl LtEpilogue {
 
 /// A product that is yet to run: D = epilogue(alpha · op(A) · op(B) + beta · C).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LtProduct {
+pub(crate) struct EmulatedProduct {
     pub device: usize,
     pub compute: LtCompute,
     pub scale: LtNumber,
-    pub a: LtMatrix,
-    pub b: LtMatrix,
-    pub c: LtMatrix,
-    pub d: LtMatrix,
+    pub a: EmulatedMatrix,
+    pub b: EmulatedMatrix,
+    pub c: EmulatedMatrix,
+    pub d: EmulatedMatrix,
     pub a_transposed: bool,
     pub b_transposed: bool,
     pub alpha: LtFactor,
@@ -134,7 +134,7 @@ pub(crate) struct LtProduct {
     pub largest: [u64; 2],
     pub workspace: (u64, u64),
 }
-impl LtProduct {
+impl EmulatedProduct {
     /// Rows and columns of D, and what is summed over.
     pub fn sizes(&self) -> (u64, u64, u64) {
         let inner = if self.a_transposed { self.a.rows } else { self.a.columns };
@@ -152,7 +152,7 @@ impl LtProduct {
         use std::hash::{Hash, Hasher};
         let mut key = std::hash::DefaultHasher::new();
         for matrix in [self.a, self.b, self.c, self.d] {
-            LtMatrix { address: 0, ..matrix }.hash(&mut key);
+            EmulatedMatrix { address: 0, ..matrix }.hash(&mut key);
         }
         (self.compute, self.scale, self.a_transposed, self.b_transposed, self.epilogue.code).hash(&mut key);
         key.finish()
@@ -170,7 +170,7 @@ pub(crate) struct GivenProduct {
 }
 
 impl DriverState {
-    fn matrix(&self, layout: u64, address: u64) -> Result<LtMatrix, LtStatus> {
+    fn matrix(&self, layout: u64, address: u64) -> Result<EmulatedMatrix, LtStatus> {
         let layout = self.descriptor(layout, DescriptorKind::Layout)?;
         let number = LtNumber::of(layout.word(0)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let by_rows = match layout.word(1) {
@@ -184,7 +184,7 @@ impl DriverState {
         }
         let leading = u64::try_from(layout.signed(4)).map_err(|_| LtStatus::INVALID_VALUE)?;
         let batch = u64::try_from(layout.word(5) as i32).ok().filter(|b| *b > 0).ok_or(LtStatus::INVALID_VALUE)?;
-        let matrix = LtMatrix { address, number, rows: layout.get(2), columns: layout.get(3), leading, by_rows, batch, stride: layout.signed(6) };
+        let matrix = EmulatedMatrix { address, number, rows: layout.get(2), columns: layout.get(3), leading, by_rows, batch, stride: layout.signed(6) };
         let (line, lines) = matrix.lines();
         // "Usually only values that can be expressed as int32_t are supported."
         if line == 0 || lines == 0 || line > i32::MAX as u64 || lines > i32::MAX as u64 {
@@ -196,7 +196,7 @@ impl DriverState {
         Ok(matrix)
     }
     /// Reads descriptors; refuses what contradicts itself and what no algorithm does.
-    pub fn product(&self, given: &GivenProduct) -> Result<LtProduct, LtStatus> {
+    pub fn product(&self, given: &GivenProduct) -> Result<EmulatedProduct, LtStatus> {
         let described = self.descriptor(given.product, DescriptorKind::Product)?;
         let compute = LtCompute::of(described.word(0)).ok_or(LtStatus::INVALID_VALUE)?;
         let scale = LtNumber::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
@@ -232,7 +232,7 @@ impl DriverState {
             aux_stride: described.signed(13),
         };
         let device = self.context(self.current().map_err(|_| LtStatus::NOT_INITIALIZED)?).map_err(|_| LtStatus::NOT_INITIALIZED)?.device;
-        let product = LtProduct {
+        let product = EmulatedProduct {
             device,
             compute,
             scale,
@@ -256,7 +256,7 @@ impl DriverState {
         Ok(product)
     }
     /// The table of types, and what a card of this age has.
-    fn check_types(&self, p: &LtProduct) -> Result<(), LtStatus> {
+    fn check_types(&self, p: &EmulatedProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if a.is_fp8() || b.is_fp8() {
             return self.check_fp8(p);
@@ -289,7 +289,7 @@ impl DriverState {
         Ok(())
     }
     /// Inputs of 8 bits: which pairs, which outputs, which way they lie.
-    fn check_fp8(&self, p: &LtProduct) -> Result<(), LtStatus> {
+    fn check_fp8(&self, p: &EmulatedProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if self.profile.architecture() < 89 {
             return Err(LtStatus::ARCH_MISMATCH);
@@ -313,8 +313,8 @@ impl DriverState {
 }
 
 /// Sizes that fit each other, batches of one count, outputs that do not overlap.
-fn check_sizes(p: &LtProduct) -> Result<(), LtStatus> {
-    let transposed_sizes = |m: &LtMatrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
+fn check_sizes(p: &EmulatedProduct) -> Result<(), LtStatus> {
+    let transposed_sizes = |m: &EmulatedMatrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
     let ((m, k), (k_of_b, n)) = (transposed_sizes(&p.a, p.a_transposed), transposed_sizes(&p.b, p.b_transposed));
     let fits = k == k_of_b && (p.d.rows, p.d.columns) == (m, n) && (p.c.rows, p.c.columns) == (m, n) && p.c.by_rows == p.d.by_rows;
     let batches = [p.a, p.b, p.c].iter().all(|x| x.batch == p.d.batch);
@@ -330,7 +330,7 @@ fn check_sizes(p: &LtProduct) -> Result<(), LtStatus> {
     Ok(())
 }
 /// Epilogues: which there are, for which types, and what they need.
-fn check_epilogue(p: &LtProduct) -> Result<(), LtStatus> {
+fn check_epilogue(p: &EmulatedProduct) -> Result<(), LtStatus> {
     let e = &p.epilogue;
     if !EPILOGUES.contains(&e.code) {
         return Err(LtStatus::INVALID_VALUE);
@@ -379,7 +379,7 @@ fn check_epilogue(p: &LtProduct) -> Result<(), LtStatus> {
     Ok(())
 }
 /// Factors of matrices are for numbers of 8 bits alone.
-fn check_scales(p: &LtProduct) -> Result<(), LtStatus> {
+fn check_scales(p: &EmulatedProduct) -> Result<(), LtStatus> {
     let fp8 = [p.a.number, p.b.number, p.c.number, p.d.number, p.epilogue.aux_number].map(LtNumber::is_fp8);
     let wrong = p.scales.iter().zip(fp8).any(|(at, fp8)| *at != 0 && !fp8);
     let wrong = wrong || p.largest[0] != 0 && !fp8[3] || p.largest[1] != 0 && !fp8[4];

@@ -1,7 +1,7 @@
 //! Products in plain loops: sums in f64, one rounding to the type they are summed in, the epilogue, one rounding to D.
 //!
 //! GELU is the tanh form (Hendrycks, Gimpel, "Gaussian error linear units", 2016), as cuBLASLt's is.
-use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, GELU, GELU_BACK, InputRounding, LtCompute, LtFactor, LtMatrix, LtProduct, RELU, RELU_BACK};
+use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, GELU, GELU_BACK, InputRounding, LtCompute, LtFactor, EmulatedMatrix, EmulatedProduct, RELU, RELU_BACK};
 use super::number::{LtNumber, tf32};
 use crate::driver::clock::{CardEngine, multiplying};
 use crate::driver::code::{Answer, CudaCode};
@@ -57,7 +57,7 @@ impl ProductMemory<'_, '_> {
         Ok(bytes.chunks(number.bytes() as usize).map(|b| number.read(b)).collect())
     }
     /// One matrix of a batch, `[rows, columns]`, row after row.
-    fn matrix(&mut self, m: &LtMatrix, batch: u64) -> Answer<Vec<f64>> {
+    fn matrix(&mut self, m: &EmulatedMatrix, batch: u64) -> Answer<Vec<f64>> {
         let (line, lines) = m.lines();
         let mut lined = Vec::with_capacity((line * lines) as usize);
         if m.leading == line {
@@ -70,7 +70,7 @@ impl ProductMemory<'_, '_> {
         Ok(if m.by_rows { lined } else { transposed(&lined, lines as usize, line as usize) })
     }
     /// Writes one matrix of a batch, given row after row.
-    fn put(&mut self, m: &LtMatrix, batch: u64, values: &[f64]) -> Answer {
+    fn put(&mut self, m: &EmulatedMatrix, batch: u64, values: &[f64]) -> Answer {
         let (line, lines) = m.lines();
         let lined = if m.by_rows { values.to_vec() } else { transposed(values, m.rows as usize, m.columns as usize) };
         for k in 0..lines {
@@ -165,7 +165,7 @@ fn gelu_slope(x: f64) -> f64 {
 
 impl DriverState {
     /// Multiplies.
-    pub fn perform_product(&mut self, p: &LtProduct, present: &WorkNow, ready: f64, by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
+    pub fn perform_product(&mut self, p: &EmulatedProduct, present: &WorkNow, ready: f64, by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
         let memory = self.devices.get(p.device).ok_or(CudaCode::INVALID_CONTEXT)?.memory.clone();
         let (rows, columns, inner) = p.sizes();
         if by_graph {
@@ -193,7 +193,7 @@ impl DriverState {
 }
 impl ProductMemory<'_, '_> {
     /// One product of a batch; gives the largest absolute values of D and of the auxiliary matrix.
-    fn one(&mut self, p: &LtProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
+    fn one(&mut self, p: &EmulatedProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
         let threads = self.state.options.threads;
         let (coarse, skip) = (self.state.goes_wrong(EmulatedFault::Tf32), self.state.goes_wrong(EmulatedFault::Epilogue));
         let taken = |values: Vec<f64>| -> Vec<f64> {
@@ -242,7 +242,7 @@ impl ProductMemory<'_, '_> {
     /// Biases, activations and their slopes, sums for biases.
     fn epilogue(
         &mut self,
-        p: &LtProduct,
+        p: &EmulatedProduct,
         batch: u64,
         x: &mut [f64],
         (a, b): (&[f64], &[f64]),
@@ -268,7 +268,7 @@ impl ProductMemory<'_, '_> {
         } else if e.has(AUX) {
             let number = e.aux_number;
             let stride = e.aux_stride;
-            let matrix = LtMatrix { address: e.aux, number, leading: e.aux_leading, by_rows: false, stride, ..p.d };
+            let matrix = EmulatedMatrix { address: e.aux, number, leading: e.aux_leading, by_rows: false, stride, ..p.d };
             if e.has(GELU_BACK) {
                 let before = self.matrix(&matrix, batch)?;
                 x.iter_mut().zip(before).for_each(|(v, before)| *v *= gelu_slope(before));
@@ -296,7 +296,7 @@ impl ProductMemory<'_, '_> {
         Ok(largest)
     }
     /// ReLU's mask, a bit for each element, column after column: written, or applied.
-    fn mask(&mut self, p: &LtProduct, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
+    fn mask(&mut self, p: &EmulatedProduct, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
         let e = &p.epilogue;
         for column in 0..columns {
             let bits = e.aux_stride * batch as i64 + (e.aux_leading * column as u64) as i64;

@@ -1,6 +1,6 @@
 //! What cuBLASLt offers for a product: algorithms, each with the workspace and the alignment it wants. One that is stubborn
 //! offers nothing at times, or something that fails when it is used, as the real one may.
-use super::check::{GivenProduct, LtFactor, LtProduct};
+use super::check::{GivenProduct, LtFactor, EmulatedProduct};
 use super::descriptors::{DescriptorKind, LtStatus, give};
 use super::number::LtNumber;
 use crate::driver::entry::calls;
@@ -122,7 +122,7 @@ impl DriverState {
         if self.library.handles.contains(&handle) { Ok(()) } else { Err(LtStatus::NOT_INITIALIZED) }
     }
     /// A product without addresses.
-    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<LtProduct, LtStatus> {
+    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<EmulatedProduct, LtStatus> {
         let one = LtFactor::Value(1.0);
         self.product(&GivenProduct { product, layouts, addresses: [0; 4], alpha: one, beta: one })
     }
@@ -142,7 +142,7 @@ impl DriverState {
         }
     }
     /// Refuses an algorithm that was made for another product, or lacks what it wants.
-    pub fn check_algorithm(&self, words: InPointer<Words>, product: &LtProduct) -> Result<(), LtStatus> {
+    pub fn check_algorithm(&self, words: InPointer<Words>, product: &EmulatedProduct) -> Result<(), LtStatus> {
         let Ok(words) = words.get() else {
             // None is given: one that wants nothing is taken.
             return Ok(());
