@@ -2,6 +2,7 @@
 //!
 //! A row holds 32 words of 32 bits; registers of 64 bits take two rows. Constants and the special registers that do not
 //! change while a block runs are rows as well, so that an operand is always the number of a row.
+#![allow(unsafe_code, reason = "loops once more for hosts with wider registers")]
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -175,43 +176,69 @@ pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Runs a loop over the lanes in the host's wider registers, where it has them: what is handed over becomes part of a function
+/// that may use them.
+#[inline(always)]
+pub fn widely<T>(f: impl FnOnce() -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn wide<T>(f: impl FnOnce() -> T) -> T {
+            f()
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the host has the instructions, as just asked.
+            return unsafe { wide(f) };
+        }
+    }
+    f()
+}
+
 /// d = f(a).
 #[inline(always)]
 pub fn map1<A: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A) -> R) {
-    let a = r.row::<A::Word>(o.a);
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+    widely(|| {
+        let a = r.row::<A::Word>(o.a);
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// d = f(a, b).
 #[inline(always)]
 pub fn map2<A: LaneValue, B: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A, B) -> R) {
-    let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane]), B::of(b[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+    widely(|| {
+        let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane]), B::of(b[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// d = f(a, b, c).
 #[inline(always)]
 pub fn map3<A: LaneValue, B: LaneValue, C: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A, B, C) -> R) {
-    let (a, b, c) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b), r.row::<C::Word>(o.c));
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+    widely(|| {
+        let (a, b, c) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b), r.row::<C::Word>(o.c));
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// The lanes for which f(a, b) holds.
 #[inline(always)]
 pub fn compare<A: LaneValue, B: LaneValue>(r: &Registers, o: &RowOperands, f: impl Fn(A, B) -> bool) -> u32 {
-    let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
-    let mut holds = [0u32; LANES];
-    for lane in 0..LANES {
-        holds[lane] = if f(A::of(a[lane]), B::of(b[lane])) { BITS[lane] } else { 0 };
-    }
-    holds.iter().fold(0, |all, bit| all | bit)
+    widely(|| {
+        let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
+        let mut holds = [0u32; LANES];
+        for lane in 0..LANES {
+            holds[lane] = if f(A::of(a[lane]), B::of(b[lane])) { BITS[lane] } else { 0 };
+        }
+        holds.iter().fold(0, |all, bit| all | bit)
+    })
 }
