@@ -99,7 +99,7 @@ fn offers(
 ) -> (u32, Vec<sys::cublasLtMatmulHeuristicResult_t>) {
     let mut preference = null_mut();
     assert_eq!(lt!(cublasLtMatmulPreferenceCreate(&mut preference)), 0);
-    let mut put = |which: u32, value: u64, bytes: usize| {
+    let put = |which: u32, value: u64, bytes: usize| {
         // SAFETY: the numbers are of the enumeration.
         let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulPreferenceAttributes_t>(which) };
         assert_eq!(lt!(cublasLtMatmulPreferenceSetAttribute(preference, which, (&raw const value).cast(), bytes)), 0);

@@ -1,7 +1,9 @@
 //! Products in plain loops: sums in f64, one rounding to the type they are summed in, the epilogue, one rounding to D.
 //!
 //! GELU is the tanh form (Hendrycks, Gimpel, "Gaussian error linear units", 2016), as cuBLASLt's is.
-use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, GELU, GELU_BACK, InputRounding, LtCompute, LtFactor, EmulatedMatrix, EmulatedProduct, RELU, RELU_BACK};
+use super::check::{
+    AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, EmulatedMatrix, EmulatedProduct, GELU, GELU_BACK, InputRounding, LtCompute, LtFactor, RELU, RELU_BACK,
+};
 use super::number::{LtNumber, tf32};
 use crate::driver::clock::{CardEngine, multiplying};
 use crate::driver::code::{Answer, CudaCode};

@@ -1,6 +1,6 @@
 //! What cuBLASLt offers for a product: algorithms, each with the workspace and the alignment it wants. One that is stubborn
 //! offers nothing at times, or something that fails when it is used, as the real one may.
-use super::check::{GivenProduct, LtFactor, EmulatedProduct};
+use super::check::{EmulatedProduct, GivenProduct, LtFactor};
 use super::descriptors::{DescriptorKind, LtStatus, give};
 use super::number::LtNumber;
 use crate::driver::entry::calls;
