@@ -78,7 +78,7 @@ fn ask(draw: &mut Draw, kinds: Kinds, code: u32) -> Asked {
     let (ta, tb) = if narrow { (true, false) } else { (draw.below(2) == 1, draw.below(2) == 1) };
     let plain = narrow || code != 1;
     let batch = 1 + draw.below(3);
-    let mut lies = |draw: &mut Draw, kind: u32, rows: u64, columns: u64, by_rows: bool, shared: bool| {
+    let lies = |draw: &mut Draw, kind: u32, rows: u64, columns: u64, by_rows: bool, shared: bool| {
         let line = if by_rows { columns } else { rows };
         let padding = draw.below(3) * if narrow { 16 } else { 1 };
         let leading = line + padding;

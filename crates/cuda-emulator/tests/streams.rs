@@ -127,7 +127,7 @@ fn locked_memory_is_read_when_the_copy_runs_and_other_memory_at_the_call() {
     let _machine = machine(options());
     let (a, b, s) = (alloc(4), alloc(4), stream());
     let staging = pinned(&[1_u32]);
-    let mut plain = vec![1_u32];
+    let mut plain = [1_u32];
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(a, staging.as_ptr().cast(), 4, s)), 0);
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(b, plain.as_ptr().cast(), 4, s)), 0);
     (staging[0], plain[0]) = (2, 2);
