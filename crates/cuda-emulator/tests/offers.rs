@@ -249,3 +249,59 @@ fn what_is_to_go_wrong_goes_wrong() {
     let wrong = [result(68, 4), result(77, 1), result(68, 1)];
     assert!((wrong[0] - 8.8).abs() < 1e-5 && wrong[1] == 9.0 && (wrong[2] - 8.8).abs() < 1e-5, "{wrong:?}");
 }
+#[test]
+fn descriptors_have_the_sizes_and_first_values_of_the_library() {
+    let _machine = machine(options());
+    let (described, layout, mut preference) = (product(68, F32), square(F32, 8).layout(), null_mut());
+    assert_eq!(lt!(cublasLtMatmulPreferenceCreate(&mut preference)), 0);
+    // Number, bytes, first value, as libcublasLt 13 itself answers, which needs no card for it.
+    let of_product: &[(u32, usize, u64)] = &[
+        (0, 4, 68),
+        (1, 4, 0),
+        (2, 4, 0),
+        (3, 4, 0),
+        (5, 4, 0),
+        (6, 4, 2),
+        (7, 4, 1),
+        (8, 8, 0),
+        (10, 8, 0),
+        (12, 8, 0),
+        (15, 4, 0),
+        (17, 8, 0),
+        (21, 8, 0),
+        (22, 4, 0xffff_ffff),
+        (25, 1, 0),
+        (26, 4, 0xffff_ffff),
+        (31, 4, 0),
+        (36, 8, 0),
+        (37, 4, 0),
+    ];
+    let of_layout: &[(u32, usize, u64)] = &[(0, 4, 0), (1, 4, 0), (2, 8, 8), (4, 8, 8), (5, 4, 1), (6, 8, 0), (7, 8, 0), (8, 4, 0)];
+    let of_preference: &[(u32, usize, u64)] = &[(0, 4, 0), (1, 8, 0), (3, 4, 7), (5, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
+    for (which, bytes, first) in of_product {
+        // SAFETY: it is a number of the enumeration.
+        let name = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulDescAttributes_t>(*which) };
+        let (mut value, mut written) = (0_u64, 0);
+        assert_eq!(lt!(cublasLtMatmulDescGetAttribute(described, name, null_mut(), 0, &mut written)), 0);
+        assert_eq!(written, *bytes, "product, {which}");
+        assert_eq!(lt!(cublasLtMatmulDescGetAttribute(described, name, (&raw mut value).cast(), *bytes, &mut written)), 0);
+        assert_eq!(value, *first, "product, {which}");
+        assert_eq!(lt!(cublasLtMatmulDescGetAttribute(described, name, (&raw mut value).cast(), bytes + 1, &mut written)), 7);
+        assert_eq!(lt!(cublasLtMatmulDescSetAttribute(described, name, (&raw const value).cast(), bytes + 1)), 7);
+        assert_eq!(lt!(cublasLtMatmulDescSetAttribute(described, name, std::ptr::null(), *bytes)), 7);
+    }
+    for (which, bytes, first) in of_layout {
+        // SAFETY: it is a number of the enumeration.
+        let name = unsafe { std::mem::transmute::<u32, sys::cublasLtMatrixLayoutAttribute_t>(*which) };
+        let (mut value, mut written) = (0_u64, 0);
+        assert_eq!(lt!(cublasLtMatrixLayoutGetAttribute(layout, name, (&raw mut value).cast(), *bytes, &mut written)), 0);
+        assert_eq!((value, written), (*first, *bytes), "layout, {which}");
+    }
+    for (which, bytes, first) in of_preference {
+        // SAFETY: it is a number of the enumeration.
+        let name = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulPreferenceAttributes_t>(*which) };
+        let (mut value, mut written) = (0_u64, 0);
+        assert_eq!(lt!(cublasLtMatmulPreferenceGetAttribute(preference, name, (&raw mut value).cast(), *bytes, &mut written)), 0);
+        assert_eq!((value, written), (*first, *bytes), "preference, {which}");
+    }
+}

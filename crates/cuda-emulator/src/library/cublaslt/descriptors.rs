@@ -57,7 +57,7 @@ const PRODUCT: &[Attribute] = &[
 /// Attributes of layouts (`cublasLtMatrixLayoutAttribute_t`).
 const LAYOUT: &[Attribute] = &[(0, 4, 0), (1, 4, 0), (2, 8, 0), (3, 8, 0), (4, 8, 0), (5, 4, 1), (6, 8, 0), (7, 8, 0), (8, 4, 0)];
 /// Attributes of preferences (`cublasLtMatmulPreferenceAttributes_t`).
-const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, UNSET), (5, 4, 256), (6, 4, 256), (7, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
+const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, 7), (5, 4, 256), (6, 4, 256), (7, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
 
 /// A descriptor.
 #[derive(Debug, Clone)]

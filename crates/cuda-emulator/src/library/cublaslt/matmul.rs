@@ -92,11 +92,11 @@ const STATUSES: &[(u32, &std::ffi::CStr, &std::ffi::CStr)] = &[
 ];
 unsafe extern "C" fn status_name(status: u32) -> *const c_char {
     CALLS[2].fetch_add(1, Ordering::Relaxed);
-    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"CUBLAS_STATUS_UNKNOWN", |(_, name, _)| name).as_ptr()
+    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unrecognized status", |(_, name, _)| name).as_ptr()
 }
 unsafe extern "C" fn status_text(status: u32) -> *const c_char {
     CALLS[3].fetch_add(1, Ordering::Relaxed);
-    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unknown status", |(.., text)| text).as_ptr()
+    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unrecognized status", |(.., text)| text).as_ptr()
 }
 /// Functions that answer no status.
 pub(crate) fn plain_exports() -> Vec<Export> {
