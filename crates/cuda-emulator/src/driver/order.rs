@@ -51,6 +51,8 @@ pub(crate) struct WorkNow<'w> {
     pub clock: &'w VectorClock,
     /// The nodes of its graph that come before it, a bit each.
     pub ancestors: &'w [u64],
+    /// What locked memory held that it reads, when it was asked for, and how much work had run then.
+    pub staged: Option<(u64, u64)>,
 }
 impl WorkNow<'_> {
     fn is_after(&self, other: &Stamp) -> bool {
@@ -234,10 +236,10 @@ mod tests {
             (true, true, 99, false, true),
         ] {
             let mut accesses = Accesses::default();
-            let one = WorkNow { stamp: stamp(1, 1), clock: &clock(&[(1, 1)]), ancestors: &[] };
+            let one = WorkNow { stamp: stamp(1, 1), clock: &clock(&[(1, 1)]), ancestors: &[], staged: None };
             assert!(accesses.touch(0, 100, first, &one).is_none());
             let known = if known { clock(&[(2, 1), (1, 1)]) } else { clock(&[(2, 1)]) };
-            let two = WorkNow { stamp: stamp(2, 1), clock: &known, ancestors: &[] };
+            let two = WorkNow { stamp: stamp(2, 1), clock: &known, ancestors: &[], staged: None };
             let found = accesses.touch(from, 50, second, &two).is_some();
             assert_eq!(found, conflict, "writes {first} then {second}, from {from}, {known:?}");
         }
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn nodes_of_one_launch_are_ordered_by_their_edges() {
         let clock = VectorClock(vec![(1, 1)]);
-        let node = |node, ancestors| WorkNow { stamp: Stamp { node, ..stamp(1, 1) }, clock: &clock, ancestors };
+        let node = |node, ancestors| WorkNow { stamp: Stamp { node, ..stamp(1, 1) }, clock: &clock, ancestors, staged: None };
         let mut accesses = Accesses::default();
         assert!(accesses.touch(0, 8, true, &node(0, &[])).is_none());
         assert!(accesses.touch(0, 8, false, &node(1, &[1])).is_none());

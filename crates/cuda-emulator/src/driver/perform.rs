@@ -38,7 +38,8 @@ impl DriverState {
         match &task.work {
             StreamWork::Graph(program) => self.perform_graph(stream, task, program, stamp, ready),
             work => {
-                let end = self.perform_one(work, &WorkNow { stamp, clock: &task.clock, ancestors: &[] }, ready, false)?;
+                let staged = task.staged.first().map(|(_, held)| (*held, task.asked));
+                let end = self.perform_one(work, &WorkNow { stamp, clock: &task.clock, ancestors: &[], staged }, ready, false)?;
                 if let StreamWork::Record(event) = work {
                     self.arrive(*event, task.number, end);
                 }
@@ -74,7 +75,8 @@ impl DriverState {
             let (Some(node), Some(ancestors)) = (program.nodes.get(k), program.ancestors.get(k)) else { continue };
             let begin = node.after.iter().filter_map(|b| ends.get(*b)).fold(ready, |a, b| a.max(*b));
             let stamp = Stamp { stream, number: stamp.number, node: k, what: node.work.what() };
-            let end = self.perform_one(&node.work, &WorkNow { stamp, clock: &task.clock, ancestors }, begin, true)?;
+            let staged = task.staged.iter().find(|(node, _)| *node == k).map(|(_, held)| (*held, task.asked));
+            let end = self.perform_one(&node.work, &WorkNow { stamp, clock: &task.clock, ancestors, staged }, begin, true)?;
             if let Some(slot) = ends.get_mut(k) {
                 *slot = end;
             }
@@ -109,6 +111,7 @@ impl DriverState {
                 IN_CALLBACK.set(true);
                 callback.call();
                 IN_CALLBACK.set(false);
+                self.called_back = self.performed;
                 // So the host knows what came before it.
                 self.host_clock.join(present.clock);
                 (CardEngine::Host, ready, ready)

@@ -41,6 +41,9 @@ pub(crate) struct StreamTask {
     pub place: u64,
     /// It cannot begin earlier, ns.
     pub ready: f64,
+    /// What locked memory held that it copies from, node by node, and how much work had run then.
+    pub staged: Vec<(usize, u64)>,
+    pub asked: u64,
 }
 /// What somebody waits for.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +86,7 @@ impl DriverState {
                 clock.join(&other.clock);
             }
         }
+        let (staged, asked) = (self.staged(&work), self.performed);
         let number = self.task_number();
         let Some(this) = self.streams.get_mut(&stream) else { return Err(CudaCode::INVALID_HANDLE) };
         this.clock.join(&clock);
@@ -94,7 +98,7 @@ impl DriverState {
             }
         }
         this.last = Some(number);
-        this.work.push_back(StreamTask { number, work, after, clock: Arc::new(this.clock.clone()), place, ready });
+        this.work.push_back(StreamTask { number, work, after, clock: Arc::new(this.clock.clone()), place, ready, staged, asked });
         self.pending.insert(number);
         Ok(())
     }
@@ -145,6 +149,7 @@ impl DriverState {
         let Some(task) = this.work.pop_front() else { return false };
         let context = this.context;
         let ready = task.after.iter().filter_map(|t| self.ends.get(t)).fold(task.ready.max(this.time), |a, b| a.max(*b));
+        self.performed += 1;
         let ended = self.perform(stream, &task, ready);
         self.pending.remove(&task.number);
         match ended {
@@ -158,6 +163,7 @@ impl DriverState {
         }
         if self.pending.is_empty() {
             self.ends.clear();
+            self.written_by_device.clear();
         }
         true
     }
