@@ -102,7 +102,7 @@ impl RunningBlock<'_> {
                         readable => readable.map_err(wrong)?,
                     }
                 }
-                if access.strength.strong && view.global && (access.strength.acquire || self.program.has_fences) {
+                if access.strength.strong && view.global {
                     self.watch.strong(w, address, true, false, false);
                 }
                 note_read(&self.watch, &view, spot.at, total, me, access.strength.strong)?;
@@ -205,12 +205,14 @@ impl RunningBlock<'_> {
                 if from % u64::from(copy.bytes) != 0 {
                     return Err((FindingKind::Misaligned, None, ""));
                 }
-                for k in 0..u64::from(bytes) {
-                    let spot = self.arenas.locate(StateSpace::Global, from + k, 1, w, lane, false).map_err(wrong)?;
+                let piece = if bytes % 4 == 0 { 4 } else { 1 };
+                for k in (0..bytes).step_by(piece as usize) {
+                    let spot = self.arenas.locate(StateSpace::Global, from + u64::from(k), piece.into(), w, lane, false).map_err(wrong)?;
                     let view = self.arenas.view(spot);
-                    view.readable(spot.at, 1).map_err(wrong)?;
-                    note_read(&self.watch, &view, spot.at, 1, me, false)?;
-                    data[k as usize] = view.load(spot.at, 1) as u8;
+                    view.readable(spot.at, piece).map_err(wrong)?;
+                    note_read(&self.watch, &view, spot.at, piece, me, false)?;
+                    let value = view.load(spot.at, piece).to_le_bytes();
+                    data[k as usize..(k + piece) as usize].copy_from_slice(&value[..piece as usize]);
                 }
                 Ok(())
             };
@@ -222,12 +224,13 @@ impl RunningBlock<'_> {
             let mut land = || -> Result<u64, Trouble> {
                 let spot = self.arenas.locate(space, to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
                 let view = self.arenas.view(spot);
-                for k in 0..u64::from(copy.bytes) {
-                    in_flight(view.states(spot.at + k, 1))?;
+                for (k, word) in data.chunks_exact(4).take(copy.bytes as usize / 4).enumerate() {
+                    let at = spot.at + 4 * k as u64;
+                    in_flight(view.states(at, 4))?;
                     if !late {
-                        view.store(spot.at + k, 1, data[k as usize].into());
+                        view.store(at, 4, little(word));
                     }
-                    view.set_states(spot.at + k, 1, IN_FLIGHT);
+                    view.set_states(at, 4, IN_FLIGHT);
                 }
                 note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)?;
                 Ok(spot.at)
@@ -262,9 +265,9 @@ impl RunningBlock<'_> {
             let mut land = || -> Result<(), Trouble> {
                 let spot = self.arenas.locate(StateSpace::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
                 let view = self.arenas.view(spot);
-                for k in 0..u64::from(copy.bytes) {
-                    view.store(spot.at + k, 1, copy.data[k as usize].into());
-                    view.set_states(spot.at + k, 1, WRITTEN);
+                for (k, word) in copy.data.chunks_exact(4).take(copy.bytes as usize / 4).enumerate() {
+                    view.store(spot.at + 4 * k as u64, 4, little(word));
+                    view.set_states(spot.at + 4 * k as u64, 4, WRITTEN);
                 }
                 note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)
             };
@@ -280,4 +283,8 @@ impl RunningBlock<'_> {
 /// Nobody may write where an asynchronous copy is under way to.
 fn in_flight(states: u64) -> Result<(), Trouble> {
     if states & (u64::from(IN_FLIGHT) * 0x0101_0101_0101_0101) != 0 { Err((FindingKind::CopyNotAwaited, None, "")) } else { Ok(()) }
+}
+/// A word of bytes, the lowest first.
+fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }

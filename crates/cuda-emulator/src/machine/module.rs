@@ -219,3 +219,49 @@ impl Loaded {
         program.constants.iter().map(each).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_module_begins_as() {
+        fn shared<T: Send + Sync>(value: T) -> T {
+            value
+        }
+        let text = ".version 8.7 .target sm_90a, texmode_independent .address_size 64
+            .global .align 4 .b8 bytes[8] = {1, 2, 255};
+            .const .align 8 .u64 there = generic(bytes)+4;
+            .global .align 4 .f32 pi[2] = {0f40490FDB, -1};
+            .visible .entry k(.param .u32 a, .param .align 8 .b8 b[12], .param .u64 c) .maxntid 32, 2, 2 {
+                .shared .align 16 .b8 s[20]; .local .align 8 .b8 l[24]; .reg .b32 %r<3>; .reg .b64 %d<2>;
+                ret; }";
+        let module = shared(Module::parse(text).unwrap());
+        assert_eq!(module.target(), 90);
+        let kernel = module.kernel("k").unwrap();
+        let places: Vec<(u32, u32, u32)> = kernel.parameters.iter().map(|p| (p.offset, p.size, p.align)).collect();
+        assert_eq!(places, [(0, 4, 4), (8, 12, 8), (24, 8, 8)]);
+        assert_eq!((kernel.parameter_bytes(), kernel.shared_bytes, kernel.local_bytes, kernel.max_threads), (32, 20, 24, Some(128)));
+        assert_eq!(kernel.registers, 7);
+        let memory = shared(DeviceMemory::new(1 << 20));
+        let loaded = shared(Loaded::new(module, &memory).unwrap());
+        let ((bytes, 8), (there, 8), (pi, 8)) = (loaded.global("bytes").unwrap(), loaded.global("there").unwrap(), loaded.global("pi").unwrap()) else {
+            panic!("sizes");
+        };
+        let read = |address| {
+            let mut bytes = [0u8; 8];
+            memory.read(address, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read(bytes), [1, 2, 255, 0, 0, 0, 0, 0]);
+        assert_eq!(u64::from_le_bytes(read(there)), bytes + 4);
+        assert_eq!(read(pi), [0xdb, 0x0f, 0x49, 0x40, 255, 255, 255, 255]);
+        loaded.unload(&memory);
+        assert_eq!(memory.in_use(), 0);
+        let none = |text: &str, memory: &DeviceMemory| Loaded::new(Module::parse(text).unwrap(), memory).err();
+        let missing = ".version 8.7 .target sm_90 .global .u64 a = nowhere;";
+        assert_eq!(none(missing, &memory), Some(LoadError::NoSuchName("nowhere".into())));
+        assert_eq!(none(text, &DeviceMemory::new(10)), Some(LoadError::OutOfMemory));
+        assert_eq!(memory.in_use(), 0);
+    }
+}

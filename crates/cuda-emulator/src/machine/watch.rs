@@ -266,7 +266,7 @@ impl<'l> RaceWatch<'l> {
     }
     /// An atomic, or a strong access, on a word of device memory.
     pub fn strong(&mut self, warp: usize, address: u64, reads: bool, writes: bool, releases: bool) {
-        if !self.launched.has_fences && !releases && !reads {
+        if !self.launched.has_fences {
             return;
         }
         let mut published = self.launched.published.lock();

@@ -129,6 +129,7 @@ impl PtxDecoder<'_> {
             }
             rows.push(self.any(function, value, t, s)?);
         }
+        self.program.has_fences |= w.strength.release || w.strength.acquire;
         let access = Box::new(AccessStep { place, bytes: t.bytes() as u32, signed: t.signed(), values: rows, strength: w.strength });
         Ok(if store { MachineStep::Store(access) } else { MachineStep::Load(access) })
     }
@@ -192,6 +193,7 @@ impl PtxDecoder<'_> {
         if !matches!(place.space, StateSpace::Generic | StateSpace::Global | StateSpace::Shared) {
             return Err(unknown(s));
         }
+        self.program.has_fences |= w.strength.release || w.strength.acquire;
         let (b, c) = (self.read(function, b, t, s)?, self.read(function, c, t, s)?);
         Ok(MachineStep::Atomic(Box::new(AtomicStep { place, update, of: t, d, b, c, strength: w.strength })))
     }
