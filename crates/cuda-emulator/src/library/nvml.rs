@@ -1,6 +1,6 @@
 //! NVML: what a card's owner looks at. Its numbers are made up but for memory and names, and plausible.
 use crate::driver::entry::{CallStatus, Export, calls};
-use crate::driver::pointer::OutPointer;
+use crate::driver::pointer::{OutPointer, Text};
 use crate::driver::state::DriverState;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,9 @@ impl Declined {
     const UNINITIALIZED: Declined = Declined(1);
     const INVALID_ARGUMENT: Declined = Declined(2);
     const NOT_SUPPORTED: Declined = Declined(3);
+    const NOT_FOUND: Declined = Declined(6);
     const INSUFFICIENT_SIZE: Declined = Declined(7);
+    const VERSION_MISMATCH: Declined = Declined(25);
     const UNKNOWN: Declined = Declined(999);
 }
 impl CallStatus for Declined {
@@ -34,6 +36,8 @@ impl CallStatus for Declined {
 }
 /// Handles of cards: this and a number.
 const CARD: u64 = 0x0ada_c0de_0000_0000;
+/// `nvmlMemory_v2`: its bytes and its version.
+const MEMORY_VERSION: u32 = 40 | 2 << 24;
 /// The driver that is stood in for.
 const DRIVER: &str = "580.65.06";
 
@@ -67,7 +71,7 @@ calls! { exports, Declined;
     }
     fn nvmlDeviceGetUUID(state, card: u64, uuid: OutPointer<c_char>, capacity: u32) {
         let number = state.told_of(card)?;
-        text(uuid, &format!("GPU-656d756c-6174-6564-0000-{number:012x}"), capacity)
+        text(uuid, &uuid_of(number), capacity)
     }
     fn nvmlDeviceGetUtilizationRates(state, card: u64, rates: OutPointer<[u32; 2]>) {
         state.told_of(card)?;
@@ -107,6 +111,33 @@ calls! { exports, Declined;
         let (total, used) = (device.memory.limit(), device.memory.in_use());
         tell(memory, [total, total.saturating_sub(used), used])
     }
+    fn nvmlDeviceGetMemoryInfo_v2(state, card: u64, memory: OutPointer<[u64; 5]>) {
+        let number = state.told_of(card)?;
+        let asked = memory.get().map_err(|_| Declined::INVALID_ARGUMENT)?;
+        if asked[0] as u32 != MEMORY_VERSION {
+            return Err(Declined::VERSION_MISMATCH);
+        }
+        let device = state.devices.get(number).ok_or(Declined::INVALID_ARGUMENT)?;
+        let (total, used) = (device.memory.limit(), device.memory.in_use());
+        // The version, all, what the driver keeps, free, used.
+        tell(memory, [asked[0], total, 0, total.saturating_sub(used), used])
+    }
+    fn nvmlDeviceGetHandleByPciBusId_v2(state, text: Text, card: OutPointer<u64>) {
+        state.told()?;
+        let asked = text.get().map_err(|_| Declined::INVALID_ARGUMENT)?.to_ascii_uppercase();
+        let is = |d: &usize| asked.ends_with(&format!(":{:02X}:00.0", d + 1));
+        tell(card, CARD | (0..state.devices.len()).find(is).ok_or(Declined::NOT_FOUND)? as u64)
+    }
+    fn nvmlDeviceGetHandleByUUID(state, text: Text, card: OutPointer<u64>) {
+        state.told()?;
+        let asked = text.get().map_err(|_| Declined::INVALID_ARGUMENT)?;
+        tell(card, CARD | (0..state.devices.len()).find(|d| asked == uuid_of(*d)).ok_or(Declined::NOT_FOUND)? as u64)
+    }
+    fn nvmlDeviceGetTotalEnergyConsumption(state, card: u64, millijoules: OutPointer<u64>) {
+        state.told_of(card)?;
+        // At the power of a busy card, over the virtual clock.
+        tell(millijoules, (state.clock.host * 350.0 / 1e6) as u64)
+    }
     fn nvmlDeviceGetTemperature(state, card: u64, sensor: u32, degrees: OutPointer<u32>) {
         state.told_of(card)?;
         if sensor != 0 {
@@ -127,6 +158,9 @@ calls! { exports, Declined;
     }
 }
 
+fn uuid_of(number: usize) -> String {
+    format!("GPU-656d756c-6174-6564-0000-{number:012x}")
+}
 fn tell<T: Copy>(to: OutPointer<T>, value: T) -> Result<(), Declined> {
     to.set(value).map_err(|_| Declined::INVALID_ARGUMENT)
 }
