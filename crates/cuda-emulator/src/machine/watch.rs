@@ -69,17 +69,24 @@ struct WarpClock {
     known: [u32; WARPS],
     /// Of each lane, what it knows of the others: only since lanes synchronised that were not all.
     partial: Option<Box<[[u32; 32]; 32]>>,
-    fenced: bool,
+    /// What it and those it knows of had done at its last fence.
+    fenced: Option<[u32; WARPS]>,
 }
 
 impl WarpClock {
     fn new() -> WarpClock {
-        WarpClock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: false }
+        WarpClock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: None }
     }
 }
 
 /// What a block has handed to others: of each serial, what is known of its warps' clocks.
 type Known = HashMap<u32, [u32; WARPS]>;
+
+fn join(into: &mut [u32; WARPS], from: &[u32; WARPS]) {
+    for (i, f) in into.iter_mut().zip(from) {
+        *i = (*i).max(*f);
+    }
+}
 
 /// What a launch's blocks know of each other.
 pub struct Launched {
@@ -209,45 +216,51 @@ impl<'l> RaceWatch<'l> {
         let clock = &mut self.clocks[warp];
         clock.lanes = now;
         clock.partial = None;
-        for (to, known) in into.iter_mut().zip(&clock.known) {
-            *to = (*to).max(*known);
-        }
+        join(into, &clock.known);
         into[warp] = now;
     }
     /// What a warp is given there.
     pub fn take_over(&mut self, warp: usize, from: &[u32; WARPS]) {
-        for (known, given) in self.clocks[warp].known.iter_mut().zip(from) {
-            *known = (*known).max(*given);
-        }
+        join(&mut self.clocks[warp].known, from);
     }
     pub fn fence(&mut self, warp: usize) {
-        self.clocks[warp].fenced = true;
+        if self.launched.has_fences {
+            let now = self.tick(warp);
+            let mut done = self.clocks[warp].known;
+            done[warp] = now;
+            self.clocks[warp].fenced = Some(done);
+        }
     }
-    /// An atomic, or a strong access, on a word of device memory.
-    pub fn strong(&mut self, warp: usize, address: u64, reads: bool, writes: bool, releases: bool) {
+    /// Before a warp writes a word of device memory by an atomic or another strong access: what it did up to its last fence is
+    /// known to whoever reads the word so.
+    pub fn publish(&mut self, warp: usize, address: u64, releases: bool) {
         if !self.launched.has_fences {
             return;
         }
-        let mut published = self.launched.published.lock();
-        if reads && let Some(known) = published.get(&address) {
-            for (serial, clocks) in known {
-                let mine = self.acquired.entry(*serial).or_insert([0; WARPS]);
-                for (m, c) in mine.iter_mut().zip(clocks) {
-                    *m = (*m).max(*c);
-                }
-            }
+        if releases {
+            self.fence(warp);
         }
-        if writes && (self.clocks[warp].fenced || releases) {
-            let now = self.tick(warp);
-            let mut mine = self.clocks[warp].known;
-            mine[warp] = now;
-            let place = published.entry(address).or_default();
-            place.insert(self.serial, mine);
+        let Some(done) = self.clocks[warp].fenced else { return };
+        let mut published = self.launched.published.lock();
+        let place = published.entry(address).or_default();
+        let mine = place.entry(self.serial).or_insert([0; WARPS]);
+        if mine.iter().zip(&done).any(|(m, d)| m < d) {
+            join(mine, &done);
             for serial in &self.own {
                 place.insert(*serial, [u32::MAX; WARPS]);
             }
             for (serial, clocks) in &self.acquired {
-                place.entry(*serial).or_insert(*clocks);
+                join(place.entry(*serial).or_insert([0; WARPS]), clocks);
+            }
+        }
+    }
+    /// After a warp read a word of device memory so: it knows what was published there.
+    pub fn acquire(&mut self, address: u64) {
+        if self.launched.has_fences
+            && let Some(known) = self.launched.published.lock().get(&address)
+        {
+            for (serial, clocks) in known {
+                join(self.acquired.entry(*serial).or_insert([0; WARPS]), clocks);
             }
         }
     }
@@ -478,12 +491,12 @@ mod tests {
         a.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
         assert_eq!(kind(b.write((&f.notes, false), 0, ALL, party(0, 0), true, false)), Some(RaceReach::Blocks));
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
+        a.publish(0, 64, false);
+        b.acquire(64);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks), "an atomic without a fence orders nothing");
         a.fence(0);
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
+        a.publish(0, 64, false);
+        b.acquire(64);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), None);
         assert_eq!(kind(c.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
         let later = Launched::new(false);
