@@ -339,7 +339,9 @@ impl<'l> RaceWatch<'l> {
                     } else if old.clock >= clock.lanes && (old.lane != me.lane || old.level == LANES) {
                         new.level = LANES;
                     }
-                    new.bytes |= old.bytes;
+                    if new.level != 0 || old.lane == me.lane {
+                        new.bytes |= old.bytes;
+                    }
                 } else if old.level == BLOCKS_READ {
                     new.level = BLOCKS_READ;
                     new.bytes |= old.bytes;
@@ -347,6 +349,11 @@ impl<'l> RaceWatch<'l> {
             } else if self.own.is_empty() || !self.own.contains(&old.serial) {
                 new.level = BLOCKS_READ;
                 new.bytes |= old.bytes;
+            }
+            // Only of bytes that both read it is known that several did.
+            if new.level != 0 {
+                let both = old.bytes & bytes;
+                (new.level, new.bytes) = if both == 0 { (0, bytes) } else { (new.level, both) };
             }
         }
         place.store(new.pack(), Relaxed);
@@ -472,6 +479,22 @@ mod tests {
         w.take_over(1, &handed);
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), None);
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Warps), "warp 0 was not there");
+    }
+    #[test]
+    fn who_read_one_half_did_not_read_the_other() {
+        let f = field();
+        let mut w = RaceWatch::new(f.launched, 0, 2);
+        for (word, other) in [(0, party(0, 2)), (1, party(1, 0))] {
+            assert_eq!(kind(w.read((&f.notes, false), word, 3, party(0, 0), false)), None);
+            assert_eq!(kind(w.read((&f.notes, false), word, 12, other, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 3, party(0, 0), false, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 12, other, false, false)), None);
+        }
+        assert_eq!(kind(w.read((&f.notes, false), 2, 3, party(0, 1), false)), None);
+        w.sync_lanes(0, u32::MAX, true);
+        assert_eq!(kind(w.read((&f.notes, false), 2, 12, party(0, 2), false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 3, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 12, party(0, 1), false, false)), Some(RaceReach::Lanes));
     }
     #[test]
     fn halves_of_a_word_are_apart() {
