@@ -82,12 +82,6 @@ impl WarpClock {
 /// What a block has handed to others: of each serial, what is known of its warps' clocks.
 type Known = HashMap<u32, [u32; WARPS]>;
 
-fn join(into: &mut [u32; WARPS], from: &[u32; WARPS]) {
-    for (i, f) in into.iter_mut().zip(from) {
-        *i = (*i).max(*f);
-    }
-}
-
 /// What a launch's blocks know of each other.
 pub struct Launched {
     base: u32,
@@ -424,6 +418,13 @@ impl<'l> RaceWatch<'l> {
             }
             _ => self.before(read, me),
         }
+    }
+}
+
+/// Of each warp what either knows.
+fn join(into: &mut [u32; WARPS], from: &[u32; WARPS]) {
+    for (i, f) in into.iter_mut().zip(from) {
+        *i = (*i).max(*f);
     }
 }
 
