@@ -102,12 +102,12 @@ impl RunningBlock<'_> {
                         readable => readable.map_err(wrong)?,
                     }
                 }
-                if access.strength.strong && view.global {
-                    self.watch.strong(w, address, true, false, false);
-                }
                 note_read(&self.watch, &view, spot.at, total, me, access.strength.strong)?;
                 for (k, value) in values.iter_mut().enumerate().take(access.values.len()) {
                     *value = view.load(spot.at + k as u64 * u64::from(element), element);
+                }
+                if access.strength.strong && view.global {
+                    self.watch.acquire(address);
                 }
                 Ok(view.global)
             };
@@ -164,7 +164,7 @@ impl RunningBlock<'_> {
                 }
                 note_write(&self.watch, &view, spot.at, total, me, access.strength.strong, same)?;
                 if access.strength.strong && view.global {
-                    self.watch.strong(w, address, false, true, access.strength.release);
+                    self.watch.publish(w, address, access.strength.release);
                 }
                 for k in 0..access.values.len() {
                     view.store(spot.at + k as u64 * u64::from(element), element, value(k));

@@ -36,10 +36,13 @@ impl RunningBlock<'_> {
                 }
                 note_write(&self.watch, &view, spot.at, bytes, me, true, false)?;
                 if view.global {
-                    self.watch.strong(w, address, true, true, atomic.strength.release);
+                    self.watch.publish(w, address, atomic.strength.release);
                 }
                 let old = update(view.data, spot.at, bytes, |old| new(atomic.update, atomic.of, old, b, c));
                 view.set_states(spot.at, bytes, WRITTEN);
+                if view.global {
+                    self.watch.acquire(address);
+                }
                 Ok((old, view.global))
             };
             let (old, global) = match act() {

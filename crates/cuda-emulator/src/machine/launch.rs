@@ -214,7 +214,11 @@ impl HostThreads<'_> {
                     idle.push(going.swap_remove(turn));
                     turn = 0;
                 }
-                Ok(false) => turn = (turn + 1) % (going.len() + 1) % going.len().max(1),
+                // Whom it waits for may be another thread's block.
+                Ok(false) => {
+                    std::thread::yield_now();
+                    turn = (turn + 1) % (going.len() + 1) % going.len().max(1);
+                }
                 Err(fault) => {
                     // A race explains what was read too early; all else may come of it.
                     match block.doubt.take() {

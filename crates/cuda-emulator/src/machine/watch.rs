@@ -69,12 +69,13 @@ struct WarpClock {
     known: [u32; WARPS],
     /// Of each lane, what it knows of the others: only since lanes synchronised that were not all.
     partial: Option<Box<[[u32; 32]; 32]>>,
-    fenced: bool,
+    /// What it and those it knows of had done at its last fence.
+    fenced: Option<[u32; WARPS]>,
 }
 
 impl WarpClock {
     fn new() -> WarpClock {
-        WarpClock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: false }
+        WarpClock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: None }
     }
 }
 
@@ -250,45 +251,51 @@ impl<'l> RaceWatch<'l> {
         let clock = &mut self.clocks[warp];
         clock.lanes = now;
         clock.partial = None;
-        for (to, known) in into.iter_mut().zip(&clock.known) {
-            *to = (*to).max(*known);
-        }
+        join(into, &clock.known);
         into[warp] = now;
     }
     /// What a warp is given there.
     pub fn take_over(&mut self, warp: usize, from: &[u32; WARPS]) {
-        for (known, given) in self.clocks[warp].known.iter_mut().zip(from) {
-            *known = (*known).max(*given);
-        }
+        join(&mut self.clocks[warp].known, from);
     }
     pub fn fence(&mut self, warp: usize) {
-        self.clocks[warp].fenced = true;
+        if self.launched.has_fences {
+            let now = self.tick(warp);
+            let mut done = self.clocks[warp].known;
+            done[warp] = now;
+            self.clocks[warp].fenced = Some(done);
+        }
     }
-    /// An atomic, or a strong access, on a word of device memory.
-    pub fn strong(&mut self, warp: usize, address: u64, reads: bool, writes: bool, releases: bool) {
+    /// Before a warp writes a word of device memory by an atomic or another strong access: what it did up to its last fence is
+    /// known to whoever reads the word so.
+    pub fn publish(&mut self, warp: usize, address: u64, releases: bool) {
         if !self.launched.has_fences {
             return;
         }
-        let mut published = self.launched.published.lock();
-        if reads && let Some(known) = published.get(&address) {
-            for (serial, clocks) in known {
-                let mine = self.acquired.entry(*serial).or_insert([0; WARPS]);
-                for (m, c) in mine.iter_mut().zip(clocks) {
-                    *m = (*m).max(*c);
-                }
-            }
+        if releases {
+            self.fence(warp);
         }
-        if writes && (self.clocks[warp].fenced || releases) {
-            let now = self.tick(warp);
-            let mut mine = self.clocks[warp].known;
-            mine[warp] = now;
-            let place = published.entry(address).or_default();
-            place.insert(self.serial, mine);
+        let Some(done) = self.clocks[warp].fenced else { return };
+        let mut published = self.launched.published.lock();
+        let place = published.entry(address).or_default();
+        let mine = place.entry(self.serial).or_insert([0; WARPS]);
+        if mine.iter().zip(&done).any(|(m, d)| m < d) {
+            join(mine, &done);
             for serial in &self.own {
                 place.insert(*serial, [u32::MAX; WARPS]);
             }
             for (serial, clocks) in &self.acquired {
-                place.entry(*serial).or_insert(*clocks);
+                join(place.entry(*serial).or_insert([0; WARPS]), clocks);
+            }
+        }
+    }
+    /// After a warp read a word of device memory so: it knows what was published there.
+    pub fn acquire(&mut self, address: u64) {
+        if self.launched.has_fences
+            && let Some(known) = self.launched.published.lock().get(&address)
+        {
+            for (serial, clocks) in known {
+                join(self.acquired.entry(*serial).or_insert([0; WARPS]), clocks);
             }
         }
     }
@@ -370,7 +377,9 @@ impl<'l> RaceWatch<'l> {
                     } else if old.clock >= clock.lanes && (old.lane != me.lane || old.level == LANES) {
                         new.level = LANES;
                     }
-                    new.bytes |= old.bytes;
+                    if new.level != 0 || old.lane == me.lane {
+                        new.bytes |= old.bytes;
+                    }
                 } else if old.level == BLOCKS_READ {
                     new.level = BLOCKS_READ;
                     new.bytes |= old.bytes;
@@ -456,6 +465,13 @@ impl<'l> RaceWatch<'l> {
     }
 }
 
+/// Of each warp what either knows.
+fn join(into: &mut [u32; WARPS], from: &[u32; WARPS]) {
+    for (i, f) in into.iter_mut().zip(from) {
+        *i = (*i).max(*f);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -510,6 +526,22 @@ mod tests {
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Warps), "warp 0 was not there");
     }
     #[test]
+    fn who_read_one_half_did_not_read_the_other() {
+        let f = field();
+        let mut w = RaceWatch::new(f.launched, 0, 2);
+        for (word, other) in [(0, party(0, 2)), (1, party(1, 0))] {
+            assert_eq!(kind(w.read((&f.notes, false), word, 3, party(0, 0), false)), None);
+            assert_eq!(kind(w.read((&f.notes, false), word, 12, other, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 3, party(0, 0), false, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 12, other, false, false)), None);
+        }
+        assert_eq!(kind(w.read((&f.notes, false), 2, 3, party(0, 1), false)), None);
+        w.sync_lanes(0, u32::MAX, true);
+        assert_eq!(kind(w.read((&f.notes, false), 2, 12, party(0, 2), false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 3, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 12, party(0, 1), false, false)), Some(RaceReach::Lanes));
+    }
+    #[test]
     fn halves_of_a_word_are_apart() {
         let f = field();
         let w = RaceWatch::new(f.launched, 0, 2);
@@ -527,12 +559,12 @@ mod tests {
         a.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
         assert_eq!(kind(b.write((&f.notes, false), 0, ALL, party(0, 0), true, false)), Some(RaceReach::Blocks));
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
+        a.publish(0, 64, false);
+        b.acquire(64);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks), "an atomic without a fence orders nothing");
         a.fence(0);
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
+        a.publish(0, 64, false);
+        b.acquire(64);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), None);
         assert_eq!(kind(c.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
         let later = Launched::new(false, &[]);
