@@ -1,5 +1,8 @@
 use adamant_backend_cuda::CudaBackend;
-use adamant_conformance::{share::CheckShare, suite::{self, Report}};
+use adamant_conformance::{
+    share::CheckShare,
+    suite::{self, Report},
+};
 use adamant_core::Device;
 use adamant_cuda_emulator::{Emulator, Options};
 fn main() {
@@ -20,15 +23,28 @@ fn main() {
         ("fuzz", Box::new(move || suite::fuzzing(device, 200))),
     ];
     for (name, mode) in all {
-        if !modes.is_empty() && !modes.iter().any(|m| m == name) { continue }
+        if !modes.is_empty() && !modes.iter().any(|m| m == name) {
+            continue;
+        }
         let t = std::time::Instant::now();
         let r = mode();
-        for f in r.failures.iter().take(40) { println!("{f}"); }
-        for (f, why) in &r.unsupported { println!("unsupported: {f}: {why}"); }
+        for f in r.failures.iter().take(40) {
+            println!("{f}");
+        }
+        for (f, why) in &r.unsupported {
+            println!("unsupported: {f}: {why}");
+        }
         println!("{name}: {} checks, {} failed, {} unsupported, {:.1} s", r.checks, r.failures.len(), r.unsupported.len(), t.elapsed().as_secs_f64());
         let mut seen = std::collections::BTreeMap::new();
-        for f in e.findings() { if std::env::var_os("FULL").is_some() { println!("{f:?}"); } *seen.entry(format!("{:?} {} {} {}", f.kind, f.kernel, f.line, f.instruction)).or_insert(0) += 1; }
-        for (k, n) in seen.iter().take(20) { println!("  finding x{n}: {k}"); }
+        for f in e.findings() {
+            if std::env::var_os("FULL").is_some() {
+                println!("{f:?}");
+            }
+            *seen.entry(format!("{:?} {} {} {}", f.kind, f.kernel, f.line, f.instruction)).or_insert(0) += 1;
+        }
+        for (k, n) in seen.iter().take(20) {
+            println!("  finding x{n}: {k}");
+        }
         println!("{:?}", device.counters());
     }
 }

@@ -4,15 +4,12 @@
 //!
 //! Must not know: steps and skeletons. It is handed sizes and addresses.
 #![allow(unsafe_code)]
-use crate::{
-    driver::StreamHandle,
-    opened::Context,
-};
+use crate::{driver::StreamHandle, opened::Context};
 use adamant_runtime::{DType, ErrorKind};
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute, cublasLtMatmulHeuristicResult_t,
-    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
-    cublasStatus_t as Status, cudaDataType as Kind,
+    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t as Status,
+    cudaDataType as Kind,
 };
 use parking_lot::Mutex;
 use std::{collections::HashMap, ffi::c_void, mem::MaybeUninit, ptr, sync::Arc};
@@ -157,9 +154,8 @@ impl BlasLt {
         let mut count = 0;
         let [a, b, d] = plan.layouts;
         // SAFETY: at most one result is written, where there is room for one.
-        let asked = is_set.then(|| unsafe {
-            sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, 1, offer.as_mut_ptr(), &mut count)
-        });
+        let asked = is_set
+            .then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, 1, offer.as_mut_ptr(), &mut count) });
         // SAFETY: it was made above.
         unsafe { sys::cublasLtMatmulPreferenceDestroy(preference) };
         if !asked.is_some_and(is_fine) || count < 1 {

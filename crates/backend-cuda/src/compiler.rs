@@ -59,7 +59,9 @@ impl Compiler {
         // SAFETY: as many are written as it said there are.
         told("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
         let best = known.iter().copied().filter(|a| *a <= card).max();
-        let arch = best.ok_or_else(|| ErrorKind::DeviceAbsent(format!("NVRTC {major}.{minor} compiles for no card as old as this one, of compute capability {}.{}", card / 10, card % 10)))?;
+        let arch = best.ok_or_else(|| {
+            ErrorKind::DeviceAbsent(format!("NVRTC {major}.{minor} compiles for no card as old as this one, of compute capability {}.{}", card / 10, card % 10))
+        })?;
         Ok(Compiler { arch, version: (major, minor), wants_ptx: AtomicBool::new(!known.contains(&card)), disk })
     }
     /// Its version, for people.
@@ -94,7 +96,10 @@ impl Compiler {
     fn arguments(&self, kind: Image, options: CompileOptions) -> Vec<String> {
         let arch = format!("--gpu-architecture={}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch);
         let contracts = format!("--fmad={}", options.contracts);
-        [arch, contracts].into_iter().chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"].map(String::from)).collect()
+        [arch, contracts]
+            .into_iter()
+            .chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"].map(String::from))
+            .collect()
     }
 }
 fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, ErrorKind> {

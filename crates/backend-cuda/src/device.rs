@@ -89,6 +89,10 @@ impl CudaBackend {
     pub fn options(&self) -> &CudaBuilder {
         &self.options
     }
+    /// The texts of all kernels that were written for it so far, for tools that look at what a compiler makes of them.
+    pub fn texts(&self) -> Vec<String> {
+        self.opened().texts()
+    }
     fn opened(&self) -> Arc<Opened> {
         self.opened.read().clone()
     }

@@ -2,15 +2,18 @@
 //! before them. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
-    compiler::CompileOptions,
     blaslt::{LtPlan, WORKSPACE},
+    compiler::CompileOptions,
     driver::{self, EventHandle, Pinned, StreamHandle},
     memory::{Block, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
     words::{CudaWords, REPORT, fault},
 };
-use adamant_kernels::{Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::{self, gate}};
+use adamant_kernels::{
+    Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
+    skeleton::{self, gate},
+};
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::{Event, Queue, When},
@@ -83,6 +86,8 @@ pub(crate) struct Launches<'a> {
     current: Option<Current<'a>>,
     /// the kernels of what is recorded now, as skeletons number them
     compiled: Vec<Arc<CompiledKernel>>,
+    /// those of all that is recorded that are not loaded yet
+    unloaded: Vec<Arc<CompiledKernel>>,
 }
 /// The kernel that is recorded, where it reports, and the addresses of its operands by their buffers' numbers.
 #[derive(Clone)]
@@ -145,6 +150,7 @@ impl<'a> Launches<'a> {
             warms_up: false,
             current: None,
             compiled: Vec::new(),
+            unloaded: Vec::new(),
         }
     }
     /// What follows is the work of these steps, by the kernel of the first.
@@ -188,6 +194,7 @@ impl<'a> Launches<'a> {
     /// A text that cannot be compiled.
     pub fn inherit(&mut self, words: &CudaWords, number: u32, from: &CudaWords, of: &[u32]) -> Result<(), ErrorKind> {
         let kernel = self.opened.compiled(gate::inherits(&Cuda)?.1, CompileOptions { contracts: false })?;
+        self.unloaded.push(kernel.clone());
         let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
         let resources = [from, words].map(|w| Resource::At(w.address()));
         self.push(kernel, SmallVec::from_iter(resources), &gate::inheritance(&places, number * REPORT), 1);
@@ -232,6 +239,7 @@ impl<'a> Launches<'a> {
             return Ok(Vec::new());
         }
         let kernel = self.opened.compiled(gate::text(&Cuda)?.1, CompileOptions { contracts: false })?;
+        self.unloaded.push(kernel.clone());
         let launch = |(k, g): (usize, Gate)| {
             let parameters = self.placed(&gate::parameters(&g.places, g.if_raised, k, &[[1, 0, 0]]));
             let resources = SmallVec::from_slice(&[Resource::At(g.words.address()), Resource::Gates]);
@@ -244,7 +252,7 @@ impl<'a> Launches<'a> {
     /// # Errors
     /// A lost device, memory for scratch.
     pub fn run(self, queue: Queue, behind: &[Event]) -> Result<Event, ErrorKind> {
-        if self.launches.is_empty() { Ok(Event::DONE) } else { self.run_timed(queue, behind, None) }
+        if self.launches.is_empty() { self.opened.load(&self.unloaded).map(|()| Event::DONE) } else { self.run_timed(queue, behind, None) }
     }
     /// As [`Launches::run`], with the times of its passes.
     ///
@@ -253,6 +261,7 @@ impl<'a> Launches<'a> {
     pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&PassTimes>) -> Result<Event, ErrorKind> {
         let opened = self.opened;
         let gates = self.gate_launches()?;
+        opened.load(&self.unloaded)?;
         let count = gates.len();
         let piece = opened.pinned_words(&self.parameters, false)?;
         let report_words = self.reports.len() * REPORT as usize;
@@ -282,7 +291,8 @@ impl<'a> Launches<'a> {
                 Resource::Reports => reports,
                 Resource::Gates => flags,
             }));
-            turn.call(|s| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, s, &arguments))
+            let function = l.kernel.function()?;
+            turn.call(|s| driver::launch(function, l.blocks, l.kernel.threads, s, &arguments))
         };
         // The parameters of products that the library failed to compute: held until the turn has passed.
         let mut refused = Vec::new();
@@ -333,6 +343,7 @@ impl<'a> Launches<'a> {
         let held = HeldStep::new(step);
         own.begin(std::slice::from_ref(step))?;
         skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
+        opened.load(&own.unloaded)?;
         let parameters = Block::new(opened, own.parameters.len() * 4)?;
         let scratch = Block::new(opened, own.scratch_words as usize * 4)?;
         let piece = opened.pinned_words(&own.parameters, true)?;
@@ -341,7 +352,8 @@ impl<'a> Launches<'a> {
             let Issued::Kernel(l) = launch else { continue };
             let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[parameters.address + l.parameters as u64 * 4, 0]);
             arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
-            opened.context.call(|| driver::launch(l.kernel.function, l.blocks, l.kernel.threads, stream, &arguments))?;
+            let function = l.kernel.function()?;
+            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &arguments))?;
         }
         Ok((piece, [parameters, scratch]))
     }
@@ -390,6 +402,9 @@ impl Launcher for Launches<'_> {
     }
     fn compile(&mut self, key: &Key, _: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind> {
         let kernel = self.opened.kernel(self.kernel()?, key, write)?;
+        if !kernel.is_loaded() {
+            self.unloaded.push(kernel.clone());
+        }
         self.compiled.push(kernel);
         Ok(CompiledText(self.compiled.len() - 1))
     }
@@ -405,7 +420,10 @@ impl Launcher for Launches<'_> {
         }
         // What is recorded for other sizes looks for nothing.
         let current = self.current.clone().map(|c| Current { words: None, gate: None, ..c });
-        again(&mut Launches { warms_up: true, current, ..Launches::new(self.opened) })
+        let mut other = Launches { warms_up: true, current, ..Launches::new(self.opened) };
+        let done = again(&mut other);
+        self.unloaded.append(&mut other.unloaded);
+        done
     }
     fn nest(&mut self, place: u8, bindings: &Bindings, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Result<Nest, ErrorKind> {
         Ok(prepared(self.kernel()?)?.nest(self.opened.forms(), place, bindings, space, axes, operands))

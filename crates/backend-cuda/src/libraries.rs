@@ -123,7 +123,12 @@ fn absent(what: String) -> ErrorKind {
 fn driver() -> Result<(), ErrorKind> {
     let names: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so", "libcuda.so.1"] };
     let found = names.iter().find_map(|name| opened(Path::new(name)).ok());
-    let library = found.ok_or_else(|| absent(format!("no CUDA driver: {} is not to be found; it comes with the driver of an NVIDIA card (on Debian the package nvidia-driver)", names.join(" or "))))?;
+    let library = found.ok_or_else(|| {
+        absent(format!(
+            "no CUDA driver: {} is not to be found; it comes with the driver of an NVIDIA card (on Debian the package nvidia-driver)",
+            names.join(" or ")
+        ))
+    })?;
     let missing = lacks(&library, DRIVER);
     keep(library);
     match missing {
@@ -226,7 +231,11 @@ mod tests {
     fn the_lists_are_the_calls() {
         let sources = [include_str!("driver.rs"), include_str!("compiler.rs"), include_str!("blaslt.rs")].join("\n");
         let mut called: Vec<&str> = sources.match_indices("sys::").map(|(at, _)| sources[at + 5..].split('(').next().unwrap_or_default()).collect();
-        called.retain(|name| (name.starts_with("cu") || name.starts_with("nvrtc")) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.chars().any(char::is_uppercase));
+        called.retain(|name| {
+            (name.starts_with("cu") || name.starts_with("nvrtc"))
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                && name.chars().any(char::is_uppercase)
+        });
         called.retain(|name| !name.starts_with("nvrtcResult") && !name.starts_with("nvrtcProgram"));
         called.sort_unstable();
         called.dedup();

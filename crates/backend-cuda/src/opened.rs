@@ -1,8 +1,8 @@
 //! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
-    compiler::{CompileOptions, Compiler},
     blaslt::BlasLt,
+    compiler::{CompileOptions, Compiler},
     disk::Disk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
@@ -18,11 +18,13 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+/// The most texts that are compiled together: an error names them all.
+const TOGETHER: usize = 64;
 /// The oldest compute capability, ten times major and minor.
 const OLDEST: i32 = 75;
 
@@ -109,17 +111,37 @@ impl Drop for Context {
         let _ = driver::release_context(self.device);
     }
 }
-/// A compiled kernel.
-pub(crate) struct CompiledKernel {
-    pub function: FunctionHandle,
-    /// threads of a block
-    pub threads: u32,
-    module: ModuleHandle,
+/// What was loaded together, given back when its last kernel is.
+struct LoadedModule {
+    handle: ModuleHandle,
     context: Arc<Context>,
 }
-impl Drop for CompiledKernel {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
-        let _ = self.context.call(|| driver::unload(self.module));
+        let _ = self.context.call(|| driver::unload(self.handle));
+    }
+}
+/// A kernel: a text, and before its first launch a function. The texts that a turn needs are compiled together: most of what
+/// one takes is spent on what all have.
+pub(crate) struct CompiledKernel {
+    text: String,
+    name: String,
+    options: CompileOptions,
+    /// threads of a block
+    pub threads: u32,
+    loaded: OnceLock<(FunctionHandle, Arc<LoadedModule>)>,
+    context: Arc<Context>,
+}
+impl CompiledKernel {
+    /// Its function, once it is loaded.
+    ///
+    /// # Errors
+    /// It is not: a turn loads what it launches before it begins.
+    pub fn function(&self) -> Result<FunctionHandle, ErrorKind> {
+        self.loaded.get().map(|l| l.0).ok_or_else(|| internal("a kernel that is launched before it is loaded"))
+    }
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.get().is_some()
     }
 }
 /// An opened card.
@@ -156,15 +178,31 @@ impl Opened {
         let queues = [Stream::new(&context, a)?, Stream::new(&context, b)?, Stream::new(&context, c)?];
         let (products, multiplies) = multiplied(&context, libraries);
         let (staging, spares) = (Staging::new(&context), Arc::default());
-        Ok(Arc::new(Opened { card, queues, staging, spares, counts: Counts::default(), compiler, products, multiplies, kept, texts: Mutex::default(), forms: Forms::default(), context }))
+        Ok(Arc::new(Opened {
+            card,
+            queues,
+            staging,
+            spares,
+            counts: Counts::default(),
+            compiler,
+            products,
+            multiplies,
+            kept,
+            texts: Mutex::default(),
+            forms: Forms::default(),
+            context,
+        }))
     }
     /// As [`Opened::open`], after a loss: the device's own context is ended first, with what others of this program have in it.
     ///
     /// # Errors
     /// As [`Opened::open`]; a context that cannot be ended: only a new process has the device.
     pub fn opened_anew(&self, number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
-        driver::reset_context(self.context.device)
-            .map_err(|e| ErrorKind::DeviceLost(format!("{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)")))?;
+        driver::reset_context(self.context.device).map_err(|e| {
+            ErrorKind::DeviceLost(format!(
+                "{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)"
+            ))
+        })?;
         Opened::open(number, caches)
     }
     pub fn queue(&self, queue: Queue) -> &Stream {
@@ -173,7 +211,14 @@ impl Opened {
     /// What kernels must know of it.
     pub fn target(&self) -> LaunchTarget {
         // Kernels count elements in 32 bits.
-        LaunchTarget { dialect: &Cuda, buffers: CUDA_BUFFERS + 1, largest: u64::from(u32::MAX), subgroup: Some(32), matrices: self.card.capability >= 80, on_host: false }
+        LaunchTarget {
+            dialect: &Cuda,
+            buffers: CUDA_BUFFERS + 1,
+            largest: u64::from(u32::MAX),
+            subgroup: Some(32),
+            matrices: self.card.capability >= 80,
+            on_host: false,
+        }
     }
     fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
         |k| Arc::ptr_eq(&k.context, &self.context)
@@ -209,23 +254,51 @@ impl Opened {
     pub fn forms(&self) -> &Forms {
         &self.forms
     }
-    /// The kernel of a text.
+    /// The kernel of a text, which may be loaded or not.
     ///
     /// # Errors
-    /// It cannot be compiled; a lost device.
+    /// It is no kernel's text.
     pub fn compiled(&self, text: String, options: CompileOptions) -> Result<Arc<CompiledKernel>, ErrorKind> {
+        let mut texts = self.texts.lock();
         let key = (text, options);
-        if let Some(found) = self.texts.lock().get(&key) {
+        if let Some(found) = texts.get(&key) {
             return Ok(found.clone());
         }
-        // Not under the lock: compiling takes long, and other threads have kernels already.
-        let made = Arc::new(self.compile(&key.0, options)?);
-        Ok(self.texts.lock().entry(key).or_insert(made).clone())
-    }
-    fn compile(&self, text: &str, options: CompileOptions) -> Result<CompiledKernel, ErrorKind> {
-        let name = entry_of(text).ok_or_else(|| internal("a text without a kernel"))?;
+        let text = key.0.clone();
+        let name = entry_of(&text).ok_or_else(|| internal("a text without a kernel"))?.to_string();
         let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split(')').next()?.parse().ok());
         let threads = threads.ok_or_else(|| internal("a kernel that does not say how many threads it has"))?;
+        let made = Arc::new(CompiledKernel { text, name, options, threads, loaded: OnceLock::new(), context: self.context.clone() });
+        texts.insert(key, made.clone());
+        Ok(made)
+    }
+    /// Compiles and loads those that are not, together.
+    ///
+    /// # Errors
+    /// One that cannot be compiled: the compiler's words; a lost device.
+    pub fn load(&self, kernels: &[Arc<CompiledKernel>]) -> Result<(), ErrorKind> {
+        for contracts in [false, true] {
+            let options = CompileOptions { contracts };
+            let mut own: Vec<&Arc<CompiledKernel>> = kernels.iter().filter(|k| k.options == options && !k.is_loaded()).collect();
+            own.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            own.dedup_by(|a, b| Arc::ptr_eq(a, b));
+            for some in own.chunks(TOGETHER) {
+                let text: String = some.iter().map(|k| k.text.as_str()).collect();
+                let module = Arc::new(LoadedModule { handle: self.module_of(&text, options)?, context: self.context.clone() });
+                for kernel in some {
+                    let function = self.context.call(|| driver::function(module.handle, &kernel.name))?;
+                    self.counts.kernels.fetch_add(1, Relaxed);
+                    let _ = kernel.loaded.set((function, module.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+    /// The texts of all kernels so far, for tools that look at what becomes of them.
+    pub fn texts(&self) -> Vec<String> {
+        self.texts.lock().keys().map(|(text, _)| text.clone()).collect()
+    }
+    fn module_of(&self, text: &str, options: CompileOptions) -> Result<ModuleHandle, ErrorKind> {
         let load = || {
             let image = self.compiler.compile(text, options)?;
             self.context.call(|| Ok(driver::load(&image)))
@@ -235,13 +308,10 @@ impl Opened {
             self.compiler.fall_back();
             loaded = load()?;
         }
-        let module = loaded.map_err(|e| match self.context.told(&e) {
+        loaded.map_err(|e| match self.context.told(&e) {
             ErrorKind::Internal(why) => ErrorKind::Internal(format!("{why}\nin the kernel\n{text}")),
             other => other,
-        })?;
-        let function = self.context.call(|| driver::function(module, name))?;
-        self.counts.kernels.fetch_add(1, Relaxed);
-        Ok(CompiledKernel { function, threads, module, context: self.context.clone() })
+        })
     }
     /// Waits for all that it was given.
     ///
@@ -289,20 +359,32 @@ fn found(number: usize) -> Result<(CUdevice, Card), ErrorKind> {
     let index = i32::try_from(number).ok().filter(|n| *n < count);
     let Some(index) = index else {
         let names: Vec<String> = (0..count).map(|k| format!("{k}: {}", driver::device(k).and_then(driver::device_name).unwrap_or_default())).collect();
-        return Err(absent(if count == 0 { "the CUDA driver finds no card on this machine".into() } else { format!("there is no CUDA card number {number}; there are {}", names.join(", ")) }));
+        return Err(absent(if count == 0 {
+            "the CUDA driver finds no card on this machine".into()
+        } else {
+            format!("there is no CUDA card number {number}; there are {}", names.join(", "))
+        }));
     };
     let asked = || {
         let device = driver::device(index)?;
         let of = |which| driver::attribute(device, which);
         let capability = 10 * of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? + of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = of(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let card = Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
+        let card =
+            Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
         Ok((device, card))
     };
     let (device, card) = asked().map_err(refused)?;
     if card.capability < OLDEST {
         let (is, least) = (card.capability, OLDEST);
-        return Err(absent(format!("{} has compute capability {}.{}; cards from {}.{} on are supported (Turing and later)", card.name, is / 10, is % 10, least / 10, least % 10)));
+        return Err(absent(format!(
+            "{} has compute capability {}.{}; cards from {}.{} on are supported (Turing and later)",
+            card.name,
+            is / 10,
+            is % 10,
+            least / 10,
+            least % 10
+        )));
     }
     Ok((device, card))
 }

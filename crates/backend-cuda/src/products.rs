@@ -4,7 +4,10 @@
 //! A step that bad data may forbid is never one of these: a library's launch looks at no word.
 use crate::blaslt::{BlasLt, LtMatrix, LtProduct};
 use adamant_kernels::{Array, Work};
-use adamant_runtime::{backend::When, kernel::{KernelKind, Step}};
+use adamant_runtime::{
+    backend::When,
+    kernel::{KernelKind, Step},
+};
 
 /// The product of a step as the library sees it, if it is one for it; `address` gives an operand's.
 pub(crate) fn of(step: &Step<'_>, work: &Work<'_>, address: impl Fn(usize) -> Option<u64>) -> Option<(LtProduct, [u64; 3])> {

@@ -42,7 +42,8 @@ fn in_a_process_of_its_own() {
         Ok(backend) => {
             let device = Device::from_backend(Box::new(backend));
             device.info().details.iter().for_each(|(what, value)| println!("{what}: {value}"));
-            let squares = device.scoped(|| Tensor::from_vec(vec![1f32, 2.0, 3.0, 4.0], [2, 2]).matmul(&Tensor::from_vec(vec![1f32, 0.0, 0.0, 2.0], [2, 2])).to_vec::<f32>());
+            let squares = device
+                .scoped(|| Tensor::from_vec(vec![1f32, 2.0, 3.0, 4.0], [2, 2]).matmul(&Tensor::from_vec(vec![1f32, 0.0, 0.0, 2.0], [2, 2])).to_vec::<f32>());
             println!("computed {squares:?}");
         }
         Err(ErrorKind::DeviceAbsent(why)) => println!("absent: {why}"),
@@ -88,7 +89,10 @@ fn without_the_library_of_products_our_kernels_multiply() {
         return;
     }
     let (ended, said) = case("no products", &[], &[]);
-    assert!(ended && said.contains("products: own kernels (no libcublasLt") && said.contains("nvidia-cublas") && said.contains("computed Ok([1.0, 4.0, 3.0, 8.0])"), "{said}");
+    assert!(
+        ended && said.contains("products: own kernels (no libcublasLt") && said.contains("nvidia-cublas") && said.contains("computed Ok([1.0, 4.0, 3.0, 8.0])"),
+        "{said}"
+    );
 }
 /// A compiler without its builtins beside it is said to be half installed.
 #[test]

@@ -9,6 +9,7 @@ mod c;
 mod cuda;
 mod wgsl;
 
+pub(crate) use c::guarded;
 pub use c::{C, entry_of, to_c};
 pub use cuda::{CUDA_BUFFERS, Cuda};
 pub use wgsl::Wgsl;

@@ -1,5 +1,5 @@
 //! Functions of the scalar table as expressions.
-use crate::{Dialect, notation, preambles};
+use crate::{Dialect, notation, preambles, wide};
 use adamant_ir::{
     DType, ErrorKind,
     scalar::{Binary, Class, Unary},
@@ -35,8 +35,8 @@ impl Texts {
     fn render(self, dtype: DType, dialect: &dyn Dialect, operands: &[(&str, &str)]) -> Result<String, ErrorKind> {
         dialect.register(dtype)?;
         if dtype.is_float() {
-            if dtype == DType::F64 && self.float.contains("adm_") {
-                return Err(dialect.lacks(format!("{} of f64", self.name)));
+            if dtype == DType::F64 {
+                return wide::text(self.name, self.float, operands).ok_or_else(|| dialect.lacks(format!("{} of f64", self.name)));
             }
             return Ok(notation::substitute(self.float, operands));
         }

@@ -6,7 +6,7 @@
 //! *Notation.* Helpers (erf, digamma, integer powers) and skeletons are written in the part of WGSL that translates to C
 //! word by word (`notation.rs`). WGSL takes such a text as it is; C takes the translation, and the functions of
 //! `<math.h>` where it has them. So what a C compiler can test on any machine is the arithmetic and the index arithmetic
-//! that run on a GPU.
+//! that run on a GPU. Of f64, which WGSL has not, they are C (`wide.rs`).
 //!
 //! *Dialect.* What languages think of differently is a method of [`Dialect`]: the registers of a dtype, how an element
 //! lies in memory (WGSL cuts 8 and 16 bits out of words, others have types for them), atomics, barriers, operations of a
@@ -76,6 +76,7 @@ mod preambles;
 mod prepared;
 mod program;
 pub mod skeleton;
+mod wide;
 
 pub use bindings::{Access, Bindings, Place};
 pub use dialect::{Atomic, C, CUDA_BUFFERS, Cuda, Dialect, Subgroup, Wgsl, entry_of, to_c};

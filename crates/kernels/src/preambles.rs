@@ -1,5 +1,5 @@
 //! The helper functions that a text calls, and the ones those call, in an order in which each is known before its use.
-use crate::{Dialect, notation};
+use crate::{Dialect, dialect::guarded, notation, wide::WIDE};
 use adamant_ir::DType;
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -34,23 +34,46 @@ pub(crate) fn instance(text: &str, t: &str) -> String {
         })
         .collect()
 }
+/// A helper's definition.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Definition {
+    /// in the notation
+    Notation(String),
+    /// of f64: by its name, as C
+    C(&'static str, &'static str),
+}
+impl Definition {
+    fn source(&self) -> &str {
+        match self {
+            Definition::Notation(source) => source,
+            Definition::C(_, source) => source,
+        }
+    }
+}
 /// Position in the order of definition, and source, of a helper by name.
-fn find(name: &str) -> Option<(usize, String)> {
+fn find(name: &str) -> Option<(usize, Definition)> {
     if let Some(k) = FLOAT.iter().position(|h| h.name == name) {
-        return Some((k, FLOAT[k].source.to_string()));
+        return Some((k, Definition::Notation(FLOAT[k].source.to_string())));
+    }
+    if let Some(k) = WIDE.iter().position(|h| h.name == name) {
+        return Some((FLOAT.len() + INT.len() + k, Definition::C(WIDE[k].name, WIDE[k].source)));
     }
     let (stem, t) = name.rsplit_once('_')?;
     let k = INT.iter().position(|h| h.name.strip_suffix("_T") == Some(stem))?;
-    Some((FLOAT.len() + k, instance(INT[k].source, t)))
+    Some((FLOAT.len() + k, Definition::Notation(instance(INT[k].source, t))))
 }
 
 /// The definitions that a text in a dialect needs: every `adm_` helper it names, and what those name.
 pub fn preamble(text: &str, dialect: &dyn Dialect) -> String {
-    closure(text, &|name| dialect.has_helper(name)).into_iter().fold(dialect.prelude().to_string(), |all, source| all + &dialect.helper(&source) + "\n")
+    let written = |definition| match definition {
+        Definition::Notation(source) => dialect.helper(&source),
+        Definition::C(name, source) => guarded(name, source),
+    };
+    closure(text, &|name| dialect.has_helper(name)).into_iter().fold(dialect.prelude().to_string(), |all, definition| all + &written(definition) + "\n")
 }
-/// As the notation has them, in order, without those that are known anyway.
-pub(crate) fn closure(text: &str, known: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let mut needed: BTreeSet<(usize, String)> = BTreeSet::new();
+/// In order, without those that are known anyway.
+pub(crate) fn closure(text: &str, known: &dyn Fn(&str) -> bool) -> Vec<Definition> {
+    let mut needed: BTreeSet<(usize, Definition)> = BTreeSet::new();
     let mut todo = vec![text.to_string()];
     while let Some(text) = todo.pop() {
         for word in notation::words(&text) {
@@ -61,7 +84,7 @@ pub(crate) fn closure(text: &str, known: &dyn Fn(&str) -> bool) -> Vec<String> {
             if let Some(found) = find(name)
                 && !needed.contains(&found)
             {
-                todo.push(found.1.clone());
+                todo.push(found.1.source().to_string());
                 needed.insert(found);
             }
         }
@@ -102,6 +125,13 @@ mod tests {
         assert!(p.contains("fn adm_cosh(") && p.contains("fn adm_exp(") && !p.contains("fn adm_digamma("));
         let p = preamble("adm_tanhshrink(x)", &C);
         assert!(p.contains("float adm_tanhshrink(float x)") && p.contains("coshf(") && !p.contains("float adm_cosh("));
+    }
+    #[test]
+    fn helpers_of_f64_bring_what_they_call() {
+        let p = preamble("adm_erfinv_f64(x)", &C);
+        assert!(p.contains("#ifndef ADM_HAS_adm_erfcx_right_f64\n") && p.contains("float adm_nan(void)") && !p.contains("adm_ndtr_f64"), "{p}");
+        let p = preamble("adm_gelu_f64(x)", &C);
+        assert!(p.find("} adm_dekker_f64;").is_some_and(|k| p.find("double adm_gelu_f64(double x)").is_some_and(|l| k < l)), "{p}");
     }
     #[test]
     fn integer_helpers_are_made_for_the_type() {

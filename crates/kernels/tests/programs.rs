@@ -126,6 +126,7 @@ fn programs() -> Vec<(DType, Expr)> {
             ]),
         ),
         // f64 is C's alone.
+        (F64, program(&[(Load(0), F64), (Load(1), F64), (b(Maximum, 0, 1), F64), (u(Unary::Sign, 0), F64), (b(Remainder, 2, 1), F64), (b(Mul, 3, 4), F64)])),
         (
             I32,
             program(&[
@@ -149,12 +150,12 @@ fn only_c(e: &Expr) -> bool {
 #[test]
 fn c_programs_give_the_references_bits() {
     let Some(cc) = compiler::find() else { return };
-    for dtype in [DType::F32, DType::I32] {
+    for dtype in [DType::F32, DType::I32, DType::F64] {
         let list: Vec<Expr> = programs().into_iter().filter(|p| p.0 == dtype).map(|p| p.1).collect();
         let texts: Vec<_> = list.iter().map(|e| write_expr(e, &C, &sources()).unwrap()).collect();
         let bodies: Vec<String> = texts.iter().zip(&list).map(|(t, e)| format!("{} return r{};", t.body, e.instrs.len() - 1)).collect();
         let all: String = bodies.concat();
-        let float = dtype == DType::F32;
+        let float = dtype.is_float();
         let t = C.register(dtype).unwrap();
         let program = compiler::dispatch(&adamant_kernels::preamble(&all, &C), t, &bodies);
         let numbers: Vec<Scalar> = if float {
@@ -164,7 +165,12 @@ fn c_programs_give_the_references_bits() {
         } else {
             [0, 1, -1, 7, -8, 1000, 16_777_217, i32::MAX as i64, i32::MIN as i64].map(Scalar::Int).to_vec()
         };
-        let bits = |s: Scalar| if float { (s.to_f64() as f32).to_bits() as u64 } else { s.to_i64() as i32 as u32 as u64 };
+        let bits = |s: Scalar| match dtype {
+            DType::F32 => (s.to_f64() as f32).to_bits() as u64,
+            DType::F64 => s.to_f64().to_bits(),
+            _ => s.to_i64() as i32 as u32 as u64,
+        };
+        let is_nan = |bits: u64| if dtype == DType::F64 { f64::from_bits(bits).is_nan() } else { f32::from_bits(bits as u32).is_nan() };
         let asked: Vec<(usize, Scalar, Scalar)> = (0..list.len())
             .flat_map(|k| {
                 numbers
@@ -179,7 +185,7 @@ fn c_programs_give_the_references_bits() {
         let words: Vec<[u64; 3]> = asked.iter().map(|&(k, x, y)| [k as u64, bits(x), bits(y)]).collect();
         for (&(k, x, y), got) in asked.iter().zip(compiler::run(&cc, &format!("program-{dtype}"), &program, &words)) {
             let want = run(&list[k], x, y);
-            let nan = float && want.to_f64().is_nan() && f32::from_bits(got as u32).is_nan();
+            let nan = float && want.to_f64().is_nan() && is_nan(got);
             assert!(nan || got == bits(want), "program {k} of {dtype} at ({x}, {y}): {got:#x}, not {want} = {:#x}\n{}", bits(want), bodies[k]);
         }
     }
@@ -198,9 +204,9 @@ fn what_a_dialect_lacks_is_named() {
     let e = program(&[(Instr::Load(0), DType::I32), (Instr::Cast(0), DType::F64)]);
     let error = write_expr(&e, Wgsl::PLAIN, &sources()).err().unwrap();
     assert!(format!("{error:?}").contains("f64"), "{error:?}");
-    let e = program(&[(Instr::Load(0), DType::F64), (Instr::Unary(Unary::Digamma, 0), DType::F64)]);
+    let e = program(&[(Instr::Load(0), DType::I8), (Instr::Bitcast(0), DType::F8E4M3)]);
     let error = write_expr(&e, &C, &sources()).err().unwrap();
-    assert!(format!("{error:?}").contains("digamma of f64"), "{error:?}");
+    assert!(format!("{error:?}").contains("the bits of i8 as f8_e4m3"), "{error:?}");
 }
 #[test]
 fn bits_are_read_as_another_dtype() {

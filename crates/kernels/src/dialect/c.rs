@@ -22,6 +22,11 @@ use adamant_ir::{DType, ErrorKind};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct C;
 
+/// A definition that may stand in a file more than once.
+pub(crate) fn guarded(name: &str, code: &str) -> String {
+    format!("#ifndef ADM_HAS_{name}\n#define ADM_HAS_{name}\n{code}\n#endif")
+}
+
 impl Dialect for C {
     fn name(&self) -> &'static str {
         "C"
@@ -42,7 +47,7 @@ impl Dialect for C {
     fn helper(&self, text: &str) -> String {
         let code = to_c(text, true);
         match text.strip_prefix("fn ").and_then(|rest| rest.split('(').next()) {
-            Some(name) => format!("#ifndef ADM_HAS_{name}\n#define ADM_HAS_{name}\n{code}\n#endif"),
+            Some(name) => guarded(name, &code),
             None => code,
         }
     }

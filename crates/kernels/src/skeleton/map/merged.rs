@@ -103,8 +103,10 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
                 Ok(format!("{}{}let u: Results = program({});\n", nest.coordinates(AxisGroup::Outer, "i"), program.places(nest, "i"), values.join(", ")))
             };
             let bits: Vec<String> = results.iter().enumerate().map(|(n, &r)| bindings.bits_of(expr.dtypes[r as usize], &format!("u.y{n}"))).collect();
-            chain +=
-                &format!("if (number >= p[{k}u]) {{\nlet unit: u32 = (number - p[{k}u]) * 256u + lane;\n{}return;\n}}\n", dense.unit_of(&bindings, program, nest, &body, &bits)?);
+            chain += &format!(
+                "if (number >= p[{k}u]) {{\nlet unit: u32 = (number - p[{k}u]) * 256u + lane;\n{}return;\n}}\n",
+                dense.unit_of(&bindings, program, nest, &body, &bits)?
+            );
         }
         KernelFrame::alone(&bindings, &function, format!("let number: u32 = group.y * groups.x + group.x;\n{chain}")).text()
     })?;

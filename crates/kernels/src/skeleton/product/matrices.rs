@@ -67,7 +67,8 @@ pub(super) fn text(bindings: &Bindings, functions: &str, factors: &MatrixFactors
     let kind = if factors.dtype == DType::F16 { "f16" } else { "bf16" };
     let load = [loaded(factors, 0, rows, tall), loaded(factors, 1, columns, wide)];
     let verbatim = |text: String| bindings.dialect.verbatim(text);
-    let bases: String = (0..2).filter(|k| factors.sides[*k].across.is_some()).map(|k| format!("let base_{name}: u32 = {name}_base(batch);\n", name = NAMES[k][1])).collect();
+    let bases: String =
+        (0..2).filter(|k| factors.sides[*k].across.is_some()).map(|k| format!("let base_{name}: u32 = {name}_base(batch);\n", name = NAMES[k][1])).collect();
     let stores: String = (0..tall)
         .flat_map(|i| (0..wide).flat_map(move |j| (0..2).map(move |half| (i, j, half))))
         .map(|(i, j, half)| {
