@@ -111,7 +111,7 @@ pub(crate) struct Event {
 }
 /// A module: its code with the places of its variables.
 #[derive(Clone)]
-pub(crate) struct LoadedModule {
+pub(crate) struct ContextModule {
     pub context: u64,
     pub loaded: Arc<LoadedCode>,
     pub functions: HashMap<String, u64>,
@@ -177,7 +177,7 @@ pub(crate) struct DriverState {
     pub contexts: HashMap<u64, CardContext>,
     pub streams: BTreeMap<u64, CardStream>,
     pub events: HashMap<u64, Event>,
-    pub modules: HashMap<u64, LoadedModule>,
+    pub modules: HashMap<u64, ContextModule>,
     pub functions: HashMap<u64, KernelFunction>,
     pub graphs: HashMap<u64, Graph>,
     pub executables: HashMap<u64, ExecutableGraph>,

@@ -9,7 +9,11 @@
 //! Between blocks nothing orders accesses but one pattern: a fence, then an atomic on a word; an atomic on that word by
 //! another block, afterwards. What the first block did before its fence is then known to all of the second.
 //! Atomics do not race among each other, nor with volatile or relaxed accesses.
-use crate::memory::{DeviceMemory, ZeroedBytes};
+mod touched;
+
+pub use touched::touched;
+
+use crate::memory::ZeroedBytes;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
@@ -88,29 +92,6 @@ pub fn next_serial() -> u32 {
 }
 /// Serials of a launch: the first, and the one after the last.
 pub type Serials = (u32, u32);
-
-/// Whether work with one of these serials touched the bytes, as the notes still tell; `reads` count where they conflict.
-pub fn touched(memory: &DeviceMemory, address: u64, bytes: u64, serials: &[Serials], reads: bool) -> Option<u64> {
-    let is_theirs = |word: u64, mask: u32| {
-        let note = AccessNote::of(word);
-        note.bytes & mask != 0 && serials.iter().any(|(first, end)| (*first..*end).contains(&note.serial))
-    };
-    let mut start = address;
-    for (segment, at, bytes) in memory.pieces(address, bytes).ok()? {
-        if let Some(notes) = segment.chunk.notes_so_far() {
-            for word in at / 4..(at + bytes).div_ceil(4) {
-                let mask = (0..4).filter(|b| (at..at + bytes).contains(&(4 * word + b))).fold(0, |m, b| m | 1 << b);
-                let place = word * NOTES;
-                let writes = [place, place + 16].iter().any(|p| is_theirs(notes.word64(*p).load(Relaxed), mask));
-                if writes || reads && is_theirs(notes.word64(place + 8).load(Relaxed), mask) {
-                    return Some(start + (4 * word).saturating_sub(at));
-                }
-            }
-        }
-        start += bytes;
-    }
-    None
-}
 
 /// What a launch's blocks know of each other.
 pub struct Launched {

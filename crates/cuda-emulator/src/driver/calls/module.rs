@@ -5,7 +5,7 @@ use crate::driver::kernels;
 use crate::driver::pointer::{Host, InPointer, OutPointer, Text};
 use crate::driver::profile::{SHARED_UNASKED, THREADS_OF_BLOCK};
 use crate::driver::queue::WaitGoal;
-use crate::driver::state::{DriverState, KernelFunction, LoadedModule};
+use crate::driver::state::{ContextModule, DriverState, KernelFunction};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 
@@ -207,7 +207,7 @@ impl DriverState {
             let loaded = loaded.clone();
             self.functions.insert(function, KernelFunction { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
         }
-        self.modules.insert(handle, LoadedModule { context: current, loaded, functions });
+        self.modules.insert(handle, ContextModule { context: current, loaded, functions });
         module.set(handle).map_err(plain)
     }
 }
