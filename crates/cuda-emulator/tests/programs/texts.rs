@@ -255,6 +255,7 @@ const GEMM_PLANTS: &[(&str, &str, &str, Expected)] = &[
         "fetch(tile % STAGES, ahead * 32)",
         OneOf(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads]),
     ),
+    ("a store where a copy is under way", "for (int tile = 0; tile", "sa[0][t / 4 * ROW + t % 4 * 8] = 0;\n    for (int tile = 0; tile", Found(CopyNotAwaited)),
     ("misaligned copy", "k + column);\n            copy16(&sb", "k + column + 1);\n            copy16(&sb", Found(Misaligned)),
     ("misaligned rows", "ROW = 40", "ROW = 36", Found(Misaligned)),
     ("swapped fragments", "\"r\"(A[1]), \"r\"(A[2])", "\"r\"(A[2]), \"r\"(A[1])", WrongResult),
