@@ -1,8 +1,8 @@
 //! The emulated machine: put in place once in a process, then told what to do next and asked what it saw.
-use crate::driver::clock::Span;
+use crate::driver::clock::CardSpan;
 use crate::driver::entry::Export;
-use crate::driver::profile::{PROFILES, Profile};
-use crate::driver::state::{DriverState, EmulatedLaunch, Planted};
+use crate::driver::profile::{CardProfile, PROFILES};
+use crate::driver::state::{DriverState, EmulatedLaunch, PlantedError};
 use crate::driver::{exports, kernels};
 use crate::machine::finding::Finding;
 use crate::stub::{InstallError, StandIn, stand_in};
@@ -32,12 +32,25 @@ pub struct Options {
     pub reset_heals: bool,
     /// cuBLASLt offers no algorithm, or one that fails, as often as the seed says; else all that it offers work.
     pub stubborn: bool,
+    /// What goes wrong.
+    pub wrong: Vec<EmulatedFault>,
     /// Functions that the stand-ins lack: an old driver's.
     pub missing: Vec<String>,
     /// There is a cuBLASLt.
     pub cublaslt: bool,
     /// There is an NVML.
     pub nvml: bool,
+}
+
+/// Something that a card, a driver or a library does wrong, for who tests whether that is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EmulatedFault {
+    /// cuBLASLt's epilogues do nothing.
+    Epilogue,
+    /// A graph does its work at its first launch alone.
+    StaleGraph,
+    /// Products with TF32 round their inputs to three bits.
+    Tf32,
 }
 
 impl Default for Options {
@@ -52,6 +65,7 @@ impl Default for Options {
             record: false,
             reset_heals: true,
             stubborn: false,
+            wrong: Vec::new(),
             missing: Vec::new(),
             cublaslt: true,
             nvml: true,
@@ -59,7 +73,25 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// A machine with one such card, all else as usual.
+    pub fn of(profile: &str) -> Options {
+        Options { profile: profile.into(), ..Options::default() }
+    }
+}
+
 /// The emulated machine of this process.
+///
+/// ```
+/// # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
+/// use adamant_cuda_emulator::{Emulator, Options};
+/// let emulator = Emulator::install(Options::of("sm_80"))?;
+/// // From here on `cudarc`, or whoever opens `libcuda.so.1`, finds an A100.
+/// assert_eq!(emulator.profile().capability, (8, 0));
+/// assert!(emulator.findings().is_empty());
+/// # }
+/// # Ok::<(), adamant_cuda_emulator::InstallError>(())
+/// ```
 pub struct Emulator {
     state: Mutex<DriverState>,
     exports: Vec<Export>,
@@ -130,14 +162,14 @@ impl Emulator {
         self.state.lock().options.clone()
     }
     /// The card.
-    pub fn profile(&self) -> &'static Profile {
+    pub fn profile(&self) -> &'static CardProfile {
         self.state.lock().profile
     }
     /// Orders are drawn from this from now on.
     pub fn set_seed(&self, seed: u64) {
         let mut state = self.state.lock();
         state.options.seed = seed;
-        state.random = crate::driver::state::Random::new(seed);
+        state.random = crate::driver::state::DriverRandom::new(seed);
     }
     /// Each card has so many bytes from now on; what is allocated stays.
     pub fn set_memory_limit(&self, bytes: u64) {
@@ -162,10 +194,14 @@ impl Emulator {
     pub fn set_stubborn(&self, stubborn: bool) {
         self.state.lock().options.stubborn = stubborn;
     }
+    /// What goes wrong from now on, and nothing else.
+    pub fn set_wrong(&self, wrong: &[EmulatedFault]) {
+        self.state.lock().options.wrong = wrong.to_vec();
+    }
     /// The call number `nth` from now on of the function `call`, the next being 1, answers `code` and does nothing. An answer
     /// that stays makes the context answer it from then on.
     pub fn plant(&self, call: &str, nth: u64, code: u32) {
-        self.state.lock().planted.push(Planted { call: call.into(), left: nth.max(1), code });
+        self.state.lock().planted.push(PlantedError { call: call.into(), left: nth.max(1), code });
     }
     /// The kernel number `nth` that runs from now on, the next being 1, fails with `code`: whoever waits is told.
     pub fn plant_in_kernel(&self, nth: u64, code: u32) {
@@ -184,7 +220,7 @@ impl Emulator {
         std::mem::take(&mut self.state.lock().waits)
     }
     /// Takes the work that was done on the virtual clock since the last time, where it is noted down.
-    pub fn spans(&self) -> Vec<Span> {
+    pub fn spans(&self) -> Vec<CardSpan> {
         std::mem::take(&mut self.state.lock().spans)
     }
     /// The host's time on the virtual clock, in nanoseconds.
@@ -205,6 +241,12 @@ impl Emulator {
     }
 }
 
-fn profile_named(name: &str) -> Result<&'static Profile, InstallError> {
-    Profile::named(name).ok_or_else(|| InstallError::UnknownProfile(name.into(), PROFILES.iter().map(|p| p.name).collect()))
+impl DriverState {
+    /// Is this to go wrong?
+    pub(crate) fn goes_wrong(&self, what: EmulatedFault) -> bool {
+        self.options.wrong.contains(&what)
+    }
+}
+fn profile_named(name: &str) -> Result<&'static CardProfile, InstallError> {
+    CardProfile::named(name).ok_or_else(|| InstallError::UnknownProfile(name.into(), PROFILES.iter().map(|p| p.name).collect()))
 }

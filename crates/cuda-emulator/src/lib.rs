@@ -31,9 +31,9 @@ pub mod memory;
 pub mod ptx;
 mod stub;
 
-pub use driver::clock::{CardEngine, Span};
-pub use driver::profile::{PROFILES, Profile};
+pub use driver::clock::{CardEngine, CardSpan};
+pub use driver::profile::{CardProfile, PROFILES};
 pub use driver::state::EmulatedLaunch;
-pub use emulator::{Emulator, Options};
+pub use emulator::{EmulatedFault, Emulator, Options};
 pub use machine::finding::{Finding, FindingKind};
 pub use stub::InstallError;

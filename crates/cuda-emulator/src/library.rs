@@ -16,7 +16,7 @@ pub(crate) mod cublaslt {
 }
 
 use crate::driver::entry::Export;
-pub(crate) use cublaslt::check::LtProduct;
+pub(crate) use cublaslt::check::EmulatedProduct;
 use cublaslt::descriptors::Descriptor;
 use std::collections::{HashMap, HashSet};
 

@@ -5,6 +5,20 @@
 //! Each access to memory is checked for bounds, alignment and whether what it reads was written (`arena`), and for who else
 //! was there with nothing between (`watch`).
 //!
+//! # What is wrong, and what is let pass
+//!
+//! Two accesses to the same byte, one of them a write, race unless something orders them: of lanes of a warp an instruction
+//! that synchronises both (`bar.warp.sync`, `shfl.sync`, `vote.sync`, …), of warps a barrier, of blocks nothing. Atomics do
+//! not race among each other, nor with volatile and relaxed accesses. Let pass are: lanes that write the same value by the
+//! same instruction; and of blocks what one did before a fence, after which it changed a word by an atomic (or released it),
+//! for another one that has read the word by an atomic (or acquired it). Bytes that an asynchronous copy is under way to may
+//! not be touched before its wait, whenever it lands.
+//!
+//! A barrier for all threads that some have left for good is wrong here, though a card would go on: the language promises
+//! nothing for it. So is a mask that names a lane that has left.
+//!
+//! A read of what nobody wrote is told at the end, if until then no race explains it: somebody may have been about to write.
+//!
 //! It knows PTX and memory; contexts, streams and queues are the driver's affair.
 
 mod access;

@@ -11,7 +11,7 @@ mod chunk;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chunk::{Chunk, WRITTEN, Zeros};
+pub(crate) use chunk::{MemoryChunk, WRITTEN, ZeroedBytes};
 
 use parking_lot::RwLock;
 use std::{
@@ -43,15 +43,15 @@ pub const GRANULARITY: u64 = 2 << 20;
 pub struct DeviceMemory {
     limit: AtomicU64,
     in_use: Arc<AtomicU64>,
-    places: RwLock<Places>,
+    places: RwLock<AddressSpace>,
 }
 
 /// What stands where.
 #[derive(Default)]
-struct Places {
+struct AddressSpace {
     next: u64,
     /// Alive, by first address.
-    segments: BTreeMap<u64, Arc<Segment>>,
+    segments: BTreeMap<u64, Arc<AddressRange>>,
     /// Reserved address space: first address to bytes.
     reserved: BTreeMap<u64, u64>,
     /// What was once alive: first address to the one after the last.
@@ -59,10 +59,10 @@ struct Places {
 }
 
 /// A stretch of addresses with memory behind it.
-pub(crate) struct Segment {
+pub(crate) struct AddressRange {
     pub start: u64,
     pub end: u64,
-    pub chunk: Arc<Chunk>,
+    pub chunk: Arc<MemoryChunk>,
     /// Where in the chunk the first address lies.
     pub offset: u64,
     pub constant: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Segment {
 
 /// Memory without an address, as `cuMemCreate` gives it: it lives as long as a handle or a mapping does.
 #[derive(Clone)]
-pub struct Physical(Arc<Chunk>);
+pub struct Physical(Arc<MemoryChunk>);
 
 impl Physical {
     /// How many bytes it holds.
@@ -133,7 +133,7 @@ impl Error for MemoryFault {}
 impl DeviceMemory {
     /// A device with `bytes` of memory.
     pub fn new(bytes: u64) -> DeviceMemory {
-        let places = Places { next: FIRST_ADDRESS, ..Places::default() };
+        let places = AddressSpace { next: FIRST_ADDRESS, ..AddressSpace::default() };
         DeviceMemory { limit: AtomicU64::new(bytes), in_use: Arc::default(), places: RwLock::new(places) }
     }
     /// The same for the device of this number of a machine: no address of one is an address of another.
@@ -193,16 +193,16 @@ impl DeviceMemory {
         let chunk = self.chunk(bytes)?;
         let mut places = self.places.write();
         let start = places.take(bytes, ALIGNMENT)?;
-        let segment = Segment { start, end: start + bytes, chunk, offset: 0, constant, accessible: true, plain: true };
+        let segment = AddressRange { start, end: start + bytes, chunk, offset: 0, constant, accessible: true, plain: true };
         places.segments.insert(start, Arc::new(segment));
         Some(start)
     }
     /// Memory within the limit. What is asked for is counted before it is made, so that two threads cannot both have the rest.
-    fn chunk(&self, bytes: u64) -> Option<Arc<Chunk>> {
+    fn chunk(&self, bytes: u64) -> Option<Arc<MemoryChunk>> {
         let limit = self.limit();
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| bytes > 0 && *sum <= limit);
         self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        let made = Chunk::new(bytes, Arc::clone(&self.in_use));
+        let made = MemoryChunk::new(bytes, Arc::clone(&self.in_use));
         if made.is_none() {
             self.in_use.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -259,7 +259,7 @@ impl DeviceMemory {
         if range.is_none() || places.overlaps(address, end) {
             return Err(stale);
         }
-        let segment = Segment { start: address, end, chunk: Arc::clone(&physical.0), offset, constant: false, accessible: false, plain: false };
+        let segment = AddressRange { start: address, end, chunk: Arc::clone(&physical.0), offset, constant: false, accessible: false, plain: false };
         places.segments.insert(address, Arc::new(segment));
         places.unfree(address, end);
         Ok(())
@@ -285,8 +285,8 @@ impl DeviceMemory {
         let mut places = self.places.write();
         for start in places.mappings(address, bytes)? {
             if let Some(segment) = places.segments.get_mut(&start) {
-                let Segment { start, end, offset, constant, plain, .. } = **segment;
-                *segment = Arc::new(Segment { start, end, chunk: Arc::clone(&segment.chunk), offset, constant, accessible, plain });
+                let AddressRange { start, end, offset, constant, plain, .. } = **segment;
+                *segment = Arc::new(AddressRange { start, end, chunk: Arc::clone(&segment.chunk), offset, constant, accessible, plain });
             }
         }
         Ok(())
@@ -360,7 +360,7 @@ impl DeviceMemory {
         self.pieces(address, bytes).is_ok_and(|pieces| pieces.iter().all(|(segment, at, bytes)| segment.chunk.is_written(*at, *bytes)))
     }
     /// The segment that holds an address, if it may be accessed.
-    pub(crate) fn segment(&self, address: u64) -> Result<Arc<Segment>, MemoryFault> {
+    pub(crate) fn segment(&self, address: u64) -> Result<Arc<AddressRange>, MemoryFault> {
         let places = self.places.read();
         let fault = |kind| MemoryFault { kind, address };
         match places.segments.range(..=address).next_back() {
@@ -371,7 +371,7 @@ impl DeviceMemory {
         }
     }
     /// The segments behind a stretch of addresses: each with where in its chunk the piece begins, and its bytes.
-    pub(crate) fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(Arc<Segment>, u64, u64)>, MemoryFault> {
+    pub(crate) fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(Arc<AddressRange>, u64, u64)>, MemoryFault> {
         let end = address.checked_add(bytes).ok_or(MemoryFault { kind: MemoryFaultKind::OutOfBounds, address })?;
         let mut pieces = Vec::new();
         let mut at = address;
@@ -386,7 +386,7 @@ impl DeviceMemory {
     }
 }
 
-impl Places {
+impl AddressSpace {
     /// Addresses that were never given.
     fn take(&mut self, bytes: u64, alignment: u64) -> Option<u64> {
         let start = self.next.checked_next_multiple_of(alignment)?;

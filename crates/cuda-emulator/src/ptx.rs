@@ -7,7 +7,7 @@ mod parser;
 mod types;
 
 pub use parser::parse;
-pub use types::Type;
+pub use types::PtxType;
 
 use std::{error::Error, fmt};
 
@@ -36,7 +36,7 @@ impl Error for PtxError {}
 
 /// Where a variable lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum StateSpace {
     /// Device memory.
     Global,
     /// Device memory that kernels do not write.
@@ -66,7 +66,7 @@ pub struct Variable {
     /// Its name.
     pub name: String,
     /// Where it lives.
-    pub space: Space,
+    pub space: StateSpace,
     /// The alignment of its address in bytes.
     pub align: u64,
     /// Bytes of an element.
@@ -106,7 +106,7 @@ pub enum Operand {
     Offset(Box<Operand>, i64),
     /// Two destinations: `p|q`.
     Pair(Box<Operand>, Box<Operand>),
-    /// A predicate turned round.
+    /// A predicate negated.
     Not(Box<Operand>),
     /// A destination that nobody wants: `_`.
     Nowhere,
@@ -115,7 +115,7 @@ pub enum Operand {
 /// One instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
-    /// The predicate it depends on, and whether that is turned round.
+    /// The predicate it depends on, and whether that is negated.
     pub guard: Option<(usize, bool)>,
     /// Its name, cut at the dots: `ld`, `global`, `f32`.
     pub words: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Statement {
 
 /// A kernel or a function that kernels call.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Function {
+pub struct PtxFunction {
     /// Its name.
     pub name: String,
     /// Whether a launch can name it.
@@ -137,7 +137,7 @@ pub struct Function {
     /// Its line.
     pub line: u32,
     /// Its registers' types, by number.
-    pub registers: Vec<Type>,
+    pub registers: Vec<PtxType>,
     /// All variables of it, parameters and results among them, by number.
     pub variables: Vec<Variable>,
     /// Which variables are its parameters.
@@ -162,5 +162,5 @@ pub struct Source {
     /// Variables of the module.
     pub variables: Vec<Variable>,
     /// Functions with a body.
-    pub functions: Vec<Function>,
+    pub functions: Vec<PtxFunction>,
 }

@@ -131,3 +131,41 @@ fn is_open(_soname: &str) -> bool {
 fn open(_path: &Path, _functions: &[(&'static str, *const c_void)]) -> Result<(), InstallError> {
     Err(InstallError::UnknownPlatform)
 }
+
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    extern "C" fn twice(x: u64) -> u64 {
+        2 * x
+    }
+    extern "C" fn sum(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64) -> u64 {
+        a + 10 * b + 100 * c + 1000 * d + 10_000 * e + 100_000 * f + 1_000_000 * g + 10_000_000 * h
+    }
+    #[test]
+    fn what_is_opened_by_name_leads_here_and_is_not_stood_in_for_twice() {
+        let stand_ins = || {
+            [StandIn {
+                sonames: &["libstand-in-a.so.1", "libstand-in-a.so"],
+                functions: vec![("twice", twice as *const c_void), ("sum", sum as *const c_void)],
+            }]
+        };
+        stand_in(&stand_ins()).unwrap();
+        for name in ["libstand-in-a.so", "libstand-in-a.so.1"] {
+            // SAFETY: the objects were written above, and the functions have these types.
+            unsafe {
+                let library = libloading::Library::new(name).unwrap();
+                assert_eq!(library.get::<extern "C" fn(u64) -> u64>(b"twice").unwrap()(21), 42);
+                let sum = library.get::<extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64) -> u64>(b"sum").unwrap();
+                assert_eq!(sum(1, 2, 3, 4, 5, 6, 7, 8), 87_654_321, "arguments on the stack, too");
+                assert!(library.get::<extern "C" fn()>(b"thrice").is_err());
+            }
+        }
+        assert_eq!(stand_in(&stand_ins()), Err(InstallError::AlreadyOpen("libstand-in-a.so.1".into())));
+        let left = std::fs::read_dir(std::env::temp_dir())
+            .unwrap()
+            .flatten()
+            .filter(|e| e.file_name().to_string_lossy().starts_with(&format!("cuda-emulator-{}-", std::process::id())));
+        assert_eq!(left.count(), 0, "the folder is removed");
+    }
+}

@@ -1,5 +1,6 @@
 //! The driver as `cudarc` sees it: what each call answers, and what has happened when it returns.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::{Emulator, FindingKind, InstallError, Options, PROFILES};

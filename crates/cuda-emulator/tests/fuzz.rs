@@ -1,5 +1,6 @@
 //! Thousands of calls with handles, addresses and numbers that make no sense: each answers something, none crashes.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::{FindingKind, Options};

@@ -399,7 +399,7 @@ fn arithmetic_of_floats() {
                 };
                 part(16) << 16 | part(0)
             }),
-            ("{ setp.gtu.f32 %p1, $a, $b; selp.b32 $d, 1, 0, %p1; }", 32, &[32, 32], |v| u64::from(!(f(v[0]) <= f(v[1])))),
+            ("{ setp.gtu.f32 %p1, $a, $b; selp.b32 $d, 1, 0, %p1; }", 32, &[32, 32], |v| u64::from(f(v[0]) > f(v[1]) || f(v[0]).is_nan() || f(v[1]).is_nan())),
             ("{ setp.lt.ftz.f32 %p1, $a, $b; selp.b32 $d, 1, 0, %p1; }", 32, &[32, 32], |v| u64::from(flush(f(v[0])) < flush(f(v[1])))),
             ("{ setp.ne.f64 %p1, $a, $b; selp.b32 $d, 1, 0, %p1; }", 32, &[64, 64], |v| u64::from(d(v[0]) < d(v[1]) || d(v[0]) > d(v[1]))),
             ("{ testp.subnormal.f32 %p1, $a; selp.b32 $d, 1, 0, %p1; }", 32, &[32], |v| u64::from(f(v[0]).is_subnormal())),

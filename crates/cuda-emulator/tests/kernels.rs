@@ -4,7 +4,7 @@
 mod calls;
 mod rig;
 
-use adamant_cuda_emulator::{EmulatedLaunch, FindingKind, Options};
+use adamant_cuda_emulator::{EmulatedFault, EmulatedLaunch, FindingKind, Options};
 use calls::*;
 use cudarc::driver::sys;
 use std::collections::BTreeSet;
@@ -56,27 +56,31 @@ fn a_kernel_computes_and_arguments_come_either_way() {
     let mut piece: Vec<u8> = [b, a].iter().flat_map(|w| w.to_le_bytes()).collect();
     piece.extend(5.0_f32.to_le_bytes());
     piece.extend(100_i32.to_le_bytes());
-    let mut bytes = piece.len();
-    let mut extra: Vec<*mut c_void> = vec![1 as *mut _, piece.as_mut_ptr().cast(), 2 as *mut _, (&raw mut bytes).cast(), null_mut()];
-    assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr())), 0);
+    let mut as_piece = |mut bytes: usize| {
+        let marks = [1_usize, 2].map(std::ptr::without_provenance_mut::<c_void>);
+        let mut extra = [marks[0], piece.as_mut_ptr().cast(), marks[1], (&raw mut bytes).cast(), null_mut()];
+        cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr()))
+    };
+    assert_eq!(as_piece(24), 0);
     assert_eq!(download::<f32>(b, 100), [6.0; 100]);
-    bytes -= 1;
-    assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), extra.as_mut_ptr())), 1);
+    assert_eq!((as_piece(23), as_piece(25)), (1, 1));
     assert_eq!(cu!(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, null_mut(), null_mut(), null_mut())), 1, "no arguments at all");
     // With attributes.
     let words = [b, a, u64::from(7.0_f32.to_bits()), 100];
     let mut places: Vec<*mut c_void> = words.iter().map(|a| std::ptr::from_ref(a).cast_mut().cast()).collect();
-    // SAFETY: zeros are a value of both.
-    let (mut configuration, mut attribute): (sys::CUlaunchConfig, sys::CUlaunchAttribute) = unsafe { std::mem::zeroed() };
-    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    (configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ) = (4, 1, 1);
-    (configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ) = (32, 1, 1);
-    (configuration.attrs, configuration.numAttrs) = (&mut attribute, 1);
-    assert_eq!(cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut())), 0);
+    let mut with_attribute = |id: sys::CUlaunchAttributeID, cluster: u32| {
+        // SAFETY: zeros are a value of both.
+        let (mut configuration, mut attribute): (sys::CUlaunchConfig, sys::CUlaunchAttribute) = unsafe { std::mem::zeroed() };
+        attribute.id = id;
+        attribute.value.clusterDim.x = cluster;
+        (configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ) = (4, 1, 1);
+        (configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ) = (32, 1, 1);
+        (configuration.attrs, configuration.numAttrs) = (&mut attribute, 1);
+        cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut()))
+    };
+    assert_eq!(with_attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 0), 0);
     assert_eq!(download::<f32>(b, 100), [8.0; 100]);
-    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim.x = 2;
-    assert_eq!(cu!(cuLaunchKernelEx(&configuration, function, places.as_mut_ptr(), null_mut())), 801);
+    assert_eq!(with_attribute(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 2), 801);
     assert_eq!(machine.emulator.findings(), []);
 }
 #[test]
@@ -267,6 +271,45 @@ fn a_graph_of_kernels_ends_as_the_kernels_one_by_one() {
         assert_eq!(machine.emulator.findings(), []);
     }
     assert_eq!(ends, BTreeSet::from([vec![15.5_f32.to_bits(); 64]]));
+}
+#[test]
+fn a_graph_may_be_stale_where_that_is_asked_for() {
+    let Some(text) = text() else { return };
+    let machine = machine(Options { wrong: vec![EmulatedFault::StaleGraph], ..options() });
+    let (f, s, a) = (kernel(text, "add"), stream(), upload(&[0.5_f32; 32]));
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    assert_eq!(cu!(cuStreamBeginCapture_v2(s, sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)), 0);
+    add(f, a, a, 1.0, 32, s);
+    assert_eq!(cu!(cuStreamEndCapture(s, &mut graph)), 0);
+    assert_eq!(cu!(cuGraphInstantiateWithFlags(&mut executable, graph, 0)), 0);
+    (0..3).for_each(|_| assert_eq!(cu!(cuGraphLaunch(executable, s)), 0));
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!(download::<f32>(a, 1), [1.5]);
+    machine.emulator.set_wrong(&[]);
+    assert_eq!(cu!(cuGraphLaunch(executable, s)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!(download::<f32>(a, 1), [2.5]);
+}
+#[test]
+fn the_bindings_own_types_work_unmodified() {
+    use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
+    let Some(text) = text() else { return };
+    let machine = bare(options());
+    let context = CudaContext::new(0).unwrap();
+    assert_eq!(context.compute_capability().unwrap(), (9, 0));
+    let module = context.load_module(cudarc::nvrtc::Ptx::from_src(text)).unwrap();
+    let function = module.load_function("add").unwrap();
+    let stream = context.new_stream().unwrap();
+    let from = stream.clone_htod(&[1.0_f32; 100]).unwrap();
+    let mut to = stream.alloc_zeros::<f32>(100).unwrap();
+    let mut launch = stream.launch_builder(&function);
+    launch.arg(&mut to).arg(&from).arg(&2.5_f32).arg(&100_i32);
+    // SAFETY: the arguments are those of the kernel.
+    unsafe { launch.launch(LaunchConfig::for_num_elems(100)) }.unwrap();
+    assert_eq!(stream.clone_dtoh(&to).unwrap(), [3.5; 100]);
+    drop((from, to, function, module, stream, context));
+    assert_eq!(machine.emulator.findings(), []);
+    assert_eq!(machine.emulator.memory_in_use(0), 0);
 }
 #[test]
 fn a_null_machine_counts_and_runs_nothing() {

@@ -31,7 +31,6 @@ impl Layout {
 const C: Layout = Layout { threads: &[(4, 32), (8, 1)], values: &[(2, 16), (2, 8)] };
 
 struct Shape {
-    k: usize,
     bits: usize,
     a: Layout,
     b: Layout,
@@ -50,7 +49,7 @@ fn shape(k: usize, bits: usize) -> Shape {
             (Layout { threads: &[(4, 64), (8, 1)], values: &[(4, 16), (2, 8), (2, 256)] }, Layout { threads: &[(4, 32), (8, 1)], values: &[(4, 8), (2, 128)] })
         }
     };
-    Shape { k, bits, a, b }
+    Shape { bits, a, b }
 }
 
 const HEAD: &str = ".version 8.7\n.target sm_90a\n.address_size 64\n";
@@ -221,11 +220,11 @@ ret;
             let got = rig.download::<u16>(out, 64 * count);
             // In units of halves: a thread's modes and a half's stride, over the matrix row by row.
             let plain = Layout { threads: &[(32, 2)], values: &[(2, 1)] };
-            let turned = Layout { threads: &[(4, 16), (8, 1)], values: &[(2, 8)] };
+            let crossed = Layout { threads: &[(4, 16), (8, 1)], values: &[(2, 8)] };
             for matrix in 0..count {
                 for lane in 0..32 {
                     for half in 0..2 {
-                        let at = if transposed { turned.at(lane, half) } else { plain.at(lane, half) };
+                        let at = if transposed { crossed.at(lane, half) } else { plain.at(lane, half) };
                         let wanted = halves[(8 * matrix + at / 8) * 24 + at % 8];
                         assert_eq!(got[(32 * matrix + lane) * 2 + half], wanted, "x{count}{trans} matrix {matrix} lane {lane} half {half}");
                     }

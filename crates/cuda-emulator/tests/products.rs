@@ -1,151 +1,14 @@
-//! cuBLASLt's stand-in against products by three plain loops: random sizes, layouts, types and epilogues; and what it refuses.
+//! cuBLASLt's stand-in against products by three plain loops: random sizes, layouts, types and epilogues.
 #![allow(unsafe_code, reason = "the library's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
+mod layouts;
 
-use adamant_cuda_emulator::{FindingKind, Options};
+use adamant_cuda_emulator::Options;
 use calls::*;
 use cudarc::cublaslt::sys;
-use half::{bf16, f16};
+use layouts::*;
 use std::ptr::null_mut;
-
-/// A call of cuBLASLt with its answer as a number.
-macro_rules! lt {
-    ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the test's places outlive the call, and the emulator looks every handle up.
-        unsafe { sys::$name($($argument),*) as u32 }
-    }};
-}
-
-/// Numbers that look drawn.
-struct Draw(u64);
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-    fn below(&mut self, count: u64) -> u64 {
-        self.next() % count
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-    /// A small number that every type of more than 8 bits holds: quarters from -2 to 2.
-    fn number(&mut self) -> f64 {
-        (self.below(17) as f64 - 8.0) / 4.0
-    }
-}
-
-const F32: u32 = 0;
-const F64: u32 = 1;
-const F16: u32 = 2;
-const I8: u32 = 3;
-const I32: u32 = 10;
-const BF16: u32 = 14;
-const E4M3: u32 = 28;
-fn size(kind: u32) -> usize {
-    match kind {
-        F64 => 8,
-        F32 | I32 => 4,
-        F16 | BF16 => 2,
-        _ => 1,
-    }
-}
-fn encode(kind: u32, values: &[f64]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|v| match kind {
-            F64 => v.to_le_bytes().to_vec(),
-            F32 => (*v as f32).to_le_bytes().to_vec(),
-            I32 => (*v as i32).to_le_bytes().to_vec(),
-            F16 => f16::from_f64(*v).to_le_bytes().to_vec(),
-            BF16 => bf16::from_f64(*v).to_le_bytes().to_vec(),
-            I8 => (*v as i8).to_le_bytes().to_vec(),
-            // Sums of powers of two that E4M3 holds: sign, exponent and three bits of fraction.
-            _ => {
-                let (mut exponent, magnitude) = (0, v.abs());
-                if magnitude == 0.0 {
-                    return vec![0];
-                }
-                while magnitude >= 2_f64.powi(exponent + 1) {
-                    exponent += 1;
-                }
-                while magnitude < 2_f64.powi(exponent) {
-                    exponent -= 1;
-                }
-                let fraction = (magnitude / 2_f64.powi(exponent) - 1.0) * 8.0;
-                assert_eq!(fraction.fract(), 0.0);
-                vec![u8::from(*v < 0.0) << 7 | ((exponent + 7) as u8) << 3 | fraction as u8]
-            }
-        })
-        .collect()
-}
-fn decode(kind: u32, bytes: &[u8]) -> Vec<f64> {
-    bytes
-        .chunks(size(kind))
-        .map(|b| match kind {
-            F64 => f64::from_le_bytes(b.try_into().unwrap()),
-            F32 => f64::from(f32::from_le_bytes(b.try_into().unwrap())),
-            I32 => f64::from(i32::from_le_bytes(b.try_into().unwrap())),
-            F16 => f16::from_le_bytes(b.try_into().unwrap()).to_f64(),
-            BF16 => bf16::from_le_bytes(b.try_into().unwrap()).to_f64(),
-            I8 => f64::from(b[0] as i8),
-            _ => unreachable!(),
-        })
-        .collect()
-}
-
-/// A matrix of a batch, with its place on the device.
-#[derive(Clone, Copy)]
-struct Lies {
-    kind: u32,
-    rows: u64,
-    columns: u64,
-    leading: u64,
-    by_rows: bool,
-    batch: u64,
-    stride: u64,
-}
-impl Lies {
-    fn at(&self, batch: u64, row: u64, column: u64) -> usize {
-        (batch * self.stride + if self.by_rows { row * self.leading + column } else { column * self.leading + row }) as usize
-    }
-    fn elements(&self) -> usize {
-        let lines = if self.by_rows { self.rows } else { self.columns };
-        ((self.batch - 1) * self.stride + lines * self.leading) as usize
-    }
-    fn layout(&self) -> sys::cublasLtMatrixLayout_t {
-        let mut layout = null_mut();
-        // SAFETY: all kinds are numbers of the enumeration.
-        let kind = unsafe { std::mem::transmute::<u32, sys::cudaDataType_t>(self.kind) };
-        assert_eq!(lt!(cublasLtMatrixLayoutCreate(&mut layout, kind, self.rows, self.columns, self.leading as i64)), 0);
-        set_layout(layout, 1, i32::from(self.by_rows));
-        set_layout(layout, 5, self.batch as i32);
-        set_layout(layout, 6, self.stride as i64);
-        layout
-    }
-}
-fn set_layout<T>(layout: sys::cublasLtMatrixLayout_t, which: u32, value: T) {
-    // SAFETY: the numbers are of the enumeration.
-    let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatrixLayoutAttribute_t>(which) };
-    assert_eq!(lt!(cublasLtMatrixLayoutSetAttribute(layout, which, (&raw const value).cast(), size_of::<T>())), 0);
-}
-fn set<T>(product: sys::cublasLtMatmulDesc_t, which: u32, value: T) {
-    // SAFETY: the numbers are of the enumeration.
-    let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulDescAttributes_t>(which) };
-    assert_eq!(lt!(cublasLtMatmulDescSetAttribute(product, which, (&raw const value).cast(), size_of::<T>())), 0);
-}
-fn product(compute: u32, scale: u32) -> sys::cublasLtMatmulDesc_t {
-    let mut product = null_mut();
-    // SAFETY: the numbers are of the enumerations.
-    let (compute, scale) = unsafe { (std::mem::transmute::<u32, sys::cublasComputeType_t>(compute), std::mem::transmute::<u32, sys::cudaDataType_t>(scale)) };
-    assert_eq!(lt!(cublasLtMatmulDescCreate(&mut product, compute, scale)), 0);
-    product
-}
-fn handle() -> sys::cublasLtHandle_t {
-    let mut handle = null_mut();
-    assert_eq!(lt!(cublasLtCreate(&mut handle)), 0);
-    handle
-}
 
 /// What a product is made of.
 #[derive(Clone, Copy)]
@@ -175,15 +38,47 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
 }
 
+/// A random product: what goes in and how it lies.
+struct Asked {
+    kinds: Kinds,
+    code: u32,
+    sizes: [u64; 3],
+    batch: u64,
+    transposed: [bool; 2],
+    lies: [Lies; 4],
+    values: [Vec<f64>; 3],
+    alpha: f64,
+    beta: f64,
+    scales: [f64; 2],
+    longer: u64,
+    bias: Vec<f64>,
+    aux: [u64; 2],
+    before: Vec<f64>,
+    mask: Vec<u8>,
+}
+/// What came out.
+struct Came {
+    d: Vec<f64>,
+    aux: Vec<u8>,
+    vector: Vec<f64>,
+}
+
 /// One random product of these kinds with this epilogue, against three loops.
 fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandle_t, stream: *mut cudarc::driver::sys::CUstream_st) {
+    let asked = ask(draw, kinds, code);
+    let from_device = draw.below(2) == 1;
+    let came = run(&asked, from_device, lt_handle, stream);
+    compare(&asked, &came);
+}
+/// Draws a product.
+fn ask(draw: &mut Draw, kinds: Kinds, code: u32) -> Asked {
     let narrow = matches!(kinds.input, I8 | E4M3);
     let side = |draw: &mut Draw| if narrow { 16 * (1 + draw.below(3)) } else { 1 + draw.below(20) };
     let (m, n, k) = (side(draw), side(draw), side(draw));
     let (ta, tb) = if narrow { (true, false) } else { (draw.below(2) == 1, draw.below(2) == 1) };
     let plain = narrow || code != 1;
     let batch = 1 + draw.below(3);
-    let mut lies = |draw: &mut Draw, kind: u32, rows: u64, columns: u64, by_rows: bool, shared: bool| {
+    let lies = |draw: &mut Draw, kind: u32, rows: u64, columns: u64, by_rows: bool, shared: bool| {
         let line = if by_rows { columns } else { rows };
         let padding = draw.below(3) * if narrow { 16 } else { 1 };
         let leading = line + padding;
@@ -201,44 +96,75 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         (0..l.elements()).map(|_| if kinds.input == I8 { draw.below(9) as f64 - 4.0 } else { draw.number() }).collect()
     };
     let (av, bv, cv) = (values(draw, &a), values(draw, &b), values(draw, &c));
-    let d_before = vec![3.0; d.elements()];
     let whole = kinds.scale == I32;
     let (alpha, beta) = if whole { (2.0, draw.pick(&[0.0, 3.0])) } else { (draw.pick(&[1.0, -0.5]), draw.pick(&[0.0, 1.0, 0.25])) };
-    let from_device = draw.below(2) == 1;
-
-    let described = product(kinds.compute, kinds.scale);
-    set(described, 3, i32::from(ta));
-    set(described, 4, i32::from(tb));
-    set(described, 7, code);
     let longer = m.max(n);
     let bias: Vec<f64> = (0..longer * batch).map(|_| draw.number()).collect();
-    let bias_at = upload(&encode(kinds.bias, &bias));
-    set(described, 8, bias_at);
-    set(described, 10, longer as i64);
     let bits = code & 2 != 0 || code == 136 || code == 152;
     let aux_leading = m.next_multiple_of(if bits { 128 } else { 8 });
     let aux_stride = aux_leading * n;
     let before: Vec<f64> = (0..aux_stride * batch).map(|_| draw.number()).collect();
     let mask: Vec<u8> = (0..aux_stride * batch / 8).map(|_| draw.next() as u8).collect();
-    let aux_at = if bits { upload(&mask) } else { upload(&encode(kinds.output, &before)) };
+    let scales = if kinds.input == E4M3 { [0.5, 4.0] } else { [1.0, 1.0] };
+    let (lies, values) = ([a, b, c, d], [av, bv, cv]);
+    Asked {
+        kinds,
+        code,
+        sizes: [m, n, k],
+        batch,
+        transposed: [ta, tb],
+        lies,
+        values,
+        alpha,
+        beta,
+        scales,
+        longer,
+        bias,
+        aux: [aux_leading, aux_stride],
+        before,
+        mask,
+    }
+}
+impl Asked {
+    fn told(&self) -> String {
+        let [m, n, k] = self.sizes;
+        let Kinds { input, output, compute, .. } = self.kinds;
+        let Asked { code, batch, transposed, alpha, beta, .. } = self;
+        format!("{m}x{n}x{k} of {input} to {output}, compute {compute}, transposed {transposed:?}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}")
+    }
+    /// The auxiliary matrix is a mask of bits.
+    fn bits(&self) -> bool {
+        self.code & 2 != 0 || self.code == 136 || self.code == 152
+    }
+}
+/// Runs a product.
+fn run(asked: &Asked, from_device: bool, lt_handle: sys::cublasLtHandle_t, stream: *mut cudarc::driver::sys::CUstream_st) -> Came {
+    let Asked { kinds, code, transposed: [ta, tb], lies: [a, b, c, d], values: [av, bv, cv], .. } = asked;
+    let described = product(kinds.compute, kinds.scale);
+    set(described, 3, i32::from(*ta));
+    set(described, 4, i32::from(*tb));
+    set(described, 7, *code);
+    let bias_at = upload(&encode(kinds.bias, &asked.bias));
+    set(described, 8, bias_at);
+    set(described, 10, asked.longer as i64);
+    let aux_at = if asked.bits() { upload(&asked.mask) } else { upload(&encode(kinds.output, &asked.before)) };
     if code & 128 != 0 {
         set(described, 11, aux_at);
-        set(described, 12, aux_leading as i64);
-        set(described, 13, aux_stride as i64);
+        set(described, 12, asked.aux[0] as i64);
+        set(described, 13, asked.aux[1] as i64);
     }
-    let (scale_a, scale_b) = if kinds.input == E4M3 { (0.5, 4.0) } else { (1.0, 1.0) };
     if kinds.input == E4M3 {
-        set(described, 17, upload(&[scale_a as f32]));
-        set(described, 18, upload(&[scale_b as f32]));
+        set(described, 17, upload(&[asked.scales[0] as f32]));
+        set(described, 18, upload(&[asked.scales[1] as f32]));
     }
-    let factors = [encode(kinds.scale, &[alpha]), encode(kinds.scale, &[beta])];
+    let factors = [encode(kinds.scale, &[asked.alpha]), encode(kinds.scale, &[asked.beta])];
     let mut places: Vec<*const std::ffi::c_void> = factors.iter().map(|f| f.as_ptr().cast()).collect();
     if from_device {
         set(described, 2, 1_i32);
         places = factors.iter().map(|f| upload(f) as *const std::ffi::c_void).collect();
     }
     let at = |l: &Lies, v: &[f64]| upload(&encode(l.kind, v));
-    let (a_at, b_at, c_at, d_at) = (at(&a, &av), at(&b, &bv), at(&c, &cv), at(&d, &d_before));
+    let (a_at, b_at, c_at, d_at) = (at(a, av), at(b, bv), at(c, cv), at(d, &vec![3.0; d.elements()]));
     let answer = lt!(cublasLtMatmul(
         lt_handle,
         described,
@@ -257,16 +183,22 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
         0,
         stream.cast(),
     ));
-    let told = format!(
-        "{}x{}x{} of {} to {}, compute {}, ta {ta} tb {tb}, batch {batch}, epilogue {code}, alpha {alpha} beta {beta}",
-        m, n, k, kinds.input, kinds.output, kinds.compute
-    );
+    let told = asked.told();
     assert_eq!(answer, 0, "{told}");
     assert_eq!(cu!(cuStreamSynchronize(stream)), 0, "{told}");
 
-    let got = decode(kinds.output, &download::<u8>(d_at, d.elements() * size(d.kind)));
-    let after = download::<u8>(aux_at, if bits { mask.len() } else { before.len() * size(kinds.output) });
-    let sums = download::<u8>(bias_at, (longer * batch) as usize * size(kinds.bias));
+    Came {
+        d: decode(kinds.output, &download::<u8>(d_at, d.elements() * size(d.kind))),
+        aux: download::<u8>(aux_at, if asked.bits() { asked.mask.len() } else { asked.before.len() * size(kinds.output) }),
+        vector: decode(kinds.bias, &download::<u8>(bias_at, asked.bias.len() * size(kinds.bias))),
+    }
+}
+/// Holds what came out against three loops.
+fn compare(asked: &Asked, came: &Came) {
+    let Asked { kinds, code, sizes: [m, n, k], batch, transposed: [ta, tb], lies: [a, b, c, d], values: [av, bv, cv], .. } = asked;
+    let Asked { alpha, beta, scales: [scale_a, scale_b], longer, bias, aux: [aux_leading, aux_stride], before, mask, .. } = asked;
+    let (code, m, n, k, batch, ta, tb, longer) = (*code, *m, *n, *k, *batch, *ta, *tb, *longer);
+    let (got, after, vector, told) = (&came.d, &came.aux, &came.vector, asked.told());
     let mut touched = vec![false; d.elements()];
     let close = |got: f64, want: f64, scale: f64, what: &str| {
         let allowed = kinds.slack * (scale + want.abs()) * 2.0;
@@ -293,7 +225,7 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
                 match code {
                     130 | 134 => assert_eq!(after[aux / 8] >> (aux % 8) & 1 == 1, x > 0.0, "{told}: mask"),
                     136 | 152 => x *= f64::from(mask[aux / 8] >> (aux % 8) & 1),
-                    160 | 164 => close(decode(kinds.output, &after)[aux], x, magnitude, "input of GELU"),
+                    160 | 164 => close(decode(kinds.output, after)[aux], x, magnitude, "input of GELU"),
                     192 | 208 => {
                         // The slope by a central difference, which is as exact as these types are.
                         let h = 1e-4;
@@ -312,7 +244,6 @@ fn check(draw: &mut Draw, kinds: Kinds, code: u32, lt_handle: sys::cublasLtHandl
                 close(got[d.at(z, i, j)], x, magnitude, &format!("[{z}, {i}, {j}]"));
             }
         }
-        let vector = decode(kinds.bias, &sums);
         for i in 0..m as usize {
             match code {
                 152 | 208 => close(vector[(z * longer) as usize + i], row_sums[i], row_sizes[i], "gradient of the bias"),
@@ -372,258 +303,102 @@ fn what_takes_tf32_rounds_its_inputs_and_else_not() {
         assert_eq!(download::<f32>(d, 1), [expected]);
     }
 }
-/// A product without C.
-fn multiply(
-    lt_handle: sys::cublasLtHandle_t,
-    described: sys::cublasLtMatmulDesc_t,
-    at: [u64; 3],
-    lies: [Lies; 3],
-    words: *const sys::cublasLtMatmulAlgo_t,
-    workspace: (u64, usize),
-) -> u32 {
+#[test]
+fn eight_bits_come_out_scaled_with_their_largest_value_told() {
+    let _machine = machine(options());
+    let lt_handle = handle();
+    let eight = square(E4M3, 16);
+    let described = product(68, F32);
+    set(described, 3, 1_i32);
+    let largest = alloc(4);
+    set(described, 17, upload(&[0.5_f32]));
+    set(described, 20, upload(&[4.0_f32]));
+    set(described, 21, largest);
+    let mut draw = Draw(5);
+    let values = |draw: &mut Draw| -> Vec<f64> { (0..256).map(|_| draw.number()).collect() };
+    let (a, b) = (values(&mut draw), values(&mut draw));
+    let (a_at, b_at, d_at) = (upload(&encode(E4M3, &a)), upload(&encode(E4M3, &b)), alloc(256));
     let (one, zero) = (1.0_f32, 0.0_f32);
-    let layouts = lies.map(|l| l.layout());
-    lt!(cublasLtMatmul(
+    let (input, c, d) = (eight.layout(), square(BF16, 16).layout(), eight.layout());
+    let answer = lt!(cublasLtMatmul(
         lt_handle,
         described,
         (&raw const one).cast(),
-        at[0] as *const _,
-        layouts[0],
-        at[1] as *const _,
-        layouts[1],
+        a_at as *const _,
+        input,
+        b_at as *const _,
+        input,
         (&raw const zero).cast(),
         std::ptr::null(),
-        layouts[2],
-        at[2] as *mut _,
-        layouts[2],
-        words,
-        workspace.0 as *mut _,
-        workspace.1,
+        c,
+        d_at as *mut _,
+        d,
+        std::ptr::null(),
         null_mut(),
-    ))
-}
-fn square(kind: u32, side: u64) -> Lies {
-    Lies { kind, rows: side, columns: side, leading: side, by_rows: false, batch: 1, stride: 0 }
-}
-
-#[test]
-fn what_contradicts_itself_is_refused() {
-    let machine = machine(options());
-    let lt_handle = handle();
-    let plain = || product(68, F32);
-    let at = || [upload(&[1.0_f32; 64]), upload(&[1.0_f32; 64]), alloc(256)];
-    let s = square(F32, 8);
-    let null = std::ptr::null();
-    let run = |described, at, lies| multiply(lt_handle, described, at, lies, null, (0, 0));
-    let cases: &[(&str, u32, &dyn Fn() -> u32)] = &[
-        ("all is well", 0, &|| run(plain(), at(), [s; 3])),
-        ("a leading dimension less than the rows", 7, &|| run(plain(), at(), [Lies { leading: 7, ..s }, s, s])),
-        ("sizes that do not fit", 7, &|| run(plain(), at(), [Lies { columns: 4, ..s }, s, s])),
-        ("a D of another size", 7, &|| run(plain(), at(), [s, s, Lies { rows: 4, ..s }])),
-        ("batches that differ", 7, &|| run(plain(), at(), [Lies { batch: 2, ..s }, s, s])),
-        ("outputs that overlap", 7, &|| run(plain(), at(), [Lies { batch: 2, ..s }, Lies { batch: 2, ..s }, Lies { batch: 2, stride: 8, ..s }])),
-        ("no rows", 7, &|| run(plain(), at(), [Lies { rows: 0, ..s }, s, s])),
-        ("no address", 7, &|| run(plain(), [0, at()[1], at()[2]], [s; 3])),
-        ("an address between elements", 7, &|| run(plain(), [at()[0] + 2, at()[1], at()[2]], [Lies { rows: 4, leading: 4, columns: 4, ..s }; 3])),
-        ("types that do not go together", 15, &|| run(product(68, F32), at(), [square(F16, 8), s, s])),
-        ("f64 summed in f32", 15, &|| run(product(68, F32), at(), [square(F64, 4); 3])),
-        ("a scale type of another kind", 15, &|| run(product(68, F64), at(), [s; 3])),
-        ("a bias that is nowhere", 7, &|| {
-            let d = plain();
-            set(d, 7, 4_u32);
-            run(d, at(), [s; 3])
-        }),
-        ("a mask whose leading dimension is no multiple of 128", 7, &|| {
-            let d = plain();
-            set(d, 7, 130_u32);
-            set(d, 11, upload(&[0_u8; 256]));
-            set(d, 12, 64_i64);
-            run(d, at(), [s; 3])
-        }),
-        ("an epilogue there is not", 7, &|| {
-            let d = plain();
-            set(d, 7, 5_u32);
-            run(d, at(), [s; 3])
-        }),
-        ("int8 that is not transposed", 15, &|| run(product(72, I32), at(), [square(I8, 8), square(I8, 8), square(I32, 8)])),
-        ("a factor of a matrix that needs none", 7, &|| {
-            let d = plain();
-            set(d, 17, upload(&[1.0_f32]));
-            run(d, at(), [s; 3])
-        }),
-        ("an algorithm made by nobody", 7, &|| multiply(lt_handle, plain(), at(), [s; 3], &sys::cublasLtMatmulAlgo_t { data: [7; 8] }, (0, 0))),
-        ("a handle that is none", 1, &|| multiply(null_mut(), plain(), at(), [s; 3], null, (0, 0))),
-        ("a descriptor of another kind", 7, &|| run(s.layout().cast(), at(), [s; 3])),
-    ];
-    for (what, answer, act) in cases {
-        assert_eq!(act(), *answer, "{what}");
-    }
-    assert_eq!(cu!(cuCtxSynchronize()), 0);
-    assert_eq!(machine.emulator.findings(), []);
-    // What is beyond an allocation is met by the card, not by the library.
-    assert_eq!(run(plain(), [at()[0] + 128, at()[1], at()[2]], [s; 3]), 0);
-    assert_eq!(cu!(cuCtxSynchronize()), 700);
-    assert_eq!(machine.emulator.findings()[0].kind, FindingKind::OutOfBounds);
-}
-#[test]
-fn inputs_that_nobody_wrote_are_found() {
-    let machine = machine(options());
-    let s = square(F32, 8);
-    assert_eq!(multiply(handle(), product(68, F32), [alloc(256), upload(&[1.0_f32; 64]), alloc(256)], [s; 3], std::ptr::null(), (0, 0)), 0);
-    assert_eq!(cu!(cuCtxSynchronize()), 719);
-    assert_eq!(machine.emulator.findings()[0].kind, FindingKind::ReadBeforeWritten);
-}
-#[test]
-fn older_cards_lack_types() {
-    for (profile, kind, answer) in [("sm_75", BF16, 8), ("sm_75", F16, 0), ("sm_80", BF16, 0), ("sm_80", E4M3, 8), ("sm_120", E4M3, 0)] {
-        let _machine = machine(Options { profile: profile.into(), ..options() });
-        let (s, out) = (square(kind, 16), square(if kind == E4M3 { F16 } else { kind }, 16));
-        let d = product(68, F32);
-        set(d, 3, 1_i32);
-        let inputs = || upload(&vec![0_u8; 512]);
-        assert_eq!(multiply(handle(), d, [inputs(), inputs(), alloc(512)], [s, s, out], std::ptr::null(), (0, 0)), answer, "{profile} {kind}");
-    }
-}
-
-/// What is offered for a product.
-fn offers(
-    lt_handle: sys::cublasLtHandle_t,
-    described: sys::cublasLtMatmulDesc_t,
-    lies: [Lies; 3],
-    capacity: u64,
-    alignment: u32,
-) -> (u32, Vec<sys::cublasLtMatmulHeuristicResult_t>) {
-    let mut preference = null_mut();
-    assert_eq!(lt!(cublasLtMatmulPreferenceCreate(&mut preference)), 0);
-    let mut put = |which: u32, value: u64, bytes: usize| {
-        // SAFETY: the numbers are of the enumeration.
-        let which = unsafe { std::mem::transmute::<u32, sys::cublasLtMatmulPreferenceAttributes_t>(which) };
-        assert_eq!(lt!(cublasLtMatmulPreferenceSetAttribute(preference, which, (&raw const value).cast(), bytes)), 0);
-    };
-    put(1, capacity, 8);
-    (5..=8).for_each(|which| put(which, u64::from(alignment), 4));
-    let layouts = lies.map(|l| l.layout());
-    // SAFETY: zeros are a value of it.
-    let mut results: [sys::cublasLtMatmulHeuristicResult_t; 8] = unsafe { std::mem::zeroed() };
-    let mut count = -1;
-    let answer = lt!(cublasLtMatmulAlgoGetHeuristic(
-        lt_handle,
-        described,
-        layouts[0],
-        layouts[1],
-        layouts[2],
-        layouts[2],
-        preference,
-        8,
-        results.as_mut_ptr(),
-        &mut count
+        0,
+        null_mut(),
     ));
-    (answer, results[..count.max(0) as usize].to_vec())
-}
-#[test]
-fn what_is_offered_fits_alignment_and_workspace_and_is_held_to_it() {
-    let _machine = machine(options());
-    let lt_handle = handle();
-    let s = square(F32, 8);
-    let (answer, all) = offers(lt_handle, product(68, F32), [s; 3], 1 << 20, 256);
-    assert_eq!((answer, all.len()), (0, 4));
-    let needs: Vec<usize> = all.iter().map(|o| o.workspaceSize).collect();
-    assert!(needs[0] > 0 && needs[1..] == [0; 3]);
-    assert_eq!(offers(lt_handle, product(68, F32), [s; 3], 0, 256).1.len(), 3, "no capacity, none that wants some");
-    assert_eq!(offers(lt_handle, product(68, F32), [s; 3], 0, 4).1.len(), 2, "addresses in multiples of 4");
-    let odd = Lies { leading: 9, ..s };
-    assert_eq!(offers(lt_handle, product(68, F32), [odd, s, s], 0, 256).1.len(), 2, "a leading dimension that is odd");
-    let biased = product(68, F32);
-    set(biased, 7, 4_u32);
-    assert_eq!(offers(lt_handle, biased, [s; 3], 0, 256).0, 7, "the bias is not set yet");
-    let bias = upload(&[1.0_f32; 16]);
-    set(biased, 8, bias + 4);
-    assert_eq!(offers(lt_handle, biased, [s; 3], 0, 256).1.len(), 2, "judged by where the bias is");
-
-    let at = [upload(&[1.0_f32; 128]), upload(&[1.0_f32; 64]), alloc(256)];
-    let run = |words: &sys::cublasLtMatmulHeuristicResult_t, at, lies, workspace| multiply(lt_handle, product(68, F32), at, lies, &words.algo, workspace);
-    let workspace = alloc(1 << 20);
-    assert_eq!(run(&all[0], at, [s; 3], (workspace, needs[0])), 0);
-    assert_eq!(run(&all[0], at, [s; 3], (workspace, needs[0] - 1)), 7);
-    assert_eq!(run(&all[0], at, [s; 3], (0, needs[0])), 7);
-    assert_eq!(run(&all[1], at, [s; 3], (0, 0)), 0);
-    assert_eq!(run(&all[1], [at[0] + 4, at[1], at[2]], [s; 3], (0, 0)), 7, "aligned worse than was asked for");
-    assert_eq!(run(&all[2], [at[0] + 4, at[1], at[2]], [s; 3], (0, 0)), 0);
-    assert_eq!(run(&all[1], at, [Lies { columns: 4, ..s }, Lies { rows: 4, leading: 4, ..s }, s], (0, 0)), 7, "made for another product");
-}
-#[test]
-fn a_stubborn_library_offers_nothing_or_what_fails_by_seed() {
-    let (mut none, mut fails, mut works) = (0, 0, 0);
-    for seed in 0..40 {
-        let _machine = machine(Options { stubborn: true, ..seeded(seed) });
-        let (lt_handle, s) = (handle(), square(F32, 8));
-        let (answer, all) = offers(lt_handle, product(68, F32), [s; 3], 0, 256);
-        if answer != 0 {
-            assert_eq!((answer, all.len()), (15, 0));
-            none += 1;
-            continue;
-        }
-        for offer in all {
-            let at = [upload(&[1.0_f32; 64]), upload(&[1.0_f32; 64]), alloc(256)];
-            match multiply(lt_handle, product(68, F32), at, [s; 3], &offer.algo, (0, 0)) {
-                0 => works += 1,
-                13 | 15 => fails += 1,
-                other => panic!("{other}"),
-            }
+    assert_eq!(answer, 0);
+    let got = decode(E4M3, &download::<u8>(d_at, 256));
+    let mut most = 0.0_f64;
+    for i in 0..16 {
+        for j in 0..16 {
+            let x = 0.5 * (0..16).map(|l| a[i * 16 + l] * b[j * 16 + l]).sum::<f64>();
+            most = most.max(x.abs());
+            let error = (got[j * 16 + i] - 4.0 * x).abs();
+            assert!(error <= (4.0 * x).abs() / 16.0 + 1e-3, "[{i}, {j}]: {} for {}", got[j * 16 + i], 4.0 * x);
         }
     }
-    assert!(none > 3 && fails > 10 && works > 30, "{none} {fails} {works}");
+    assert_eq!(download::<f32>(largest, 1), [most as f32]);
 }
 #[test]
-fn a_product_is_a_node_of_a_graph_and_one_workspace_of_two_streams_is_found() {
-    let machine = machine(options());
+fn factors_come_one_for_each_row() {
+    let _machine = machine(options());
     let (lt_handle, s) = (handle(), square(F32, 8));
-    let (described, workspace) = (product(68, F32), alloc(1 << 20));
-    let (_, all) = offers(lt_handle, described, [s; 3], 1 << 20, 256);
-    let at = || [upload(&[1.0_f32; 64]), upload(&[2.0_f32; 64]), alloc(256)];
-    let layouts = [s.layout(), s.layout(), s.layout()];
-    let (one, zero) = (1.0_f32, 0.0_f32);
-    let run = |at: [u64; 3], stream: cudarc::driver::sys::CUstream| {
-        lt!(cublasLtMatmul(
+    let alphas: Vec<f32> = (0..16).map(|k| k as f32).collect();
+    // Alpha and beta for each row; alpha alone, without C; alpha with a beta of the host's, another for each of the batch.
+    for mode in [2_i32, 3, 4] {
+        let batch = if mode == 4 { 2 } else { 1 };
+        let lies = Lies { batch, stride: 64, ..s };
+        let layout = lies.layout();
+        let described = product(68, F32);
+        set(described, 2, mode);
+        let beta = 0.5_f32;
+        let beta_at: *const std::ffi::c_void = match mode {
+            2 => upload(&[2.0_f32; 8]) as *const _,
+            3 => std::ptr::null(),
+            _ => (&raw const beta).cast(),
+        };
+        if mode == 4 {
+            set(described, 14, 8_i64);
+        }
+        let count = 64 * batch as usize;
+        let ones = || upload(&vec![1.0_f32; count]);
+        let (a, b, c, d) = (ones(), ones(), ones(), alloc(4 * count));
+        let alpha = upload(&alphas) as *const _;
+        let answer = lt!(cublasLtMatmul(
             lt_handle,
             described,
-            (&raw const one).cast(),
-            at[0] as *const _,
-            layouts[0],
-            at[1] as *const _,
-            layouts[1],
-            (&raw const zero).cast(),
+            alpha,
+            a as *const _,
+            layout,
+            b as *const _,
+            layout,
+            beta_at,
+            c as *const _,
+            layout,
+            d as *mut _,
+            layout,
             std::ptr::null(),
-            layouts[2],
-            at[2] as *mut _,
-            layouts[2],
-            &all[0].algo,
-            workspace as *mut _,
-            1 << 20,
-            stream.cast(),
-        ))
-    };
-    let (captured, mut graph, mut executable) = (stream(), null_mut(), null_mut());
-    let buffers = at();
-    assert_eq!(cu!(cuStreamBeginCapture_v2(captured, cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)), 0);
-    let refused = offers(lt_handle, described, [s; 3], 0, 256).0;
-    assert_eq!(refused, 15, "the heuristic is asked before a capture");
-    let mut gone = null_mut();
-    assert_eq!(cu!(cuStreamEndCapture(captured, &mut gone)), 901);
-    assert_eq!(cu!(cuStreamBeginCapture_v2(captured, cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)), 0);
-    assert_eq!(run(buffers, captured), 0);
-    assert_eq!(cu!(cuStreamEndCapture(captured, &mut graph)), 0);
-    assert_eq!(cu!(cuGraphInstantiateWithFlags(&mut executable, graph, 0)), 0);
-    for k in 1..4 {
-        assert_eq!(cu!(cuMemsetD32_v2(buffers[0], (k as f32).to_bits(), 64)), 0);
-        assert_eq!(cu!(cuCtxSynchronize()), 0);
-        assert_eq!(cu!(cuGraphLaunch(executable, captured)), 0);
-        assert_eq!(cu!(cuStreamSynchronize(captured)), 0);
-        assert_eq!(download::<f32>(buffers[2], 64), [k as f32 * 16.0; 64]);
+            null_mut(),
+            0,
+            null_mut(),
+        ));
+        assert_eq!(answer, 0, "mode {mode}");
+        let added = [2.0, 0.0, 0.5][mode as usize - 2];
+        for (k, value) in download::<f32>(d, count).into_iter().enumerate() {
+            let row = k / 64 * 8 + k % 8;
+            assert_eq!(value, 8.0 * alphas[row] + added, "mode {mode}, {k}");
+        }
     }
-    assert_eq!(machine.emulator.findings(), []);
-    let (first, second) = (at(), at());
-    assert_eq!((run(first, stream()), run(second, stream())), (0, 0));
-    assert_eq!(cu!(cuCtxSynchronize()), 0);
-    assert_eq!(machine.emulator.findings()[0].kind, FindingKind::MissingEvent);
 }

@@ -1,5 +1,6 @@
 //! Streams, events and captures: which order there is, which there is not, and who notices.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::{CardEngine, FindingKind, Options};
@@ -106,16 +107,67 @@ fn a_host_that_waits_orders_what_it_asks_for_next() {
     assert_eq!((ends, found), (BTreeSet::from([3]), 0));
 }
 #[test]
+fn what_a_stream_did_that_is_gone_stays_ordered_by_who_waited_for_it() {
+    for (waits, missing) in [(true, 0), (false, 12)] {
+        let (_, found) = under_seeds(12, || {
+            let (a, s, t) = (alloc(4), stream(), stream());
+            fill(a, 1, s);
+            if waits {
+                assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+            }
+            assert_eq!(cu!(cuStreamDestroy_v2(s)), 0);
+            fill(a, 2, t);
+            cu!(cuCtxSynchronize())
+        });
+        assert_eq!(found, missing);
+    }
+}
+#[test]
 fn locked_memory_is_read_when_the_copy_runs_and_other_memory_at_the_call() {
     let _machine = machine(options());
     let (a, b, s) = (alloc(4), alloc(4), stream());
     let staging = pinned(&[1_u32]);
-    let mut plain = vec![1_u32];
+    let mut plain = [1_u32];
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(a, staging.as_ptr().cast(), 4, s)), 0);
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(b, plain.as_ptr().cast(), 4, s)), 0);
     (staging[0], plain[0]) = (2, 2);
+    std::hint::black_box(&plain);
     assert_eq!(cu!(cuStreamSynchronize(s)), 0);
     assert_eq!((download::<u32>(a, 1)[0], download::<u32>(b, 1)[0]), (2, 1), "staging was reused before its copy ran");
+    let found = _machine.emulator.findings();
+    assert_eq!(found.iter().map(|f| (f.kind, f.address)).collect::<Vec<_>>(), [(FindingKind::StagingReused, Some(staging.as_ptr() as u64))]);
+}
+#[test]
+fn staging_that_the_card_or_a_called_function_writes_is_not_reused() {
+    unsafe extern "C" fn five(word: *mut std::ffi::c_void) {
+        // SAFETY: the word is the address of a number that outlives the call.
+        unsafe { word.cast::<u32>().write(5) };
+    }
+    let machine = machine(options());
+    let (a, b, c, s) = (upload(&[4_u32]), alloc(4), alloc(4), stream());
+    let (staging, other) = (pinned(&[1_u32]), pinned(&[1_u32]));
+    // Down and up again; and up what a function writes.
+    assert_eq!(cu!(cuMemcpyDtoHAsync_v2(staging.as_mut_ptr().cast(), a, 4, s)), 0);
+    assert_eq!(cu!(cuMemcpyHtoDAsync_v2(b, staging.as_ptr().cast(), 4, s)), 0);
+    assert_eq!(cu!(cuLaunchHostFunc(s, Some(five), other.as_mut_ptr().cast())), 0);
+    assert_eq!(cu!(cuMemcpyHtoDAsync_v2(c, other.as_ptr().cast(), 4, s)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!((download::<u32>(b, 1)[0], download::<u32>(c, 1)[0]), (4, 5));
+    // A graph reads what is there when it is launched.
+    let (code, graph) = capture(GLOBAL, |s| assert_eq!(cu!(cuMemcpyHtoDAsync_v2(c, other.as_ptr().cast(), 4, s)), 0));
+    assert_eq!(code, 0);
+    let run = executable(graph);
+    for k in 6..9 {
+        other[0] = k;
+        assert_eq!(cu!(cuGraphLaunch(run, s)), 0);
+        assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+        assert_eq!(download::<u32>(c, 1)[0], k);
+    }
+    assert_eq!(machine.emulator.findings(), []);
+    assert_eq!(cu!(cuGraphLaunch(run, s)), 0);
+    other[0] = 9;
+    assert_eq!(cu!(cuStreamSynchronize(s)), 0);
+    assert_eq!(machine.emulator.findings()[0].kind, FindingKind::StagingReused);
 }
 #[test]
 fn a_copy_into_memory_that_is_not_locked_waits() {

@@ -1,5 +1,6 @@
 //! The functions of the stand-ins against the bindings that call them: names, and how wide each argument is.
 #![allow(unsafe_code, reason = "the driver's functions are C's")]
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the functions are unsafe by their kind, and the emulator looks everything up")]
 mod calls;
 
 use adamant_cuda_emulator::Emulator;
@@ -149,6 +150,18 @@ fn the_card_tells_of_its_load() {
         let told = library.get::<Memory>(b"nvmlDeviceGetMemoryInfo").unwrap();
         assert_eq!((told(card + 1, &mut memory), told(card, &mut memory)), (2, 0));
         assert_eq!(memory, [64 << 20, 63 << 20, 1 << 20]);
+        type Memory2 = unsafe extern "C" fn(u64, *mut [u64; 5]) -> u32;
+        type ByPlace = unsafe extern "C" fn(*const std::ffi::c_char, *mut u64) -> u32;
+        let told = library.get::<Memory2>(b"nvmlDeviceGetMemoryInfo_v2").unwrap();
+        let mut memory = [40 | 2 << 24, 0, 0, 0, 0];
+        assert_eq!((told(card, &mut memory), &memory[1..]), (0, [64 << 20, 0, 63 << 20, 1 << 20].as_slice()));
+        assert_eq!(told(card, &mut [0; 5]), 25);
+        // The card that CUDA calls its first.
+        let (mut place, mut found) = ([0; 20], 0);
+        assert_eq!(cudarc::driver::sys::cuDeviceGetPCIBusId(place.as_mut_ptr(), 20, 0) as u32, 0);
+        let by_place = library.get::<ByPlace>(b"nvmlDeviceGetHandleByPciBusId_v2").unwrap();
+        assert_eq!((by_place(place.as_ptr(), &mut found), found), (0, card));
+        assert_eq!(by_place(c"00000000:7F:00.0".as_ptr(), &mut found), 6);
         assert_eq!(library.get::<Init>(b"nvmlShutdown").unwrap()(), 0);
         assert_eq!(library.get::<Init>(b"nvmlShutdown").unwrap()(), 1);
     }

@@ -2,10 +2,10 @@
 //!
 //! The rules are those of `cuStreamBeginCapture` and of the section "CUDA Graphs" of NVIDIA's programming guide. What is
 //! refused makes the capture invalid, too: its end tells so once more.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use super::graph::{Graph, GraphNode};
 use super::queue::StreamWork;
-use super::state::{CAPTURE_MODE, DriverState, Recorded, this_thread};
+use super::state::{CAPTURE_MODE, DriverState, EventRecord, this_thread};
 use std::collections::HashMap;
 
 /// Nobody may do what could break a capture; only this thread may not; everybody may.
@@ -29,14 +29,14 @@ impl DriverState {
     /// A stream begins to capture.
     pub fn begin_capture(&mut self, stream: u64, mode: u32) -> Answer {
         if mode > RELAXED {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
-        let this = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
+        let this = self.streams.get(&stream).ok_or(CudaCode::INVALID_HANDLE)?;
         if this.legacy {
-            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+            return Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED);
         }
         if this.capture.is_some() {
-            return Err(Code::ILLEGAL_STATE);
+            return Err(CudaCode::ILLEGAL_STATE);
         }
         let context = this.context;
         let number = self.handle();
@@ -49,21 +49,21 @@ impl DriverState {
     }
     /// A stream's capture ends and becomes a graph.
     pub fn end_capture(&mut self, stream: u64) -> Answer<u64> {
-        let number = self.streams.get(&stream).and_then(|s| s.capture).ok_or(Code::ILLEGAL_STATE)?;
-        let capture = self.captures.get_mut(&number).ok_or(Code::ILLEGAL_STATE)?;
+        let number = self.streams.get(&stream).and_then(|s| s.capture).ok_or(CudaCode::ILLEGAL_STATE)?;
+        let capture = self.captures.get_mut(&number).ok_or(CudaCode::ILLEGAL_STATE)?;
         if capture.origin != stream {
             capture.invalid = true;
-            return Err(Code::STREAM_CAPTURE_UNMATCHED);
+            return Err(CudaCode::STREAM_CAPTURE_UNMATCHED);
         }
         if capture.mode != RELAXED && capture.thread != this_thread() {
-            return Err(Code::STREAM_CAPTURE_WRONG_THREAD);
+            return Err(CudaCode::STREAM_CAPTURE_WRONG_THREAD);
         }
         for stream in self.streams.values_mut().filter(|s| s.capture == Some(number)) {
             stream.capture = None;
         }
-        let capture = self.captures.remove(&number).ok_or(Code::ILLEGAL_STATE)?;
+        let capture = self.captures.remove(&number).ok_or(CudaCode::ILLEGAL_STATE)?;
         if capture.invalid {
-            return Err(Code::STREAM_CAPTURE_INVALIDATED);
+            return Err(CudaCode::STREAM_CAPTURE_INVALIDATED);
         }
         // All that other streams did must come before where the first one is.
         let mut joined = vec![false; capture.nodes.len()];
@@ -75,19 +75,19 @@ impl DriverState {
             }
         }
         if joined.contains(&false) {
-            return Err(Code::STREAM_CAPTURE_UNJOINED);
+            return Err(CudaCode::STREAM_CAPTURE_UNJOINED);
         }
         Ok(self.keep_graph(Graph { nodes: capture.nodes, handles: Vec::new() }))
     }
     /// Work of a stream that captures: a node.
     pub fn capture_node(&mut self, stream: u64, capture: u64, work: StreamWork) -> Answer {
-        let capture = self.captures.get_mut(&capture).ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
+        let capture = self.captures.get_mut(&capture).ok_or(CudaCode::STREAM_CAPTURE_INVALIDATED)?;
         if capture.invalid {
-            return Err(Code::STREAM_CAPTURE_INVALIDATED);
+            return Err(CudaCode::STREAM_CAPTURE_INVALIDATED);
         }
         if matches!(work, StreamWork::Free(_) | StreamWork::Graph(_)) {
             capture.invalid = true;
-            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+            return Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED);
         }
         let front = capture.fronts.entry(stream).or_default();
         let node = capture.nodes.len();
@@ -99,10 +99,10 @@ impl DriverState {
         let Some(number) = self.streams.get(&stream).and_then(|s| s.capture) else {
             return self.enqueue(stream, StreamWork::Record(event));
         };
-        let capture = self.captures.get(&number).filter(|c| !c.invalid).ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
+        let capture = self.captures.get(&number).filter(|c| !c.invalid).ok_or(CudaCode::STREAM_CAPTURE_INVALIDATED)?;
         let nodes = capture.fronts.get(&stream).cloned().unwrap_or_default();
         if let Some(event) = self.events.get_mut(&event) {
-            event.recorded = Recorded::Captured { capture: number, nodes };
+            event.recorded = EventRecord::Captured { capture: number, nodes };
         }
         Ok(())
     }
@@ -110,32 +110,32 @@ impl DriverState {
     pub fn wait_event(&mut self, stream: u64, event: u64) -> Answer {
         let capturing = self.streams.get(&stream).and_then(|s| s.capture);
         if let Some(capture) = capturing {
-            self.captures.get(&capture).filter(|c| !c.invalid).ok_or(Code::STREAM_CAPTURE_INVALIDATED)?;
+            self.captures.get(&capture).filter(|c| !c.invalid).ok_or(CudaCode::STREAM_CAPTURE_INVALIDATED)?;
         }
-        let recorded = self.events.get(&event).map(|e| e.recorded.clone()).ok_or(Code::INVALID_HANDLE)?;
+        let recorded = self.events.get(&event).map(|e| e.recorded.clone()).ok_or(CudaCode::INVALID_HANDLE)?;
         match (recorded, capturing) {
-            (Recorded::Never, _) => Ok(()),
-            (Recorded::Work { task, at, clock }, None) => self.enqueue_after(stream, StreamWork::Nothing, &[task], Some((&clock, at.unwrap_or(0.0)))),
-            (Recorded::Work { .. }, Some(capture)) => {
+            (EventRecord::Never, _) => Ok(()),
+            (EventRecord::Work { task, at, clock }, None) => self.enqueue_after(stream, StreamWork::Nothing, &[task], Some((&clock, at.unwrap_or(0.0)))),
+            (EventRecord::Work { .. }, Some(capture)) => {
                 self.invalidate(capture);
-                Err(Code::STREAM_CAPTURE_ISOLATION)
+                Err(CudaCode::STREAM_CAPTURE_ISOLATION)
             }
-            (Recorded::Captured { capture, nodes }, own) => {
+            (EventRecord::Captured { capture, nodes }, own) => {
                 let Some(into) = self.captures.get_mut(&capture) else {
-                    return Err(Code::CAPTURED_EVENT);
+                    return Err(CudaCode::CAPTURED_EVENT);
                 };
                 if own.is_some_and(|own| own != capture) {
                     into.invalid = true;
                     own.into_iter().for_each(|own| self.invalidate(own));
-                    return Err(Code::STREAM_CAPTURE_MERGE);
+                    return Err(CudaCode::STREAM_CAPTURE_MERGE);
                 }
                 if into.invalid {
-                    return Err(Code::STREAM_CAPTURE_INVALIDATED);
+                    return Err(CudaCode::STREAM_CAPTURE_INVALIDATED);
                 }
-                let this = self.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?;
+                let this = self.streams.get_mut(&stream).ok_or(CudaCode::INVALID_HANDLE)?;
                 if this.legacy {
                     into.invalid = true;
-                    return Err(Code::STREAM_CAPTURE_IMPLICIT);
+                    return Err(CudaCode::STREAM_CAPTURE_IMPLICIT);
                 }
                 this.capture = Some(capture);
                 let front = into.fronts.entry(stream).or_default();
@@ -157,7 +157,7 @@ impl DriverState {
         for capture in &blocked {
             self.invalidate(*capture);
         }
-        if blocked.is_empty() { Ok(()) } else { Err(Code::STREAM_CAPTURE_IMPLICIT) }
+        if blocked.is_empty() { Ok(()) } else { Err(CudaCode::STREAM_CAPTURE_IMPLICIT) }
     }
     /// A call that could break a capture is refused while one is under way that forbids it.
     pub fn refuse_while_capturing(&mut self) -> Answer {
@@ -176,13 +176,13 @@ impl DriverState {
             capture.invalid |= forbids;
             refused |= forbids;
         }
-        if refused { Err(Code::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+        if refused { Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
     /// A stream that captures can be neither asked nor waited for.
     pub fn refuse_capturing_stream(&mut self, stream: u64) -> Answer {
         let Some(capture) = self.streams.get(&stream).and_then(|s| s.capture) else { return Ok(()) };
         self.invalidate(capture);
-        Err(Code::STREAM_CAPTURE_UNSUPPORTED)
+        Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED)
     }
     /// Nor can a context in which a stream captures.
     pub fn refuse_capturing_context(&mut self, context: u64) -> Answer {
@@ -190,6 +190,6 @@ impl DriverState {
         for capture in &here {
             self.invalidate(*capture);
         }
-        if here.is_empty() { Ok(()) } else { Err(Code::STREAM_CAPTURE_UNSUPPORTED) }
+        if here.is_empty() { Ok(()) } else { Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED) }
     }
 }

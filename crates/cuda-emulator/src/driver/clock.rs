@@ -1,7 +1,7 @@
 //! Time that is computed: the host's calls take a fixed time each, copies and kernels what their sizes say.
 //!
 //! It says what overlaps and what waits, not how fast a card is: the same program on any machine gives the same times.
-use super::profile::Profile;
+use super::profile::CardProfile;
 
 /// What does a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub enum CardEngine {
 }
 /// A piece of work on the virtual clock.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Span {
+pub struct CardSpan {
     /// A kernel's name, or that of the call.
     pub what: String,
     /// What did it.
@@ -73,20 +73,20 @@ impl VirtualClock {
 }
 
 /// How long bytes take over the way to the host.
-pub(crate) fn crossing(profile: &Profile, bytes: u64) -> f64 {
+pub(crate) fn crossing(profile: &CardProfile, bytes: u64) -> f64 {
     COPY + bytes as f64 / profile.rates.1 * 1e9
 }
 /// How long bytes take to be read and written within the device.
-pub(crate) fn moving(profile: &Profile, bytes: u64) -> f64 {
+pub(crate) fn moving(profile: &CardProfile, bytes: u64) -> f64 {
     KERNEL + 2.0 * bytes as f64 / profile.rates.0 * 1e9
 }
 /// How long a kernel takes: its instructions, or what it reads and writes.
-pub(crate) fn executing(profile: &Profile, instructions: u64, bytes: u64) -> f64 {
+pub(crate) fn executing(profile: &CardProfile, instructions: u64, bytes: u64) -> f64 {
     let a_second = f64::from(profile.processors) * f64::from(profile.clocks.0) * 1e3 * ISSUED;
     KERNEL + (instructions as f64 / a_second).max(bytes as f64 / profile.rates.0) * 1e9
 }
 /// How long a product's multiply-adds take.
-pub(crate) fn multiplying(profile: &Profile, products: f64) -> f64 {
+pub(crate) fn multiplying(profile: &CardProfile, products: f64) -> f64 {
     let a_second = f64::from(profile.processors) * f64::from(profile.clocks.0) * 1e3 * PRODUCT;
     KERNEL + products / a_second * 1e9
 }

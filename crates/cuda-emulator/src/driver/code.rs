@@ -2,9 +2,9 @@
 
 /// An answer other than success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Code(pub u32);
+pub(crate) struct CudaCode(pub u32);
 /// What a call answers.
-pub(crate) type Answer<T = ()> = Result<T, Code>;
+pub(crate) type Answer<T = ()> = Result<T, CudaCode>;
 
 /// Number, name, text with the zero that C wants.
 const CODES: &[(u32, &std::ffi::CStr, &std::ffi::CStr)] = &[
@@ -115,51 +115,48 @@ const CODES: &[(u32, &std::ffi::CStr, &std::ffi::CStr)] = &[
 const STAY: &[u32] = &[214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
 
 #[rustfmt::skip]
-impl Code {
-    pub const INVALID_VALUE: Code = Code(1);
-    pub const OUT_OF_MEMORY: Code = Code(2);
-    pub const NOT_INITIALIZED: Code = Code(3);
-    pub const NO_DEVICE: Code = Code(100);
-    pub const INVALID_DEVICE: Code = Code(101);
-    pub const INVALID_IMAGE: Code = Code(200);
-    pub const INVALID_CONTEXT: Code = Code(201);
-    pub const NO_BINARY_FOR_GPU: Code = Code(209);
-    pub const UNSUPPORTED_LIMIT: Code = Code(215);
-    pub const PEER_ACCESS_UNSUPPORTED: Code = Code(217);
-    pub const INVALID_PTX: Code = Code(218);
-    pub const UNSUPPORTED_PTX_VERSION: Code = Code(222);
-    pub const INVALID_HANDLE: Code = Code(400);
-    pub const ILLEGAL_STATE: Code = Code(401);
-    pub const NOT_FOUND: Code = Code(500);
-    pub const NOT_READY: Code = Code(600);
-    pub const ILLEGAL_ADDRESS: Code = Code(700);
-    pub const LAUNCH_OUT_OF_RESOURCES: Code = Code(701);
-    pub const LAUNCH_TIMEOUT: Code = Code(702);
-    pub const PEER_ACCESS_ALREADY_ENABLED: Code = Code(704);
-    pub const PEER_ACCESS_NOT_ENABLED: Code = Code(705);
-    pub const PRIMARY_CONTEXT_ACTIVE: Code = Code(708);
-    pub const CONTEXT_IS_DESTROYED: Code = Code(709);
-    pub const HOST_MEMORY_ALREADY_REGISTERED: Code = Code(712);
-    pub const HOST_MEMORY_NOT_REGISTERED: Code = Code(713);
-    pub const ILLEGAL_INSTRUCTION: Code = Code(715);
-    pub const MISALIGNED_ADDRESS: Code = Code(716);
-    pub const LAUNCH_FAILED: Code = Code(719);
-    pub const COOPERATIVE_LAUNCH_TOO_LARGE: Code = Code(720);
-    pub const NOT_PERMITTED: Code = Code(800);
-    pub const NOT_SUPPORTED: Code = Code(801);
-    pub const STREAM_CAPTURE_UNSUPPORTED: Code = Code(900);
-    pub const STREAM_CAPTURE_INVALIDATED: Code = Code(901);
-    pub const STREAM_CAPTURE_MERGE: Code = Code(902);
-    pub const STREAM_CAPTURE_UNMATCHED: Code = Code(903);
-    pub const STREAM_CAPTURE_UNJOINED: Code = Code(904);
-    pub const STREAM_CAPTURE_ISOLATION: Code = Code(905);
-    pub const STREAM_CAPTURE_IMPLICIT: Code = Code(906);
-    pub const CAPTURED_EVENT: Code = Code(907);
-    pub const STREAM_CAPTURE_WRONG_THREAD: Code = Code(908);
-    pub const GRAPH_EXEC_UPDATE_FAILURE: Code = Code(910);
-    pub const UNKNOWN: Code = Code(999);
+impl CudaCode {
+    pub const INVALID_VALUE: CudaCode = CudaCode(1);
+    pub const OUT_OF_MEMORY: CudaCode = CudaCode(2);
+    pub const NOT_INITIALIZED: CudaCode = CudaCode(3);
+    pub const NO_DEVICE: CudaCode = CudaCode(100);
+    pub const INVALID_DEVICE: CudaCode = CudaCode(101);
+    pub const INVALID_IMAGE: CudaCode = CudaCode(200);
+    pub const INVALID_CONTEXT: CudaCode = CudaCode(201);
+    pub const NO_BINARY_FOR_GPU: CudaCode = CudaCode(209);
+    pub const UNSUPPORTED_LIMIT: CudaCode = CudaCode(215);
+    pub const PEER_ACCESS_UNSUPPORTED: CudaCode = CudaCode(217);
+    pub const INVALID_PTX: CudaCode = CudaCode(218);
+    pub const UNSUPPORTED_PTX_VERSION: CudaCode = CudaCode(222);
+    pub const INVALID_HANDLE: CudaCode = CudaCode(400);
+    pub const ILLEGAL_STATE: CudaCode = CudaCode(401);
+    pub const NOT_FOUND: CudaCode = CudaCode(500);
+    pub const NOT_READY: CudaCode = CudaCode(600);
+    pub const ILLEGAL_ADDRESS: CudaCode = CudaCode(700);
+    pub const LAUNCH_TIMEOUT: CudaCode = CudaCode(702);
+    pub const PEER_ACCESS_ALREADY_ENABLED: CudaCode = CudaCode(704);
+    pub const PEER_ACCESS_NOT_ENABLED: CudaCode = CudaCode(705);
+    pub const CONTEXT_IS_DESTROYED: CudaCode = CudaCode(709);
+    pub const HOST_MEMORY_ALREADY_REGISTERED: CudaCode = CudaCode(712);
+    pub const HOST_MEMORY_NOT_REGISTERED: CudaCode = CudaCode(713);
+    pub const MISALIGNED_ADDRESS: CudaCode = CudaCode(716);
+    pub const LAUNCH_FAILED: CudaCode = CudaCode(719);
+    pub const COOPERATIVE_LAUNCH_TOO_LARGE: CudaCode = CudaCode(720);
+    pub const NOT_PERMITTED: CudaCode = CudaCode(800);
+    pub const NOT_SUPPORTED: CudaCode = CudaCode(801);
+    pub const STREAM_CAPTURE_UNSUPPORTED: CudaCode = CudaCode(900);
+    pub const STREAM_CAPTURE_INVALIDATED: CudaCode = CudaCode(901);
+    pub const STREAM_CAPTURE_MERGE: CudaCode = CudaCode(902);
+    pub const STREAM_CAPTURE_UNMATCHED: CudaCode = CudaCode(903);
+    pub const STREAM_CAPTURE_UNJOINED: CudaCode = CudaCode(904);
+    pub const STREAM_CAPTURE_ISOLATION: CudaCode = CudaCode(905);
+    pub const STREAM_CAPTURE_IMPLICIT: CudaCode = CudaCode(906);
+    pub const CAPTURED_EVENT: CudaCode = CudaCode(907);
+    pub const STREAM_CAPTURE_WRONG_THREAD: CudaCode = CudaCode(908);
+    pub const GRAPH_EXEC_UPDATE_FAILURE: CudaCode = CudaCode(910);
+    pub const UNKNOWN: CudaCode = CudaCode(999);
 }
-impl Code {
+impl CudaCode {
     /// Does every later call of the context answer this, too?
     pub fn stays(self) -> bool {
         STAY.contains(&self.0)

@@ -2,7 +2,7 @@
 //!
 //! A call is counted, may be planted to fail, holds the one lock of all tables, and answers a number whatever happens: a
 //! panic in here is a finding and `CUDA_ERROR_UNKNOWN`, never an unwinding through C.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use super::perform::IN_CALLBACK;
 use super::state::{DriverState, with_contexts};
 use crate::emulator::installed_state;
@@ -30,21 +30,21 @@ pub(crate) trait CallStatus {
     /// Nothing is installed.
     fn absent() -> Self;
 }
-impl CallStatus for Code {
-    fn of(number: u32) -> Code {
-        Code(number)
+impl CallStatus for CudaCode {
+    fn of(number: u32) -> CudaCode {
+        CudaCode(number)
     }
     fn number(&self) -> u32 {
         self.0
     }
-    fn unknown() -> Code {
-        Code::UNKNOWN
+    fn unknown() -> CudaCode {
+        CudaCode::UNKNOWN
     }
-    fn forbidden() -> Code {
-        Code::NOT_PERMITTED
+    fn forbidden() -> CudaCode {
+        CudaCode::NOT_PERMITTED
     }
-    fn absent() -> Code {
-        Code::NOT_INITIALIZED
+    fn absent() -> CudaCode {
+        CudaCode::NOT_INITIALIZED
     }
 }
 
@@ -88,8 +88,8 @@ impl DriverState {
         let k = self.planted.iter().position(|p| p.call == name && p.left == 0)?;
         let code = self.planted.swap_remove(k).code;
         let current = with_contexts(|all| all.last().copied());
-        if let Some(current) = current.filter(|_| Code(code).stays() && name.starts_with("cu") && !name.starts_with("cublas")) {
-            self.lose(current, Code(code));
+        if let Some(current) = current.filter(|_| CudaCode(code).stays() && name.starts_with("cu") && !name.starts_with("cublas")) {
+            self.lose(current, CudaCode(code));
         }
         Some(code)
     }

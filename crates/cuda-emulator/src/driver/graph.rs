@@ -1,5 +1,5 @@
 //! Graphs: nodes with edges, made executable, launched as one piece of work of a stream.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use super::queue::StreamWork;
 use super::state::DriverState;
 use std::sync::Arc;
@@ -75,6 +75,6 @@ impl DriverState {
         handle
     }
     pub fn graph(&self, handle: u64) -> Answer<&Graph> {
-        self.graphs.get(&handle).ok_or(Code::INVALID_HANDLE)
+        self.graphs.get(&handle).ok_or(CudaCode::INVALID_HANDLE)
     }
 }

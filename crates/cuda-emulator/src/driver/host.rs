@@ -1,5 +1,5 @@
 //! The host's memory as the driver knows it: what it locked for the caller, and what the caller had it lock.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use super::pointer::Host;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ pub(crate) struct LockedMemory(BTreeMap<u64, Locked>);
 impl LockedMemory {
     /// Locked memory of its own; its contents are no number that anybody would mistake for data.
     pub fn allocate(&mut self, bytes: usize, flags: u32, context: u64) -> Answer<Host> {
-        let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| Code::OUT_OF_MEMORY)?;
+        let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| CudaCode::OUT_OF_MEMORY)?;
         if bytes == 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         // SAFETY: the layout is not empty.
         let memory = unsafe { std::alloc::alloc(layout) };
         if memory.is_null() {
-            return Err(Code::OUT_OF_MEMORY);
+            return Err(CudaCode::OUT_OF_MEMORY);
         }
         // SAFETY: it was just given and has that many bytes.
         unsafe { memory.write_bytes(0xdb, bytes) };
@@ -41,7 +41,7 @@ impl LockedMemory {
     /// Gives back what `allocate` gave.
     pub fn free(&mut self, memory: Host) -> Answer {
         let Some(Locked { ours: Some(layout), .. }) = self.0.get(&memory.address()).copied() else {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         };
         self.0.remove(&memory.address());
         // SAFETY: it was given by `alloc` with this layout and is in the table no more, so it is not given back twice.
@@ -51,11 +51,11 @@ impl LockedMemory {
     /// Locks memory of the caller's.
     pub fn register(&mut self, memory: Host, bytes: usize, flags: u32, context: u64) -> Answer {
         if memory.is_null() || bytes == 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
-        let (from, to) = (memory.address(), memory.address().checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?);
+        let (from, to) = (memory.address(), memory.address().checked_add(bytes as u64).ok_or(CudaCode::INVALID_VALUE)?);
         if self.0.range(..to).next_back().is_some_and(|(start, locked)| start + locked.bytes > from) {
-            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
+            return Err(CudaCode::HOST_MEMORY_ALREADY_REGISTERED);
         }
         self.0.insert(from, Locked { bytes: bytes as u64, flags, context, ours: None });
         Ok(())
@@ -64,8 +64,8 @@ impl LockedMemory {
     pub fn unregister(&mut self, memory: Host) -> Answer {
         match self.0.get(&memory.address()) {
             Some(Locked { ours: None, .. }) => self.0.remove(&memory.address()),
-            Some(_) => return Err(Code::INVALID_VALUE),
-            None => return Err(Code::HOST_MEMORY_NOT_REGISTERED),
+            Some(_) => return Err(CudaCode::INVALID_VALUE),
+            None => return Err(CudaCode::HOST_MEMORY_NOT_REGISTERED),
         };
         Ok(())
     }

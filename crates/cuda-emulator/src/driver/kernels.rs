@@ -1,9 +1,9 @@
 //! Kernels: images become code, launches become runs of the machine, and what it finds becomes an answer.
 use super::clock::{CardEngine, executing};
-use super::code::{Answer, Code};
-use super::order::{Present, Range};
+use super::code::{Answer, CudaCode};
+use super::order::{Range, WorkNow};
 use super::pointer::Host;
-use super::profile::Profile;
+use super::profile::CardProfile;
 use super::state::DriverState;
 use crate::machine::finding::FindingKind;
 use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, next_serial, run_unordered, touched};
@@ -15,6 +15,8 @@ const PTX_VERSION: u32 = 90;
 /// How images of machine code begin: an ELF file, a bundle of several.
 const ELF: [u8; 4] = [0x7f, b'E', b'L', b'F'];
 const BUNDLE: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+/// Fewer warps than this are done before another thread of the host has begun.
+const WARPS_FOR_A_THREAD: usize = 64;
 /// The longest text that is looked at.
 const LONGEST: usize = 1 << 30;
 
@@ -33,7 +35,7 @@ pub(crate) struct KernelLaunch {
 }
 /// What the driver has to know of a kernel.
 pub(crate) struct KernelFacts {
-    pub name: String,
+    pub name: Arc<str>,
     pub parameters: Vec<Parameter>,
     pub parameter_bytes: usize,
     pub shared_bytes: u32,
@@ -59,15 +61,15 @@ impl Drop for LoadedCode {
 }
 
 /// The text of an image; machine code is refused.
-pub(crate) fn text_of(image: Host) -> Result<String, (Code, String)> {
+pub(crate) fn text_of(image: Host) -> Result<String, (CudaCode, String)> {
     if image.is_null() {
-        return Err((Code::INVALID_VALUE, String::new()));
+        return Err((CudaCode::INVALID_VALUE, String::new()));
     }
     let head = image.read(4);
     if head == ELF || head == BUNDLE {
-        return Err((Code::NO_BINARY_FOR_GPU, "the emulator runs PTX; this is machine code for a card".into()));
+        return Err((CudaCode::NO_BINARY_FOR_GPU, "the emulator runs PTX; this is machine code for a card".into()));
     }
-    image.text(LONGEST).ok_or_else(|| (Code::INVALID_IMAGE, "the image is no text".into()))
+    image.text(LONGEST).ok_or_else(|| (CudaCode::INVALID_IMAGE, "the image is no text".into()))
 }
 /// The architecture that a text is for, and whether it is for that one alone.
 pub(crate) fn target_of(text: &str) -> Option<(u32, char)> {
@@ -77,13 +79,13 @@ pub(crate) fn target_of(text: &str) -> Option<(u32, char)> {
     Some((number.parse().ok()?, behind.filter(|c| matches!(c, 'a' | 'f')).unwrap_or(' ')))
 }
 /// Refuses texts that a card or a driver is too old for.
-pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, String)> {
-    let invalid = |what: &str| (Code::INVALID_PTX, format!("the text names no {what}"));
+pub(crate) fn check_target(text: &str, profile: &CardProfile) -> Result<(), (CudaCode, String)> {
+    let invalid = |what: &str| (CudaCode::INVALID_PTX, format!("the text names no {what}"));
     let version = text.lines().find_map(|l| l.trim().strip_prefix(".version")).ok_or_else(|| invalid("version"))?;
     let mut parts = version.trim().split('.').map(|p| p.trim().parse::<u32>().ok());
     let (Some(Some(major)), Some(Some(minor))) = (parts.next(), parts.next()) else { return Err(invalid("version")) };
     if 10 * major + minor > PTX_VERSION {
-        return Err((Code::UNSUPPORTED_PTX_VERSION, format!("PTX {major}.{minor} is newer than the driver's 9.0")));
+        return Err((CudaCode::UNSUPPORTED_PTX_VERSION, format!("PTX {major}.{minor} is newer than the driver's 9.0")));
     }
     let (target, only) = target_of(text).ok_or_else(|| invalid("target"))?;
     let mine = profile.architecture();
@@ -92,21 +94,21 @@ pub(crate) fn check_target(text: &str, profile: &Profile) -> Result<(), (Code, S
         'f' => target / 10 == mine / 10 && target <= mine,
         _ => target <= mine,
     };
-    if runs { Ok(()) } else { Err((Code::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
+    if runs { Ok(()) } else { Err((CudaCode::NO_BINARY_FOR_GPU, format!("a text for sm_{target}{only} does not run on {}", profile.name))) }
 }
 /// Reads a text and places its variables.
-pub(crate) fn load(text: &str, memory: &Arc<DeviceMemory>) -> Result<Arc<LoadedCode>, (Code, String)> {
-    let module = Module::parse(text).map_err(|why| (Code::INVALID_PTX, why.to_string()))?;
+pub(crate) fn load(text: &str, memory: &Arc<DeviceMemory>) -> Result<Arc<LoadedCode>, (CudaCode, String)> {
+    let module = Module::parse(text).map_err(|why| (CudaCode::INVALID_PTX, why.to_string()))?;
     let loaded = Loaded::new(module, memory).map_err(|why| match why {
-        LoadError::OutOfMemory => (Code::OUT_OF_MEMORY, why.to_string()),
-        LoadError::NoSuchName(_) => (Code::INVALID_PTX, why.to_string()),
+        LoadError::OutOfMemory => (CudaCode::OUT_OF_MEMORY, why.to_string()),
+        LoadError::NoSuchName(_) => (CudaCode::INVALID_PTX, why.to_string()),
     })?;
     Ok(Arc::new(LoadedCode { loaded, memory: memory.clone() }))
 }
 /// The kernels of a module.
 pub(crate) fn kernels_of(code: &LoadedCode) -> Vec<Arc<KernelFacts>> {
     let facts = |k: &crate::machine::Kernel| KernelFacts {
-        name: k.name.clone(),
+        name: k.name.as_str().into(),
         parameters: k.parameters.clone(),
         parameter_bytes: k.parameter_bytes() as usize,
         shared_bytes: k.shared_bytes,
@@ -116,24 +118,27 @@ pub(crate) fn kernels_of(code: &LoadedCode) -> Vec<Arc<KernelFacts>> {
     code.loaded.module().kernels().map(|k| Arc::new(facts(k))).collect()
 }
 /// What the driver answers where the machine found this.
-fn answer_for(kind: FindingKind) -> Code {
+fn answer_for(kind: FindingKind) -> CudaCode {
     match kind {
-        FindingKind::Misaligned => Code::MISALIGNED_ADDRESS,
-        FindingKind::OutOfBounds | FindingKind::UseAfterFree | FindingKind::WriteToConstant => Code::ILLEGAL_ADDRESS,
-        FindingKind::Hung => Code::LAUNCH_TIMEOUT,
-        _ => Code::LAUNCH_FAILED,
+        FindingKind::Misaligned => CudaCode::MISALIGNED_ADDRESS,
+        FindingKind::OutOfBounds | FindingKind::UseAfterFree | FindingKind::WriteToConstant => CudaCode::ILLEGAL_ADDRESS,
+        FindingKind::Hung => CudaCode::LAUNCH_TIMEOUT,
+        _ => CudaCode::LAUNCH_FAILED,
     }
 }
 
 impl DriverState {
     /// Runs a kernel.
-    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &Present, ready: f64, _by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
+    pub fn perform_launch(&mut self, launch: &KernelLaunch, present: &WorkNow, ready: f64, _by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
         if let Some(planted) = self.planted_for(RUN) {
-            return Err(Code(planted));
+            return Err(CudaCode(planted));
         }
         let context = self.streams.get(&present.stamp.stream).map_or(0, |s| s.context);
         let memory = self.card(context)?.memory.clone();
-        let conduct = Conduct { seed: self.random.next(), threads: self.options.threads, ..Conduct::default() };
+        let blocks = launch.grid.iter().map(|g| *g as usize).product::<usize>();
+        let warps = blocks.saturating_mul(launch.block.iter().product::<u32>().div_ceil(32) as usize);
+        let threads = self.options.threads.min(warps / WARPS_FOR_A_THREAD).max(1);
+        let conduct = Conduct { seed: self.random.next(), threads, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
         let first = next_serial();
         let unordered = std::mem::take(&mut self.unordered);

@@ -34,10 +34,6 @@ impl VectorClock {
         self.raise(stream, next);
         next
     }
-    /// Streams that are gone ask for nothing any more.
-    pub fn forget(&mut self, stream: u64) {
-        self.0.retain(|(s, _)| *s != stream);
-    }
 }
 
 /// A piece of work in the order: its place in its stream, and within a graph's launch its node.
@@ -50,13 +46,15 @@ pub(crate) struct Stamp {
     pub what: Arc<str>,
 }
 /// The work that touches memory now.
-pub(crate) struct Present<'w> {
+pub(crate) struct WorkNow<'w> {
     pub stamp: Stamp,
     pub clock: &'w VectorClock,
     /// The nodes of its graph that come before it, a bit each.
     pub ancestors: &'w [u64],
+    /// What locked memory held that it reads, when it was asked for, and how much work had run then.
+    pub staged: Option<(u64, u64)>,
 }
-impl Present<'_> {
+impl WorkNow<'_> {
     fn is_after(&self, other: &Stamp) -> bool {
         if other.stream == self.stamp.stream && other.number == self.stamp.number {
             let before = self.ancestors.get(other.node / 64).is_some_and(|bits| bits >> (other.node % 64) & 1 == 1);
@@ -79,7 +77,7 @@ pub(crate) struct Accesses(BTreeMap<u64, Touched>);
 
 impl Accesses {
     /// Notes that `present` reads or writes; gives work that touched the same bytes and is not ordered with it.
-    pub fn touch(&mut self, from: u64, bytes: u64, writes: bool, present: &Present) -> Option<Stamp> {
+    pub fn touch(&mut self, from: u64, bytes: u64, writes: bool, present: &WorkNow) -> Option<Stamp> {
         let to = from.saturating_add(bytes);
         self.split(from);
         self.split(to);
@@ -131,7 +129,7 @@ impl Accesses {
     }
 }
 impl Touched {
-    fn conflict(&self, writes: bool, present: &Present) -> Option<Stamp> {
+    fn conflict(&self, writes: bool, present: &WorkNow) -> Option<Stamp> {
         let readers = if writes { self.readers.as_slice() } else { &[] };
         self.writer.iter().chain(readers).find(|other| !present.is_after(other)).cloned()
     }
@@ -159,7 +157,7 @@ struct Done {
 }
 /// Work that is done, by its stream: kernels say what they touch only as they run, so each is held against what others did.
 #[derive(Default)]
-pub(crate) struct Log(HashMap<u64, VecDeque<Done>>);
+pub(crate) struct DoneLog(HashMap<u64, VecDeque<Done>>);
 /// Work that is done and not ordered with some other: kernels by their marks, and ranges, each with what it was.
 #[derive(Default)]
 pub(crate) struct Unordered {
@@ -168,9 +166,9 @@ pub(crate) struct Unordered {
     pub ranges: Vec<(Range, Arc<str>)>,
 }
 
-impl Log {
+impl DoneLog {
     /// What is not ordered with this work.
-    pub fn unordered(&self, present: &Present) -> Unordered {
+    pub fn unordered(&self, present: &WorkNow) -> Unordered {
         let mut found = Unordered::default();
         for (stream, done) in &self.0 {
             let mine = *stream == present.stamp.stream;
@@ -238,10 +236,10 @@ mod tests {
             (true, true, 99, false, true),
         ] {
             let mut accesses = Accesses::default();
-            let one = Present { stamp: stamp(1, 1), clock: &clock(&[(1, 1)]), ancestors: &[] };
+            let one = WorkNow { stamp: stamp(1, 1), clock: &clock(&[(1, 1)]), ancestors: &[], staged: None };
             assert!(accesses.touch(0, 100, first, &one).is_none());
             let known = if known { clock(&[(2, 1), (1, 1)]) } else { clock(&[(2, 1)]) };
-            let two = Present { stamp: stamp(2, 1), clock: &known, ancestors: &[] };
+            let two = WorkNow { stamp: stamp(2, 1), clock: &known, ancestors: &[], staged: None };
             let found = accesses.touch(from, 50, second, &two).is_some();
             assert_eq!(found, conflict, "writes {first} then {second}, from {from}, {known:?}");
         }
@@ -249,7 +247,7 @@ mod tests {
     #[test]
     fn nodes_of_one_launch_are_ordered_by_their_edges() {
         let clock = VectorClock(vec![(1, 1)]);
-        let node = |node, ancestors| Present { stamp: Stamp { node, ..stamp(1, 1) }, clock: &clock, ancestors };
+        let node = |node, ancestors| WorkNow { stamp: Stamp { node, ..stamp(1, 1) }, clock: &clock, ancestors, staged: None };
         let mut accesses = Accesses::default();
         assert!(accesses.touch(0, 8, true, &node(0, &[])).is_none());
         assert!(accesses.touch(0, 8, false, &node(1, &[1])).is_none());

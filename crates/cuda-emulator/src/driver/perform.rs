@@ -1,10 +1,10 @@
 //! Doing the work of a stream: kernels, copies, products, graphs, each with its time and with what it touched.
-use super::clock::{CardEngine, Span};
+use super::clock::{CardEngine, CardSpan};
 use super::code::Answer;
 use super::graph::Program;
-use super::order::{Present, Stamp};
+use super::order::{Stamp, WorkNow};
 use super::queue::{StreamTask, StreamWork};
-use super::state::{DriverState, Recorded};
+use super::state::{DriverState, EventRecord};
 use crate::machine::next_serial;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ impl DriverState {
         match &task.work {
             StreamWork::Graph(program) => self.perform_graph(stream, task, program, stamp, ready),
             work => {
-                let end = self.perform_one(work, &Present { stamp, clock: &task.clock, ancestors: &[] }, ready, false)?;
+                let staged = task.staged.first().map(|(_, held)| (*held, task.asked));
+                let end = self.perform_one(work, &WorkNow { stamp, clock: &task.clock, ancestors: &[], staged }, ready, false)?;
                 if let StreamWork::Record(event) = work {
                     self.arrive(*event, task.number, end);
                 }
@@ -48,7 +49,7 @@ impl DriverState {
     }
     /// An event's work is done, unless it was recorded anew.
     fn arrive(&mut self, event: u64, number: u64, end: f64) {
-        if let Some(Recorded::Work { task, at, .. }) = self.events.get_mut(&event).map(|e| &mut e.recorded)
+        if let Some(EventRecord::Work { task, at, .. }) = self.events.get_mut(&event).map(|e| &mut e.recorded)
             && *task == number
         {
             *at = Some(end);
@@ -74,7 +75,8 @@ impl DriverState {
             let (Some(node), Some(ancestors)) = (program.nodes.get(k), program.ancestors.get(k)) else { continue };
             let begin = node.after.iter().filter_map(|b| ends.get(*b)).fold(ready, |a, b| a.max(*b));
             let stamp = Stamp { stream, number: stamp.number, node: k, what: node.work.what() };
-            let end = self.perform_one(&node.work, &Present { stamp, clock: &task.clock, ancestors }, begin, true)?;
+            let staged = task.staged.iter().find(|(node, _)| *node == k).map(|(_, held)| (*held, task.asked));
+            let end = self.perform_one(&node.work, &WorkNow { stamp, clock: &task.clock, ancestors, staged }, begin, true)?;
             if let Some(slot) = ends.get_mut(k) {
                 *slot = end;
             }
@@ -91,7 +93,7 @@ impl DriverState {
         Ok(last)
     }
     /// Does what is no graph.
-    fn perform_one(&mut self, work: &StreamWork, present: &Present, ready: f64, by_graph: bool) -> Answer<f64> {
+    fn perform_one(&mut self, work: &StreamWork, present: &WorkNow, ready: f64, by_graph: bool) -> Answer<f64> {
         let idle = self.options.null && matches!(work, StreamWork::Launch(_) | StreamWork::Product(_));
         let watched = !self.options.null && matches!(work, StreamWork::Launch(_) | StreamWork::Product(_) | StreamWork::Copy(_) | StreamWork::Fill(_));
         if watched {
@@ -109,6 +111,9 @@ impl DriverState {
                 IN_CALLBACK.set(true);
                 callback.call();
                 IN_CALLBACK.set(false);
+                self.called_back = self.performed;
+                // So the host knows what came before it.
+                self.host_clock.join(present.clock);
                 (CardEngine::Host, ready, ready)
             }
             StreamWork::Free(address) => {
@@ -133,7 +138,7 @@ impl DriverState {
         if engine != CardEngine::Host {
             let stream = present.stamp.stream;
             let what = present.stamp.what.to_string();
-            self.spent(|| Span { what, engine, stream, start, end });
+            self.spent(|| CardSpan { what, engine, stream, start, end });
         }
         Ok(end)
     }

@@ -1,6 +1,6 @@
 //! What C hands over: places to write answers to, arrays and texts to read. Each is looked at for null, and nothing else
 //! can be known of it; all that follows a caller's pointer stands here.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use std::ffi::{CStr, c_char, c_void};
 
 /// A place of the caller's that an answer is written to.
@@ -9,12 +9,12 @@ use std::ffi::{CStr, c_char, c_void};
 /// written there.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub(crate) struct Out<T>(*mut T);
+pub(crate) struct OutPointer<T>(*mut T);
 
-impl<T: Copy> Out<T> {
+impl<T: Copy> OutPointer<T> {
     /// Refuses null.
-    pub fn needed(self) -> Answer<Out<T>> {
-        if self.0.is_null() { Err(Code::INVALID_VALUE) } else { Ok(self) }
+    pub fn needed(self) -> Answer<OutPointer<T>> {
+        if self.0.is_null() { Err(CudaCode::INVALID_VALUE) } else { Ok(self) }
     }
     /// Writes, or refuses null.
     pub fn set(self, value: T) -> Answer {
@@ -45,21 +45,21 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
     /// The place number `k` of an array.
-    pub fn moved(self, k: usize) -> Out<T> {
-        Out(self.0.wrapping_add(k))
+    pub fn moved(self, k: usize) -> OutPointer<T> {
+        OutPointer(self.0.wrapping_add(k))
     }
     /// The same place, for an answer of another kind.
-    pub fn cast<U>(self) -> Out<U> {
-        Out(self.0.cast())
+    pub fn cast<U>(self) -> OutPointer<U> {
+        OutPointer(self.0.cast())
     }
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 }
-impl Out<c_char> {
+impl OutPointer<c_char> {
     /// Writes a text, cut to the capacity, and the zero behind it.
     pub fn text(self, text: &str, capacity: i32) -> Answer {
-        let capacity = usize::try_from(capacity).ok().filter(|r| *r > 0).ok_or(Code::INVALID_VALUE)?;
+        let capacity = usize::try_from(capacity).ok().filter(|r| *r > 0).ok_or(CudaCode::INVALID_VALUE)?;
         let bytes: Vec<c_char> = text.bytes().take(capacity - 1).chain([0]).map(|b| b as c_char).collect();
         self.fill(capacity, &bytes)
     }
@@ -70,9 +70,9 @@ impl Out<c_char> {
 /// A value of it exists only as the argument of a call from C, whose caller promises that it is null or points to a `T`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub(crate) struct In<T>(*const T);
+pub(crate) struct InPointer<T>(*const T);
 
-impl<T: Copy> In<T> {
+impl<T: Copy> InPointer<T> {
     /// Reads, or refuses null.
     pub fn get(self) -> Answer<T> {
         self.at(0)
@@ -80,7 +80,7 @@ impl<T: Copy> In<T> {
     /// The value number `k`, or refuses null.
     pub fn at(self, k: usize) -> Answer<T> {
         if self.0.is_null() {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         // SAFETY: it is not null, and the caller promises that many values.
         Ok(unsafe { self.0.add(k).read_unaligned() })
@@ -88,8 +88,8 @@ impl<T: Copy> In<T> {
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }
-    pub fn null() -> In<T> {
-        In(std::ptr::null())
+    pub fn null() -> InPointer<T> {
+        InPointer(std::ptr::null())
     }
 }
 
@@ -102,11 +102,11 @@ impl Text {
     /// A copy, or refuses null and what is not UTF-8.
     pub fn get(self) -> Answer<String> {
         if self.0.is_null() {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         // SAFETY: it is not null, and the caller promises a zero behind the text.
         let text = unsafe { CStr::from_ptr(self.0) };
-        text.to_str().map(str::to_owned).map_err(|_| Code::INVALID_VALUE)
+        text.to_str().map(str::to_owned).map_err(|_| CudaCode::INVALID_VALUE)
     }
 }
 

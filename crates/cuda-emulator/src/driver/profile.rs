@@ -5,7 +5,7 @@
 
 /// One card.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
+pub struct CardProfile {
     /// The architecture, as NVRTC writes it.
     pub name: &'static str,
     /// The card, as the driver calls it.
@@ -41,8 +41,8 @@ pub struct Profile {
 }
 
 /// The cards.
-pub const PROFILES: &[Profile] = &[
-    Profile {
+pub const PROFILES: &[CardProfile] = &[
+    CardProfile {
         name: "sm_75",
         card: "Tesla T4",
         capability: (7, 5),
@@ -60,7 +60,7 @@ pub const PROFILES: &[Profile] = &[
         ecc: true,
         rates: (320e9, 12e9),
     },
-    Profile {
+    CardProfile {
         name: "sm_80",
         card: "NVIDIA A100-SXM4-40GB",
         capability: (8, 0),
@@ -78,7 +78,7 @@ pub const PROFILES: &[Profile] = &[
         ecc: true,
         rates: (1_555e9, 25e9),
     },
-    Profile {
+    CardProfile {
         name: "sm_90",
         card: "NVIDIA H100 80GB HBM3",
         capability: (9, 0),
@@ -96,7 +96,7 @@ pub const PROFILES: &[Profile] = &[
         ecc: true,
         rates: (3_350e9, 55e9),
     },
-    Profile {
+    CardProfile {
         name: "sm_120",
         card: "NVIDIA GeForce RTX 5090",
         capability: (12, 0),
@@ -130,9 +130,9 @@ pub(crate) const GRANULE: u64 = 2 << 20;
 /// The attributes that the driver knows are numbered from 1 to this.
 const LAST_ATTRIBUTE: i32 = 148;
 
-impl Profile {
+impl CardProfile {
     /// The card of this name.
-    pub fn named(name: &str) -> Option<&'static Profile> {
+    pub fn named(name: &str) -> Option<&'static CardProfile> {
         PROFILES.iter().find(|p| p.name == name)
     }
     /// The architecture as one number: 90 for sm_90.

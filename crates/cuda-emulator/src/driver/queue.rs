@@ -2,14 +2,14 @@
 //!
 //! Work waits for what its stream holds before it, for the events its stream was told to wait for, and by the rules of the
 //! default stream of old. Everything else may run in any order, and some seeds let one stream run far ahead.
-use super::code::{Answer, Code};
+use super::code::{Answer, CudaCode};
 use super::copies::{CopyWork, FillWork};
 use super::graph::Program;
 use super::kernels::KernelLaunch;
 use super::order::VectorClock;
 use super::pointer::HostCall;
-use super::state::{DriverState, Recorded};
-use crate::library::LtProduct;
+use super::state::{DriverState, EventRecord};
+use crate::library::EmulatedProduct;
 use std::sync::Arc;
 
 /// What a stream does.
@@ -19,7 +19,7 @@ pub(crate) enum StreamWork {
     Copy(Arc<CopyWork>),
     Fill(Arc<FillWork>),
     /// A product of cuBLASLt's.
-    Product(Arc<LtProduct>),
+    Product(Arc<EmulatedProduct>),
     /// A function of the host's.
     Call(HostCall),
     Record(u64),
@@ -41,10 +41,13 @@ pub(crate) struct StreamTask {
     pub place: u64,
     /// It cannot begin earlier, ns.
     pub ready: f64,
+    /// What locked memory held that it copies from, node by node, and how much work had run then.
+    pub staged: Vec<(usize, u64)>,
+    pub asked: u64,
 }
 /// What somebody waits for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitGoal {
     Stream(u64),
     Task(u64),
     Context(u64),
@@ -58,7 +61,7 @@ impl DriverState {
     }
     /// The same, for work that comes after work of other streams, too; `known` is what is known to come before that.
     pub fn enqueue_after(&mut self, stream: u64, work: StreamWork, after: &[u64], known: Option<(&VectorClock, f64)>) -> Answer {
-        let this = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
+        let this = self.streams.get(&stream).ok_or(CudaCode::INVALID_HANDLE)?;
         if let Some(capture) = this.capture {
             return self.capture_node(stream, capture, work);
         }
@@ -83,33 +86,34 @@ impl DriverState {
                 clock.join(&other.clock);
             }
         }
+        let (staged, asked) = (self.staged(&work), self.performed);
         let number = self.task_number();
-        let Some(this) = self.streams.get_mut(&stream) else { return Err(Code::INVALID_HANDLE) };
+        let Some(this) = self.streams.get_mut(&stream) else { return Err(CudaCode::INVALID_HANDLE) };
         this.clock.join(&clock);
         let place = this.clock.advance(stream);
         if let StreamWork::Record(event) = work {
             let clock = this.clock.clone();
             if let Some(event) = self.events.get_mut(&event) {
-                event.recorded = Recorded::Work { task: number, at: None, clock };
+                event.recorded = EventRecord::Work { task: number, at: None, clock };
             }
         }
         this.last = Some(number);
-        this.work.push_back(StreamTask { number, work, after, clock: Arc::new(this.clock.clone()), place, ready });
+        this.work.push_back(StreamTask { number, work, after, clock: Arc::new(this.clock.clone()), place, ready, staged, asked });
         self.pending.insert(number);
         Ok(())
     }
 
     /// Is what somebody waits for done?
-    fn is_done(&self, goal: Awaited) -> bool {
+    fn is_done(&self, goal: WaitGoal) -> bool {
         match goal {
-            Awaited::Stream(stream) => self.streams.get(&stream).is_none_or(|s| s.work.is_empty()),
-            Awaited::Task(task) => !self.pending.contains(&task),
-            Awaited::Context(context) => self.streams.values().all(|s| s.context != context || s.work.is_empty()),
-            Awaited::Everything => self.pending.is_empty(),
+            WaitGoal::Stream(stream) => self.streams.get(&stream).is_none_or(|s| s.work.is_empty()),
+            WaitGoal::Task(task) => !self.pending.contains(&task),
+            WaitGoal::Context(context) => self.streams.values().all(|s| s.context != context || s.work.is_empty()),
+            WaitGoal::Everything => self.pending.is_empty(),
         }
     }
     /// Runs work until the goal is met.
-    pub fn run_until(&mut self, goal: Awaited) {
+    pub fn run_until(&mut self, goal: WaitGoal) {
         if self.is_done(goal) {
             return;
         }
@@ -145,6 +149,7 @@ impl DriverState {
         let Some(task) = this.work.pop_front() else { return false };
         let context = this.context;
         let ready = task.after.iter().filter_map(|t| self.ends.get(t)).fold(task.ready.max(this.time), |a, b| a.max(*b));
+        self.performed += 1;
         let ended = self.perform(stream, &task, ready);
         self.pending.remove(&task.number);
         match ended {
@@ -158,11 +163,12 @@ impl DriverState {
         }
         if self.pending.is_empty() {
             self.ends.clear();
+            self.written_by_device.clear();
         }
         true
     }
     /// From now on the context answers this; what its streams hold is never run.
-    pub fn lose(&mut self, context: u64, code: Code) {
+    pub fn lose(&mut self, context: u64, code: CudaCode) {
         let Some(lost) = self.contexts.get_mut(&context) else { return };
         lost.lost.get_or_insert(code);
         for stream in self.streams.values_mut().filter(|s| s.context == context) {
@@ -173,27 +179,27 @@ impl DriverState {
     }
 
     /// The host waits: runs what is waited for, and what the host asks for next comes after it.
-    pub fn wait(&mut self, call: &'static str, goal: Awaited) -> Answer {
+    pub fn wait(&mut self, call: &'static str, goal: WaitGoal) -> Answer {
         self.waits(call);
         self.finish(goal)
     }
     /// As `wait`, where the host's waiting is not what the call is for.
-    pub fn finish(&mut self, goal: Awaited) -> Answer {
+    pub fn finish(&mut self, goal: WaitGoal) -> Answer {
         self.run_until(goal);
         let waited = |context: u64, stream: u64| match goal {
-            Awaited::Stream(s) => s == stream,
-            Awaited::Context(c) => c == context,
-            Awaited::Everything => true,
-            Awaited::Task(_) => false,
+            WaitGoal::Stream(s) => s == stream,
+            WaitGoal::Context(c) => c == context,
+            WaitGoal::Everything => true,
+            WaitGoal::Task(_) => false,
         };
         for (handle, stream) in self.streams.iter().filter(|(h, s)| waited(s.context, **h)) {
             self.host_clock.join(&stream.clock);
             // A stream that ran ahead of what was waited for has not been waited for; its clock is that of what was put in.
-            if stream.work.is_empty() && (matches!(goal, Awaited::Stream(s) if s == *handle) || !matches!(goal, Awaited::Stream(_))) {
+            if stream.work.is_empty() && (matches!(goal, WaitGoal::Stream(s) if s == *handle) || !matches!(goal, WaitGoal::Stream(_))) {
                 self.clock.waited(stream.time);
             }
         }
-        if self.pending.is_empty() && matches!(goal, Awaited::Context(_) | Awaited::Everything) {
+        if self.pending.is_empty() && matches!(goal, WaitGoal::Context(_) | WaitGoal::Everything) {
             for device in &mut self.devices {
                 device.accesses.clear();
             }

@@ -1,12 +1,12 @@
 //! All that the driver keeps, in tables by handle: a handle is a number that is looked up, never a pointer that is followed.
 use super::capture::Capture;
-use super::clock::{Span, VirtualClock};
-use super::code::{Answer, Code};
+use super::clock::{CardSpan, VirtualClock};
+use super::code::{Answer, CudaCode};
 use super::graph::{ExecutableGraph, Graph};
 use super::host::LockedMemory;
 use super::kernels::{KernelFacts, LoadedCode};
-use super::order::{Accesses, Log, Range, Unordered, VectorClock};
-use super::profile::Profile;
+use super::order::{Accesses, DoneLog, Range, Unordered, VectorClock};
+use super::profile::CardProfile;
 use super::queue::StreamTask;
 use crate::emulator::Options;
 use crate::library::LibraryState;
@@ -54,11 +54,11 @@ pub(crate) struct EmulatedCard {
     pub accesses: Accesses,
 }
 /// A context.
-pub(crate) struct Context {
+pub(crate) struct CardContext {
     pub device: usize,
     pub flags: u32,
     /// What went wrong and stays.
-    pub lost: Option<Code>,
+    pub lost: Option<CudaCode>,
     pub legacy: u64,
     /// Default streams of threads.
     pub per_thread: HashMap<u64, u64>,
@@ -67,7 +67,7 @@ pub(crate) struct Context {
     pub limits: HashMap<u32, usize>,
 }
 /// A stream: work in its order.
-pub(crate) struct Stream {
+pub(crate) struct CardStream {
     pub context: u64,
     pub flags: u32,
     pub priority: i32,
@@ -81,7 +81,7 @@ pub(crate) struct Stream {
     /// When its last work ended, ns.
     pub time: f64,
 }
-impl Stream {
+impl CardStream {
     /// Is it ordered with the default stream of old?
     pub fn blocking(&self) -> bool {
         !self.legacy && self.flags & 1 == 0
@@ -89,7 +89,7 @@ impl Stream {
 }
 /// What an event was recorded as, last.
 #[derive(Clone)]
-pub(crate) enum Recorded {
+pub(crate) enum EventRecord {
     Never,
     /// In a stream: the work it stands for, when that is done, and what comes before.
     Work {
@@ -107,18 +107,18 @@ pub(crate) enum Recorded {
 pub(crate) struct Event {
     pub context: u64,
     pub flags: u32,
-    pub recorded: Recorded,
+    pub recorded: EventRecord,
 }
 /// A module: its code with the places of its variables.
 #[derive(Clone)]
-pub(crate) struct LoadedModule {
+pub(crate) struct ContextModule {
     pub context: u64,
     pub loaded: Arc<LoadedCode>,
     pub functions: HashMap<String, u64>,
 }
 /// A kernel of a module.
 #[derive(Clone)]
-pub(crate) struct Function {
+pub(crate) struct KernelFunction {
     pub module: u64,
     pub context: u64,
     pub kernel: Arc<KernelFacts>,
@@ -146,7 +146,7 @@ pub(crate) struct Reserved {
     pub mapped: BTreeMap<u64, (u64, u64)>,
 }
 /// An error that was planted, and after how many more calls it comes.
-pub(crate) struct Planted {
+pub(crate) struct PlantedError {
     pub call: String,
     pub left: u64,
     pub code: u32,
@@ -171,14 +171,14 @@ pub struct EmulatedLaunch {
 /// All of it.
 pub(crate) struct DriverState {
     pub options: Options,
-    pub profile: &'static Profile,
+    pub profile: &'static CardProfile,
     pub initialised: bool,
     pub devices: Vec<EmulatedCard>,
-    pub contexts: HashMap<u64, Context>,
-    pub streams: BTreeMap<u64, Stream>,
+    pub contexts: HashMap<u64, CardContext>,
+    pub streams: BTreeMap<u64, CardStream>,
     pub events: HashMap<u64, Event>,
-    pub modules: HashMap<u64, LoadedModule>,
-    pub functions: HashMap<u64, Function>,
+    pub modules: HashMap<u64, ContextModule>,
+    pub functions: HashMap<u64, KernelFunction>,
     pub graphs: HashMap<u64, Graph>,
     pub executables: HashMap<u64, ExecutableGraph>,
     /// A graph's nodes: which graph, which number.
@@ -196,22 +196,26 @@ pub(crate) struct DriverState {
     /// What the host waited for comes before all that it asks for next.
     pub host_clock: VectorClock,
     /// What is done, and of the work that runs now what it is not ordered with and what it touched so far.
-    pub log: Log,
+    pub log: DoneLog,
     pub unordered: Unordered,
     pub touching: Vec<Range>,
-    pub random: Random,
+    /// How much work has run; when the host was last called; what was written to locked memory, and when.
+    pub performed: u64,
+    pub called_back: u64,
+    pub written_by_device: Vec<(u64, u64, u64)>,
+    pub random: DriverRandom,
     pub findings: Vec<Finding>,
     pub launches: Vec<EmulatedLaunch>,
     pub waits: Vec<&'static str>,
-    pub spans: Vec<Span>,
-    pub planted: Vec<Planted>,
+    pub spans: Vec<CardSpan>,
+    pub planted: Vec<PlantedError>,
     next_handle: u64,
     next_task: u64,
 }
 
 impl DriverState {
     /// A machine whose driver nobody has called yet.
-    pub fn new(options: Options, profile: &'static Profile) -> DriverState {
+    pub fn new(options: Options, profile: &'static CardProfile) -> DriverState {
         let mut state = DriverState {
             profile,
             initialised: false,
@@ -233,10 +237,13 @@ impl DriverState {
             ends: HashMap::new(),
             clock: VirtualClock::default(),
             host_clock: VectorClock::default(),
-            log: Log::default(),
+            log: DoneLog::default(),
             unordered: Unordered::default(),
             touching: Vec::new(),
-            random: Random::new(options.seed),
+            performed: 0,
+            called_back: 0,
+            written_by_device: Vec::new(),
+            random: DriverRandom::new(options.seed),
             findings: Vec::new(),
             launches: Vec::new(),
             waits: Vec::new(),
@@ -266,18 +273,18 @@ impl DriverState {
 
     /// The driver was initialised.
     pub fn ready(&self) -> Answer {
-        if self.initialised { Ok(()) } else { Err(Code::NOT_INITIALIZED) }
+        if self.initialised { Ok(()) } else { Err(CudaCode::NOT_INITIALIZED) }
     }
     /// The card of this number.
     pub fn device(&self, ordinal: i32) -> Answer<usize> {
         self.ready()?;
-        usize::try_from(ordinal).ok().filter(|d| *d < self.devices.len()).ok_or(Code::INVALID_DEVICE)
+        usize::try_from(ordinal).ok().filter(|d| *d < self.devices.len()).ok_or(CudaCode::INVALID_DEVICE)
     }
     /// The context of this thread, which may be lost.
     pub fn current_if_lost(&self) -> Answer<u64> {
         self.ready()?;
-        let current = with_contexts(|all| all.last().copied()).ok_or(Code::INVALID_CONTEXT)?;
-        if self.contexts.contains_key(&current) { Ok(current) } else { Err(Code::CONTEXT_IS_DESTROYED) }
+        let current = with_contexts(|all| all.last().copied()).ok_or(CudaCode::INVALID_CONTEXT)?;
+        if self.contexts.contains_key(&current) { Ok(current) } else { Err(CudaCode::CONTEXT_IS_DESTROYED) }
     }
     /// The context of this thread, which works.
     pub fn current(&self) -> Answer<u64> {
@@ -287,12 +294,12 @@ impl DriverState {
             None => Ok(current),
         }
     }
-    pub fn context(&self, handle: u64) -> Answer<&Context> {
-        self.contexts.get(&handle).ok_or(Code::INVALID_CONTEXT)
+    pub fn context(&self, handle: u64) -> Answer<&CardContext> {
+        self.contexts.get(&handle).ok_or(CudaCode::INVALID_CONTEXT)
     }
     /// The card of a context.
     pub fn card(&self, context: u64) -> Answer<&EmulatedCard> {
-        self.devices.get(self.context(context)?.device).ok_or(Code::INVALID_CONTEXT)
+        self.devices.get(self.context(context)?.device).ok_or(CudaCode::INVALID_CONTEXT)
     }
     /// The memory of this thread's card.
     pub fn memory(&self) -> Answer<Arc<DeviceMemory>> {
@@ -316,19 +323,20 @@ impl DriverState {
             }
             made => match self.streams.get(&made) {
                 Some(stream) if stream.context == current && !stream.legacy => Ok(made),
-                _ => Err(Code::INVALID_HANDLE),
+                _ => Err(CudaCode::INVALID_HANDLE),
             },
         }
     }
     /// An event of the current context.
     pub fn event(&self, handle: u64) -> Answer<&Event> {
         let current = self.current()?;
-        self.events.get(&handle).filter(|e| e.context == current).ok_or(Code::INVALID_HANDLE)
+        self.events.get(&handle).filter(|e| e.context == current).ok_or(CudaCode::INVALID_HANDLE)
     }
     /// A stream of a context.
     pub fn new_stream(&mut self, context: u64, flags: u32, priority: i32, legacy: bool) -> u64 {
         let handle = self.handle();
-        let stream = Stream { context, flags, priority, legacy, work: VecDeque::new(), last: None, capture: None, clock: VectorClock::default(), time: 0.0 };
+        let stream =
+            CardStream { context, flags, priority, legacy, work: VecDeque::new(), last: None, capture: None, clock: VectorClock::default(), time: 0.0 };
         self.streams.insert(handle, stream);
         handle
     }
@@ -336,7 +344,7 @@ impl DriverState {
     pub fn open_context(&mut self, handle: u64, device: usize, flags: u32) {
         let legacy = self.new_stream(handle, 0, 0, true);
         let per_thread = HashMap::new();
-        self.contexts.insert(handle, Context { device, flags, lost: None, legacy, per_thread, peers: HashSet::new(), limits: HashMap::new() });
+        self.contexts.insert(handle, CardContext { device, flags, lost: None, legacy, per_thread, peers: HashSet::new(), limits: HashMap::new() });
     }
     /// A context goes, and with it all that is of it; memory of a primary context's card is the context's.
     pub fn close_context(&mut self, handle: u64) {
@@ -354,6 +362,7 @@ impl DriverState {
         if let Some(device) = self.devices.get_mut(context.device).filter(|d| d.primary == handle) {
             device.memory.clear();
             device.accesses.clear();
+            self.log.forget(&self.host_clock);
             self.allocated.retain(|_, a| a.device != context.device);
             self.reserved.retain(|_, r| r.device != context.device);
         }
@@ -364,10 +373,6 @@ impl DriverState {
         for task in stream.work {
             self.pending.remove(&task.number);
         }
-        for stream in self.streams.values_mut() {
-            stream.clock.forget(handle);
-        }
-        self.host_clock.forget(handle);
     }
 
     /// Notes a finding.
@@ -394,7 +399,7 @@ impl DriverState {
         }
     }
     /// Notes work on the virtual clock, where it is asked for.
-    pub fn spent(&mut self, span: impl FnOnce() -> Span) {
+    pub fn spent(&mut self, span: impl FnOnce() -> CardSpan) {
         if self.options.record && self.spans.len() < NOTED {
             self.spans.push(span());
         }
@@ -403,11 +408,11 @@ impl DriverState {
 
 /// Numbers that look drawn, from a seed (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct DriverRandom(u64);
 
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c908)
+impl DriverRandom {
+    pub fn new(seed: u64) -> DriverRandom {
+        DriverRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c908)
     }
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
 //! NVML: what a card's owner looks at. Its numbers are made up but for memory and names, and plausible.
 use crate::driver::entry::{CallStatus, Export, calls};
-use crate::driver::pointer::Out;
+use crate::driver::pointer::{OutPointer, Text};
 use crate::driver::state::DriverState;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,9 @@ impl Declined {
     const UNINITIALIZED: Declined = Declined(1);
     const INVALID_ARGUMENT: Declined = Declined(2);
     const NOT_SUPPORTED: Declined = Declined(3);
+    const NOT_FOUND: Declined = Declined(6);
     const INSUFFICIENT_SIZE: Declined = Declined(7);
+    const VERSION_MISMATCH: Declined = Declined(25);
     const UNKNOWN: Declined = Declined(999);
 }
 impl CallStatus for Declined {
@@ -34,6 +36,8 @@ impl CallStatus for Declined {
 }
 /// Handles of cards: this and a number.
 const CARD: u64 = 0x0ada_c0de_0000_0000;
+/// `nvmlMemory_v2`: its bytes and its version.
+const MEMORY_VERSION: u32 = 40 | 2 << 24;
 /// The driver that is stood in for.
 const DRIVER: &str = "580.65.06";
 
@@ -50,31 +54,31 @@ calls! { exports, Declined;
         state.library.nvml = state.library.nvml.checked_sub(1).ok_or(Declined::UNINITIALIZED)?;
         Ok(())
     }
-    fn nvmlDeviceGetCount_v2(state, count: Out<u32>) {
+    fn nvmlDeviceGetCount_v2(state, count: OutPointer<u32>) {
         state.told()?;
         tell(count, state.devices.len() as u32)
     }
-    fn nvmlDeviceGetHandleByIndex_v2(state, index: u32, card: Out<u64>) {
+    fn nvmlDeviceGetHandleByIndex_v2(state, index: u32, card: OutPointer<u64>) {
         state.told()?;
         if index as usize >= state.devices.len() {
             return Err(Declined::INVALID_ARGUMENT);
         }
         tell(card, CARD | u64::from(index))
     }
-    fn nvmlDeviceGetName(state, card: u64, name: Out<c_char>, capacity: u32) {
+    fn nvmlDeviceGetName(state, card: u64, name: OutPointer<c_char>, capacity: u32) {
         state.told_of(card)?;
         text(name, state.profile.card, capacity)
     }
-    fn nvmlDeviceGetUUID(state, card: u64, uuid: Out<c_char>, capacity: u32) {
+    fn nvmlDeviceGetUUID(state, card: u64, uuid: OutPointer<c_char>, capacity: u32) {
         let number = state.told_of(card)?;
-        text(uuid, &format!("GPU-656d756c-6174-6564-0000-{number:012x}"), capacity)
+        text(uuid, &uuid_of(number), capacity)
     }
-    fn nvmlDeviceGetUtilizationRates(state, card: u64, rates: Out<[u32; 2]>) {
+    fn nvmlDeviceGetUtilizationRates(state, card: u64, rates: OutPointer<[u32; 2]>) {
         state.told_of(card)?;
         // Of compute, of memory, in percent: busy while anything is under way.
         tell(rates, if state.pending.is_empty() { [0, 0] } else { [100, 50] })
     }
-    fn nvmlDeviceGetClockInfo(state, card: u64, kind: u32, clock: Out<u32>) {
+    fn nvmlDeviceGetClockInfo(state, card: u64, kind: u32, clock: OutPointer<u32>) {
         state.told_of(card)?;
         let clocks = state.profile.clocks;
         // Graphics, processors, memory, video; MHz.
@@ -84,7 +88,7 @@ calls! { exports, Declined;
             _ => return Err(Declined::INVALID_ARGUMENT),
         })
     }
-    fn nvmlDeviceGetMaxClockInfo(state, card: u64, kind: u32, clock: Out<u32>) {
+    fn nvmlDeviceGetMaxClockInfo(state, card: u64, kind: u32, clock: OutPointer<u32>) {
         state.told_of(card)?;
         let clocks = state.profile.clocks;
         tell(clock, match kind {
@@ -93,44 +97,74 @@ calls! { exports, Declined;
             _ => return Err(Declined::INVALID_ARGUMENT),
         })
     }
-    fn nvmlDeviceGetPowerUsage(state, card: u64, milliwatts: Out<u32>) {
+    fn nvmlDeviceGetPowerUsage(state, card: u64, milliwatts: OutPointer<u32>) {
         state.told_of(card)?;
         tell(milliwatts, if state.pending.is_empty() { 70_000 } else { 350_000 })
     }
-    fn nvmlDeviceGetEnforcedPowerLimit(state, card: u64, milliwatts: Out<u32>) {
+    fn nvmlDeviceGetEnforcedPowerLimit(state, card: u64, milliwatts: OutPointer<u32>) {
         state.told_of(card)?;
         tell(milliwatts, 400_000)
     }
-    fn nvmlDeviceGetMemoryInfo(state, card: u64, memory: Out<[u64; 3]>) {
+    fn nvmlDeviceGetMemoryInfo(state, card: u64, memory: OutPointer<[u64; 3]>) {
         let number = state.told_of(card)?;
         let device = state.devices.get(number).ok_or(Declined::INVALID_ARGUMENT)?;
         let (total, used) = (device.memory.limit(), device.memory.in_use());
         tell(memory, [total, total.saturating_sub(used), used])
     }
-    fn nvmlDeviceGetTemperature(state, card: u64, sensor: u32, degrees: Out<u32>) {
+    fn nvmlDeviceGetMemoryInfo_v2(state, card: u64, memory: OutPointer<[u64; 5]>) {
+        let number = state.told_of(card)?;
+        let asked = memory.get().map_err(|_| Declined::INVALID_ARGUMENT)?;
+        if asked[0] as u32 != MEMORY_VERSION {
+            return Err(Declined::VERSION_MISMATCH);
+        }
+        let device = state.devices.get(number).ok_or(Declined::INVALID_ARGUMENT)?;
+        let (total, used) = (device.memory.limit(), device.memory.in_use());
+        // The version, all, what the driver keeps, free, used.
+        tell(memory, [asked[0], total, 0, total.saturating_sub(used), used])
+    }
+    fn nvmlDeviceGetHandleByPciBusId_v2(state, text: Text, card: OutPointer<u64>) {
+        state.told()?;
+        let asked = text.get().map_err(|_| Declined::INVALID_ARGUMENT)?.to_ascii_uppercase();
+        let is = |d: &usize| asked.ends_with(&format!(":{:02X}:00.0", d + 1));
+        tell(card, CARD | (0..state.devices.len()).find(is).ok_or(Declined::NOT_FOUND)? as u64)
+    }
+    fn nvmlDeviceGetHandleByUUID(state, text: Text, card: OutPointer<u64>) {
+        state.told()?;
+        let asked = text.get().map_err(|_| Declined::INVALID_ARGUMENT)?;
+        tell(card, CARD | (0..state.devices.len()).find(|d| asked == uuid_of(*d)).ok_or(Declined::NOT_FOUND)? as u64)
+    }
+    fn nvmlDeviceGetTotalEnergyConsumption(state, card: u64, millijoules: OutPointer<u64>) {
+        state.told_of(card)?;
+        // At the power of a busy card, over the virtual clock.
+        tell(millijoules, (state.clock.host * 350.0 / 1e6) as u64)
+    }
+    fn nvmlDeviceGetTemperature(state, card: u64, sensor: u32, degrees: OutPointer<u32>) {
         state.told_of(card)?;
         if sensor != 0 {
             return Err(Declined::INVALID_ARGUMENT);
         }
         tell(degrees, 42)
     }
-    fn nvmlDeviceGetFanSpeed(state, card: u64, speed: Out<u32>) {
+    fn nvmlDeviceGetFanSpeed(state, card: u64, speed: OutPointer<u32>) {
         state.told_of(card)?;
         Err(Declined::NOT_SUPPORTED)
     }
-    fn nvmlSystemGetDriverVersion(state, version: Out<c_char>, capacity: u32) {
+    fn nvmlSystemGetDriverVersion(state, version: OutPointer<c_char>, capacity: u32) {
         state.told()?;
         text(version, DRIVER, capacity)
     }
-    fn nvmlSystemGetCudaDriverVersion_v2(state, version: Out<i32>) {
+    fn nvmlSystemGetCudaDriverVersion_v2(state, version: OutPointer<i32>) {
         tell(version, 13_000)
     }
 }
 
-fn tell<T: Copy>(to: Out<T>, value: T) -> Result<(), Declined> {
+fn uuid_of(number: usize) -> String {
+    format!("GPU-656d756c-6174-6564-0000-{number:012x}")
+}
+fn tell<T: Copy>(to: OutPointer<T>, value: T) -> Result<(), Declined> {
     to.set(value).map_err(|_| Declined::INVALID_ARGUMENT)
 }
-fn text(to: Out<c_char>, text: &str, capacity: u32) -> Result<(), Declined> {
+fn text(to: OutPointer<c_char>, text: &str, capacity: u32) -> Result<(), Declined> {
     if (capacity as usize) <= text.len() {
         return Err(Declined::INSUFFICIENT_SIZE);
     }

@@ -1,32 +1,32 @@
 //! Loads, stores and asynchronous copies of a warp, lane by lane.
 use super::{
-    arena::{IN_FLIGHT, View, Wrong},
-    block::{Block, Fault, Outcome},
+    arena::{IN_FLIGHT, MemoryView, Wrong},
+    block::{KernelFault, Outcome, RunningBlock},
     finding::FindingKind,
     registers::lanes,
-    step::{Access, CopyAsync, Place},
-    warp::Pending,
-    watch::{Kind, Meeting, Party, Watch},
+    step::{AccessStep, CopyAsync, Place},
+    warp::PendingCopy,
+    watch::{Encounter, Party, RaceReach, RaceWatch},
 };
-use crate::{memory::WRITTEN, ptx::Space};
+use crate::{memory::WRITTEN, ptx::StateSpace};
 
 /// What a race is called by how far apart the two are.
-pub fn race(kind: Kind) -> FindingKind {
+pub fn race(kind: RaceReach) -> FindingKind {
     match kind {
-        Kind::Lanes => FindingKind::RaceOfLanes,
-        Kind::Warps => FindingKind::RaceOfThreads,
-        Kind::Blocks => FindingKind::RaceOfBlocks,
-        Kind::Launches => FindingKind::MissingEvent,
+        RaceReach::Lanes => FindingKind::RaceOfLanes,
+        RaceReach::Warps => FindingKind::RaceOfThreads,
+        RaceReach::Blocks => FindingKind::RaceOfBlocks,
+        RaceReach::Launches => FindingKind::MissingEvent,
     }
 }
 
 /// What an access that goes wrong is called: its kind, who else, what to say.
-pub type Trouble = (FindingKind, Option<Meeting>, &'static str);
+pub type Trouble = (FindingKind, Option<Encounter>, &'static str);
 
 pub fn wrong((kind, note): Wrong) -> Trouble {
     (kind, None, note)
 }
-fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
+fn meets(meeting: Option<Encounter>) -> Result<(), Trouble> {
     match meeting {
         None => Ok(()),
         Some(meeting) => Err((race(meeting.kind), Some(meeting), "")),
@@ -35,7 +35,7 @@ fn meets(meeting: Option<Meeting>) -> Result<(), Trouble> {
 
 /// Notes that bytes are read.
 #[inline(always)]
-pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
+pub fn note_read(watch: &RaceWatch<'_>, view: &MemoryView<'_>, at: u64, bytes: u32, me: Party, strong: bool) -> Result<(), Trouble> {
     let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.read(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, strong));
@@ -47,7 +47,7 @@ pub fn note_read(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Pa
 }
 /// Notes that bytes are written.
 #[inline(always)]
-pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
+pub fn note_write(watch: &RaceWatch<'_>, view: &MemoryView<'_>, at: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Result<(), Trouble> {
     let Some(notes) = view.notes.map(|notes| (notes, !view.global)) else { return Ok(()) };
     if bytes < 4 {
         return meets(watch.write(notes, at / 4, ((1 << bytes) - 1) << (at % 4), me, atomic, same));
@@ -58,7 +58,7 @@ pub fn note_write(watch: &Watch<'_>, view: &View<'_>, at: u64, bytes: u32, me: P
     Ok(())
 }
 
-impl Block<'_> {
+impl RunningBlock<'_> {
     /// The address of a lane.
     #[inline(always)]
     pub fn address(&self, w: usize, place: &Place, lane: usize) -> u64 {
@@ -71,19 +71,19 @@ impl Block<'_> {
     #[cold]
     pub fn trouble<T>(&self, w: usize, lane: usize, address: u64, (kind, meeting, note): Trouble) -> Outcome<T> {
         let pc = self.warps[w].pc;
-        Err(Box::new(Fault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
+        Err(Box::new(KernelFault { kind, warp: w, lane, pc, address: Some(address), meeting, note: note.into() }))
     }
     /// A byte was read that nobody wrote. Maybe somebody is about to: then it is a race, and that is told instead.
     #[cold]
-    pub fn doubt(&mut self, w: usize, lane: usize, address: u64, space: Space) {
+    pub fn doubt(&mut self, w: usize, lane: usize, address: u64, space: StateSpace) {
         if self.doubt.is_none() {
             let pc = self.warps[w].pc;
             let shared = self.arenas.is_shared(space, address);
-            let fault = Fault { kind: FindingKind::ReadBeforeWritten, warp: w, lane, pc, address: Some(address), meeting: None, note: String::new() };
+            let fault = KernelFault { kind: FindingKind::ReadBeforeWritten, warp: w, lane, pc, address: Some(address), meeting: None, note: String::new() };
             self.doubt = Some((Box::new(fault), shared));
         }
     }
-    pub fn load(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+    pub fn load(&mut self, w: usize, access: &AccessStep, active: u32) -> Outcome<()> {
         let element = access.bytes;
         let total = element * access.values.len() as u32;
         for lane in lanes(active) {
@@ -102,12 +102,12 @@ impl Block<'_> {
                         readable => readable.map_err(wrong)?,
                     }
                 }
-                if access.strength.strong && view.global && (access.strength.acquire || self.program.has_fences) {
-                    self.watch.strong(w, address, true, false, false);
-                }
                 note_read(&self.watch, &view, spot.at, total, me, access.strength.strong)?;
                 for (k, value) in values.iter_mut().enumerate().take(access.values.len()) {
                     *value = view.load(spot.at + k as u64 * u64::from(element), element);
+                }
+                if access.strength.strong && view.global {
+                    self.watch.acquire(address);
                 }
                 Ok(view.global)
             };
@@ -136,7 +136,7 @@ impl Block<'_> {
         }
         Ok(())
     }
-    pub fn store(&mut self, w: usize, access: &Access, active: u32) -> Outcome<()> {
+    pub fn store(&mut self, w: usize, access: &AccessStep, active: u32) -> Outcome<()> {
         let element = access.bytes;
         let total = element * access.values.len() as u32;
         for lane in lanes(active) {
@@ -164,7 +164,7 @@ impl Block<'_> {
                 }
                 note_write(&self.watch, &view, spot.at, total, me, access.strength.strong, same)?;
                 if access.strength.strong && view.global {
-                    self.watch.strong(w, address, false, true, access.strength.release);
+                    self.watch.publish(w, address, access.strength.release);
                 }
                 for k in 0..access.values.len() {
                     view.store(spot.at + k as u64 * u64::from(element), element, value(k));
@@ -187,8 +187,8 @@ impl Block<'_> {
             let (to, from) = (self.address(w, &copy.to, lane), self.address(w, &copy.from, lane));
             let r = &self.warps[w].registers;
             let mut bytes = copy.read.map_or(copy.bytes, |row| r.words(row)[lane]);
-            if let Some((predicate, turned)) = copy.ignore
-                && (r.predicate(predicate) >> lane & 1 == 1) != turned
+            if let Some((predicate, negated)) = copy.ignore
+                && (r.predicate(predicate) >> lane & 1 == 1) != negated
             {
                 bytes = 0;
             }
@@ -205,12 +205,14 @@ impl Block<'_> {
                 if from % u64::from(copy.bytes) != 0 {
                     return Err((FindingKind::Misaligned, None, ""));
                 }
-                for k in 0..u64::from(bytes) {
-                    let spot = self.arenas.locate(Space::Global, from + k, 1, w, lane, false).map_err(wrong)?;
+                let piece = if bytes % 4 == 0 { 4 } else { 1 };
+                for k in (0..bytes).step_by(piece as usize) {
+                    let spot = self.arenas.locate(StateSpace::Global, from + u64::from(k), piece.into(), w, lane, false).map_err(wrong)?;
                     let view = self.arenas.view(spot);
-                    view.readable(spot.at, 1).map_err(wrong)?;
-                    note_read(&self.watch, &view, spot.at, 1, me, false)?;
-                    data[k as usize] = view.load(spot.at, 1) as u8;
+                    view.readable(spot.at, piece).map_err(wrong)?;
+                    note_read(&self.watch, &view, spot.at, piece, me, false)?;
+                    let value = view.load(spot.at, piece).to_le_bytes();
+                    data[k as usize..(k + piece) as usize].copy_from_slice(&value[..piece as usize]);
                 }
                 Ok(())
             };
@@ -222,12 +224,13 @@ impl Block<'_> {
             let mut land = || -> Result<u64, Trouble> {
                 let spot = self.arenas.locate(space, to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
                 let view = self.arenas.view(spot);
-                for k in 0..u64::from(copy.bytes) {
-                    in_flight(view.states(spot.at + k, 1))?;
+                for (k, word) in data.chunks_exact(4).take(copy.bytes as usize / 4).enumerate() {
+                    let at = spot.at + 4 * k as u64;
+                    in_flight(view.states(at, 4))?;
                     if !late {
-                        view.store(spot.at + k, 1, data[k as usize].into());
+                        view.store(at, 4, little(word));
                     }
-                    view.set_states(spot.at + k, 1, IN_FLIGHT);
+                    view.set_states(at, 4, IN_FLIGHT);
                 }
                 note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)?;
                 Ok(spot.at)
@@ -237,7 +240,7 @@ impl Block<'_> {
                 Err(trouble) => return self.trouble(w, lane, to, trouble),
             };
             let warp = &mut self.warps[w];
-            let pending = Pending { lane: lane as u32, group: warp.open[lane], to: at, bytes: copy.bytes, data, instruction: me.instruction };
+            let pending = PendingCopy { lane: lane as u32, group: warp.open[lane], to: at, bytes: copy.bytes, data, instruction: me.instruction };
             warp.pending.push(pending);
         }
         Ok(())
@@ -260,11 +263,11 @@ impl Block<'_> {
             }
             let me = Party { instruction: copy.instruction, ..self.party(w, lane) };
             let mut land = || -> Result<(), Trouble> {
-                let spot = self.arenas.locate(Space::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
+                let spot = self.arenas.locate(StateSpace::Shared, copy.to, copy.bytes.into(), w, lane, true).map_err(wrong)?;
                 let view = self.arenas.view(spot);
-                for k in 0..u64::from(copy.bytes) {
-                    view.store(spot.at + k, 1, copy.data[k as usize].into());
-                    view.set_states(spot.at + k, 1, WRITTEN);
+                for (k, word) in copy.data.chunks_exact(4).take(copy.bytes as usize / 4).enumerate() {
+                    view.store(spot.at + 4 * k as u64, 4, little(word));
+                    view.set_states(spot.at + 4 * k as u64, 4, WRITTEN);
                 }
                 note_write(&self.watch, &view, spot.at, copy.bytes, me, false, false)
             };
@@ -280,4 +283,8 @@ impl Block<'_> {
 /// Nobody may write where an asynchronous copy is under way to.
 fn in_flight(states: u64) -> Result<(), Trouble> {
     if states & (u64::from(IN_FLIGHT) * 0x0101_0101_0101_0101) != 0 { Err((FindingKind::CopyNotAwaited, None, "")) } else { Ok(()) }
+}
+/// A word of bytes, the lowest first.
+fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }

@@ -6,8 +6,8 @@ use super::{
     windows::{LOCAL, PARAMETERS, SHARED, WINDOW},
 };
 use crate::{
-    memory::{DeviceMemory, MemoryFaultKind, Segment, WRITTEN, Zeros},
-    ptx::Space,
+    memory::{AddressRange, DeviceMemory, MemoryFaultKind, WRITTEN, ZeroedBytes},
+    ptx::StateSpace,
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -18,24 +18,24 @@ const REMEMBERED: usize = 16;
 
 /// Bytes and their states.
 pub struct Arena {
-    pub data: Zeros,
-    pub written: Zeros,
+    pub data: ZeroedBytes,
+    pub written: ZeroedBytes,
     bytes: u64,
 }
 
 impl Arena {
     pub fn new(bytes: u64) -> Option<Arena> {
-        Some(Arena { data: Zeros::new(bytes)?, written: Zeros::new(bytes)?, bytes })
+        Some(Arena { data: ZeroedBytes::new(bytes)?, written: ZeroedBytes::new(bytes)?, bytes })
     }
 }
 
 /// All that is addressed.
 pub struct Arenas<'m> {
     memory: &'m DeviceMemory,
-    segments: Vec<Arc<Segment>>,
+    segments: Vec<Arc<AddressRange>>,
     last: usize,
     pub shared: Arena,
-    shared_notes: Zeros,
+    shared_notes: ZeroedBytes,
     /// Of each warp: its lanes one after another.
     locals: Vec<Arena>,
     local: u64,
@@ -57,11 +57,11 @@ enum Which {
 }
 
 /// The memory of a spot.
-pub struct View<'a> {
-    pub data: &'a Zeros,
-    pub written: &'a Zeros,
+pub struct MemoryView<'a> {
+    pub data: &'a ZeroedBytes,
+    pub written: &'a ZeroedBytes,
     /// Notes of accesses, where threads can meet.
-    pub notes: Option<&'a Zeros>,
+    pub notes: Option<&'a ZeroedBytes>,
     pub global: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'m> Arenas<'m> {
             segments: Vec::new(),
             last: 0,
             shared: Arena::new(shared)?,
-            shared_notes: Zeros::new(shared.div_ceil(4) * super::watch::NOTES)?,
+            shared_notes: ZeroedBytes::new(shared.div_ceil(4) * super::watch::NOTES)?,
             locals,
             local,
             parameters: given,
@@ -99,24 +99,24 @@ impl<'m> Arenas<'m> {
         }
     }
     /// Whether an address is one of shared memory.
-    pub fn is_shared(&self, space: Space, address: u64) -> bool {
-        space == Space::Shared || space == Space::Generic && address.wrapping_sub(SHARED) < WINDOW
+    pub fn is_shared(&self, space: StateSpace, address: u64) -> bool {
+        space == StateSpace::Shared || space == StateSpace::Generic && address.wrapping_sub(SHARED) < WINDOW
     }
     /// Finds what an access of some bytes goes to.
     #[inline(always)]
-    pub fn locate(&mut self, space: Space, address: u64, bytes: u64, warp: usize, lane: usize, write: bool) -> Result<Spot, Wrong> {
+    pub fn locate(&mut self, space: StateSpace, address: u64, bytes: u64, warp: usize, lane: usize, write: bool) -> Result<Spot, Wrong> {
         if address & (bytes - 1) != 0 {
             return Err((FindingKind::Misaligned, ""));
         }
         match space {
-            Space::Shared => within(Which::Shared, address, bytes, self.shared.bytes),
-            Space::Global | Space::Const => self.device(address, bytes, write),
-            Space::Local => {
+            StateSpace::Shared => within(Which::Shared, address, bytes, self.shared.bytes),
+            StateSpace::Global | StateSpace::Const => self.device(address, bytes, write),
+            StateSpace::Local => {
                 let spot = within(Which::Local(warp), address, bytes, self.local)?;
                 Ok(Spot { at: spot.at + lane as u64 * self.local, ..spot })
             }
-            Space::Param => within(Which::Parameters, address, bytes, self.parameters.bytes),
-            Space::Generic => {
+            StateSpace::Param => within(Which::Parameters, address, bytes, self.parameters.bytes),
+            StateSpace::Generic => {
                 if address.wrapping_sub(SHARED) < WINDOW {
                     within(Which::Shared, address - SHARED, bytes, self.shared.bytes)
                 } else if address.wrapping_sub(LOCAL) < WINDOW {
@@ -167,16 +167,16 @@ impl<'m> Arenas<'m> {
         }
     }
     #[inline(always)]
-    pub fn view(&self, spot: Spot) -> View<'_> {
+    pub fn view(&self, spot: Spot) -> MemoryView<'_> {
         match spot.which {
             Which::Segment(at) => {
                 let segment = &self.segments[at];
                 let notes = if segment.constant { None } else { segment.chunk.notes(super::watch::NOTES) };
-                View { data: segment.chunk.data(), written: segment.chunk.written(), notes, global: true }
+                MemoryView { data: segment.chunk.data(), written: segment.chunk.written(), notes, global: true }
             }
-            Which::Shared => View { data: &self.shared.data, written: &self.shared.written, notes: Some(&self.shared_notes), global: false },
-            Which::Local(warp) => View { data: &self.locals[warp].data, written: &self.locals[warp].written, notes: None, global: false },
-            Which::Parameters => View { data: &self.parameters.data, written: &self.parameters.written, notes: None, global: false },
+            Which::Shared => MemoryView { data: &self.shared.data, written: &self.shared.written, notes: Some(&self.shared_notes), global: false },
+            Which::Local(warp) => MemoryView { data: &self.locals[warp].data, written: &self.locals[warp].written, notes: None, global: false },
+            Which::Parameters => MemoryView { data: &self.parameters.data, written: &self.parameters.written, notes: None, global: false },
         }
     }
     /// Copies bytes within the local memory of a lane, with their states.
@@ -192,7 +192,7 @@ impl<'m> Arenas<'m> {
 }
 
 #[inline(always)]
-fn spot(which: usize, segment: &Segment, address: u64, bytes: u64, write: bool) -> Result<Spot, Wrong> {
+fn spot(which: usize, segment: &AddressRange, address: u64, bytes: u64, write: bool) -> Result<Spot, Wrong> {
     if segment.end - address < bytes {
         return Err((FindingKind::OutOfBounds, "it runs over the end of an allocation"));
     }
@@ -206,7 +206,7 @@ fn within(which: Which, at: u64, bytes: u64, limit: u64) -> Result<Spot, Wrong> 
     if at >= limit || limit - at < bytes { Err((FindingKind::OutOfBounds, "")) } else { Ok(Spot { which, at }) }
 }
 
-impl View<'_> {
+impl MemoryView<'_> {
     /// Reads up to 8 bytes, a power of two.
     #[inline(always)]
     pub fn load(&self, at: u64, bytes: u32) -> u64 {

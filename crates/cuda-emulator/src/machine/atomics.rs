@@ -1,22 +1,22 @@
 //! Atomic instructions, lane by lane in order.
 use super::{
     access::{Trouble, note_write, wrong},
-    block::{Block, Outcome},
+    block::{Outcome, RunningBlock},
     finding::FindingKind,
     floats::canonical,
     halves::{Half, half_max, half_min},
     registers::lanes,
-    step::{Atomic, Update},
+    step::{AtomicStep, Update},
 };
 use crate::{
-    memory::{WRITTEN, Zeros},
-    ptx::Type,
+    memory::{WRITTEN, ZeroedBytes},
+    ptx::PtxType,
 };
 use half::{bf16, f16};
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Block<'_> {
-    pub fn atomic(&mut self, w: usize, atomic: &Atomic, active: u32) -> Outcome<()> {
+impl RunningBlock<'_> {
+    pub fn atomic(&mut self, w: usize, atomic: &AtomicStep, active: u32) -> Outcome<()> {
         let bytes = atomic.of.bytes() as u32;
         let wide = bytes == 8;
         for lane in lanes(active) {
@@ -31,15 +31,18 @@ impl Block<'_> {
                 if atomic.update != Update::Exchange || atomic.d.is_some() {
                     view.readable(spot.at, bytes).map_err(wrong)?;
                 }
-                if view.notes.is_none() {
+                if view.notes.is_none() && !view.global {
                     return Err((FindingKind::OutOfBounds, None, "an atomic on memory that is no other thread's"));
                 }
                 note_write(&self.watch, &view, spot.at, bytes, me, true, false)?;
                 if view.global {
-                    self.watch.strong(w, address, true, true, atomic.strength.release);
+                    self.watch.publish(w, address, atomic.strength.release);
                 }
                 let old = update(view.data, spot.at, bytes, |old| new(atomic.update, atomic.of, old, b, c));
                 view.set_states(spot.at, bytes, WRITTEN);
+                if view.global {
+                    self.watch.acquire(address);
+                }
                 Ok((old, view.global))
             };
             let (old, global) = match act() {
@@ -61,7 +64,7 @@ impl Block<'_> {
 }
 
 /// Replaces what is stored in one go, and gives what was there.
-fn update(data: &Zeros, at: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
+fn update(data: &ZeroedBytes, at: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     macro_rules! replace {
         ($word:ident, $t:ty) => {
             match data.$word(at).fetch_update(Relaxed, Relaxed, |old| Some(f(u64::from(old)) as $t)) {
@@ -77,18 +80,18 @@ fn update(data: &Zeros, at: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
 }
 
 /// What stands there afterwards.
-fn new(update: Update, of: Type, old: u64, b: u64, c: u64) -> u64 {
+fn new(update: Update, of: PtxType, old: u64, b: u64, c: u64) -> u64 {
     let (x, y) = (old as u32, b as u32);
     match (update, of) {
         (Update::Exchange, _) => b,
-        (Update::Compare, Type::B16) => {
+        (Update::Compare, PtxType::B16) => {
             if old & 0xffff == b & 0xffff {
                 c
             } else {
                 old
             }
         }
-        (Update::Compare, Type::B32) => {
+        (Update::Compare, PtxType::B32) => {
             if x == y {
                 c
             } else {
@@ -107,17 +110,17 @@ fn new(update: Update, of: Type, old: u64, b: u64, c: u64) -> u64 {
         (Update::Xor, _) => old ^ b,
         (Update::Increment, _) => u64::from(if x >= y { 0 } else { x + 1 }),
         (Update::Decrement, _) => u64::from(if x == 0 || x > y { y } else { x - 1 }),
-        (_, Type::F16) => u64::from(half_update::<f16>(update, x as u16, y as u16)),
-        (_, Type::Bf16) => u64::from(half_update::<bf16>(update, x as u16, y as u16)),
-        (_, Type::F16x2) => pairs::<f16>(update, x, y),
-        (_, Type::Bf16x2) => pairs::<bf16>(update, x, y),
-        (Update::Add, Type::F32) => u64::from(canonical(f32::from_bits(x) + f32::from_bits(y)).to_bits()),
-        (Update::Add, Type::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        (_, PtxType::F16) => u64::from(half_update::<f16>(update, x as u16, y as u16)),
+        (_, PtxType::Bf16) => u64::from(half_update::<bf16>(update, x as u16, y as u16)),
+        (_, PtxType::F16x2) => pairs::<f16>(update, x, y),
+        (_, PtxType::Bf16x2) => pairs::<bf16>(update, x, y),
+        (Update::Add, PtxType::F32) => u64::from(canonical(f32::from_bits(x) + f32::from_bits(y)).to_bits()),
+        (Update::Add, PtxType::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         (Update::Add, _) => old.wrapping_add(b),
-        (Update::Min, Type::S32) => u64::from((x as i32).min(y as i32) as u32),
-        (Update::Max, Type::S32) => u64::from((x as i32).max(y as i32) as u32),
-        (Update::Min, Type::S64) => (old as i64).min(b as i64) as u64,
-        (Update::Max, Type::S64) => (old as i64).max(b as i64) as u64,
+        (Update::Min, PtxType::S32) => u64::from((x as i32).min(y as i32) as u32),
+        (Update::Max, PtxType::S32) => u64::from((x as i32).max(y as i32) as u32),
+        (Update::Min, PtxType::S64) => (old as i64).min(b as i64) as u64,
+        (Update::Max, PtxType::S64) => (old as i64).max(b as i64) as u64,
         (Update::Min, _) => old.min(b),
         (Update::Max, _) => old.max(b),
     }

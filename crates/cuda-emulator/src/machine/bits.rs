@@ -1,55 +1,55 @@
 //! Instructions on bits and bytes within a word: counting, fields, permutations, funnels, products of bytes.
 use super::registers::{Plain, map1, map2, map3};
-use crate::ptx::Type;
+use crate::ptx::PtxType;
 
 /// Instructions whose operands are words of their type, 32 bits where they count or place.
-pub fn bits(name: &str, t: Type) -> Option<Plain> {
+pub fn bits(name: &str, t: PtxType) -> Option<Plain> {
     Some(match (name, t) {
-        ("popc", Type::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.count_ones()),
-        ("popc", Type::B64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| a.count_ones()),
-        ("clz", Type::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.leading_zeros()),
-        ("clz", Type::B64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| a.leading_zeros()),
-        ("brev", Type::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.reverse_bits()),
-        ("brev", Type::B64) => |r, o, m| map1::<u64, u64>(r, o, m, |a| a.reverse_bits()),
-        ("bfind", Type::U32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| top(a.into(), 32)),
-        ("bfind", Type::U64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| top(a, 64)),
-        ("bfind", Type::S32) => |r, o, m| map1::<i32, u32>(r, o, m, |a| top((a ^ a >> 31) as u32 as u64, 32)),
-        ("bfind", Type::S64) => |r, o, m| map1::<i64, u32>(r, o, m, |a| top((a ^ a >> 63) as u64, 64)),
-        ("bfind.shiftamt", Type::U32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| amount(top(a.into(), 32), 32)),
-        ("bfind.shiftamt", Type::U64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| amount(top(a, 64), 64)),
-        ("bfind.shiftamt", Type::S32) => |r, o, m| map1::<i32, u32>(r, o, m, |a| amount(top((a ^ a >> 31) as u32 as u64, 32), 32)),
-        ("bfind.shiftamt", Type::S64) => |r, o, m| map1::<i64, u32>(r, o, m, |a| amount(top((a ^ a >> 63) as u64, 64), 64)),
-        ("bfe", Type::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| field(a.into(), b, c, 32, false) as u32),
-        ("bfe", Type::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| field(a.into(), b, c, 32, true) as u32),
-        ("bfe", Type::U64) => |r, o, m| map3::<u64, u32, u32, u64>(r, o, m, |a, b, c| field(a, b, c, 64, false)),
-        ("bfe", Type::S64) => |r, o, m| map3::<u64, u32, u32, u64>(r, o, m, |a, b, c| field(a, b, c, 64, true)),
-        ("bmsk.clamp", Type::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| mask(a, b.min(32))),
-        ("bmsk.wrap", Type::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| mask(a & 31, b & 31)),
-        ("fns", Type::B32) => |r, o, m| map3::<u32, u32, i32, u32>(r, o, m, nth_set),
-        ("shf.l.wrap", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) << (c & 31) >> 32) as u32),
-        ("shf.l.clamp", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) << c.min(32) >> 32) as u32),
-        ("shf.r.wrap", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) >> (c & 31)) as u32),
-        ("shf.r.clamp", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) >> c.min(32)) as u32),
-        ("prmt", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, permute),
-        ("prmt.f4e", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 3) + k)),
-        ("prmt.b4e", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 3).wrapping_sub(k) & 7)),
-        ("prmt.rc8", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |_| c & 3)),
-        ("prmt.ecl", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| k.max(c & 3))),
-        ("prmt.ecr", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| k.min(c & 3))),
-        ("prmt.rc16", Type::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 1) * 2 + (k & 1))),
+        ("popc", PtxType::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.count_ones()),
+        ("popc", PtxType::B64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| a.count_ones()),
+        ("clz", PtxType::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.leading_zeros()),
+        ("clz", PtxType::B64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| a.leading_zeros()),
+        ("brev", PtxType::B32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| a.reverse_bits()),
+        ("brev", PtxType::B64) => |r, o, m| map1::<u64, u64>(r, o, m, |a| a.reverse_bits()),
+        ("bfind", PtxType::U32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| top(a.into(), 32)),
+        ("bfind", PtxType::U64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| top(a, 64)),
+        ("bfind", PtxType::S32) => |r, o, m| map1::<i32, u32>(r, o, m, |a| top((a ^ a >> 31) as u32 as u64, 32)),
+        ("bfind", PtxType::S64) => |r, o, m| map1::<i64, u32>(r, o, m, |a| top((a ^ a >> 63) as u64, 64)),
+        ("bfind.shiftamt", PtxType::U32) => |r, o, m| map1::<u32, u32>(r, o, m, |a| amount(top(a.into(), 32), 32)),
+        ("bfind.shiftamt", PtxType::U64) => |r, o, m| map1::<u64, u32>(r, o, m, |a| amount(top(a, 64), 64)),
+        ("bfind.shiftamt", PtxType::S32) => |r, o, m| map1::<i32, u32>(r, o, m, |a| amount(top((a ^ a >> 31) as u32 as u64, 32), 32)),
+        ("bfind.shiftamt", PtxType::S64) => |r, o, m| map1::<i64, u32>(r, o, m, |a| amount(top((a ^ a >> 63) as u64, 64), 64)),
+        ("bfe", PtxType::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| field(a.into(), b, c, 32, false) as u32),
+        ("bfe", PtxType::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| field(a.into(), b, c, 32, true) as u32),
+        ("bfe", PtxType::U64) => |r, o, m| map3::<u64, u32, u32, u64>(r, o, m, |a, b, c| field(a, b, c, 64, false)),
+        ("bfe", PtxType::S64) => |r, o, m| map3::<u64, u32, u32, u64>(r, o, m, |a, b, c| field(a, b, c, 64, true)),
+        ("bmsk.clamp", PtxType::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| mask(a, b.min(32))),
+        ("bmsk.wrap", PtxType::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| mask(a & 31, b & 31)),
+        ("fns", PtxType::B32) => |r, o, m| map3::<u32, u32, i32, u32>(r, o, m, nth_set),
+        ("shf.l.wrap", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) << (c & 31) >> 32) as u32),
+        ("shf.l.clamp", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) << c.min(32) >> 32) as u32),
+        ("shf.r.wrap", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) >> (c & 31)) as u32),
+        ("shf.r.clamp", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| (pair(a, b) >> c.min(32)) as u32),
+        ("prmt", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, permute),
+        ("prmt.f4e", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 3) + k)),
+        ("prmt.b4e", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 3).wrapping_sub(k) & 7)),
+        ("prmt.rc8", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |_| c & 3)),
+        ("prmt.ecl", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| k.max(c & 3))),
+        ("prmt.ecr", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| k.min(c & 3))),
+        ("prmt.rc16", PtxType::B32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| pick(a, b, |k| (c & 1) * 2 + (k & 1))),
         _ => return None,
     })
 }
 
 /// `dp4a` and `dp2a`: sums of products of bytes, with and without sign, by the types of both factors.
-pub fn dot(name: &str, a: Type, b: Type) -> Option<Plain> {
+pub fn dot(name: &str, a: PtxType, b: PtxType) -> Option<Plain> {
     macro_rules! signs {
         ($f:ident, $at:literal) => {
             match (a, b) {
-                (Type::U32, Type::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<false, false>(a, b, c, $at)),
-                (Type::U32, Type::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<false, true>(a, b, c, $at)),
-                (Type::S32, Type::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<true, false>(a, b, c, $at)),
-                (Type::S32, Type::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<true, true>(a, b, c, $at)),
+                (PtxType::U32, PtxType::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<false, false>(a, b, c, $at)),
+                (PtxType::U32, PtxType::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<false, true>(a, b, c, $at)),
+                (PtxType::S32, PtxType::U32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<true, false>(a, b, c, $at)),
+                (PtxType::S32, PtxType::S32) => |r, o, m| map3::<u32, u32, u32, u32>(r, o, m, |a, b, c| $f::<true, true>(a, b, c, $at)),
                 _ => return None,
             }
         };

@@ -3,26 +3,26 @@ use super::{
     arena::Arenas,
     finding::FindingKind,
     registers::{ALL, LANES, lanes},
-    step::{Barrier, Combination, Count, Program, Special, Step},
-    warp::{State, Warp},
-    watch::{Launched, Meeting, Party, WARPS, Watch},
+    step::{Barrier, BarrierCount, Combination, MachineStep, Program, Special},
+    warp::{Warp, WarpState},
+    watch::{Encounter, Launched, Party, RaceWatch, WARPS},
 };
 
 /// Instructions that a warp runs before another has its turn, at least.
 const QUANTUM: u64 = 512;
 
 /// What went wrong, before it is told with names.
-pub struct Fault {
+pub struct KernelFault {
     pub kind: FindingKind,
     pub warp: usize,
     pub lane: usize,
     pub pc: u32,
     pub address: Option<u64>,
-    pub meeting: Option<Meeting>,
+    pub meeting: Option<Encounter>,
     pub note: String,
 }
 
-pub type Outcome<T> = Result<T, Box<Fault>>;
+pub type Outcome<T> = Result<T, Box<KernelFault>>;
 
 /// What comes after an instruction.
 pub enum Flow {
@@ -50,9 +50,9 @@ impl Meet {
 
 /// Numbers drawn from a seed (SplitMix64, by Steele, Lea and Flood).
 #[derive(Clone, Copy)]
-pub struct Random(pub u64);
+pub struct SplitMix(pub u64);
 
-impl Random {
+impl SplitMix {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,7 +62,7 @@ impl Random {
 }
 
 /// What all blocks of a launch share.
-pub struct Shape {
+pub struct LaunchShape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub dynamic_shared: u32,
@@ -73,40 +73,40 @@ pub struct Shape {
 }
 
 /// A block of a launch.
-pub struct Block<'r> {
+pub struct RunningBlock<'r> {
     pub program: &'r Program,
-    pub shape: &'r Shape,
+    pub shape: &'r LaunchShape,
     launched: &'r Launched,
     pub arenas: Arenas<'r>,
-    pub watch: Watch<'r>,
+    pub watch: RaceWatch<'r>,
     pub warps: Vec<Warp>,
     pub place: [u32; 3],
     meets: Vec<Meet>,
-    pub random: Random,
+    pub random: SplitMix,
     /// Asynchronous copies land when they are waited for, not at once.
     pub late: bool,
     pub executed: u64,
     pub global_bytes: u64,
     threads: u32,
     /// A read of bytes that nobody had written then, and whether they are of shared memory.
-    pub doubt: Option<(Box<Fault>, bool)>,
+    pub doubt: Option<(Box<KernelFault>, bool)>,
 }
 
-impl<'r> Block<'r> {
-    pub fn new(program: &'r Program, shape: &'r Shape, launched: &'r Launched, arenas: Arenas<'r>) -> Block<'r> {
+impl<'r> RunningBlock<'r> {
+    pub fn new(program: &'r Program, shape: &'r LaunchShape, launched: &'r Launched, arenas: Arenas<'r>) -> RunningBlock<'r> {
         let threads = shape.block.iter().product::<u32>();
         let count = threads.div_ceil(32) as usize;
         let warps = (0..count).map(|_| Warp::new(program.rows, program.predicates)).collect();
-        Block {
+        RunningBlock {
             program,
             shape,
             launched,
             arenas,
-            watch: Watch::new(launched, 0, count),
+            watch: RaceWatch::new(launched, 0, count),
             warps,
             place: [0; 3],
             meets: vec![Meet::EMPTY; 16],
-            random: Random(0),
+            random: SplitMix(0),
             late: false,
             executed: 0,
             global_bytes: 0,
@@ -118,10 +118,10 @@ impl<'r> Block<'r> {
     pub fn begin(&mut self, number: u32) {
         let [x, y, _] = self.shape.grid;
         self.place = [number % x, number / x % y, number / x / y];
-        self.watch = Watch::new(self.launched, number, self.warps.len());
+        self.watch = RaceWatch::new(self.launched, number, self.warps.len());
         self.arenas.begin();
         self.meets.fill(Meet::EMPTY);
-        self.random = Random(self.shape.seed ^ u64::from(number) << 20);
+        self.random = SplitMix(self.shape.seed ^ u64::from(number) << 20);
         self.late = self.random.next() & 1 == 1;
         (self.executed, self.global_bytes) = (0, 0);
         self.doubt = None;
@@ -178,7 +178,7 @@ impl<'r> Block<'r> {
     }
     pub fn fault<T>(&self, kind: FindingKind, warp: usize, lane: usize, note: impl Into<String>) -> Outcome<T> {
         let pc = self.warps[warp].pc;
-        Err(Box::new(Fault { kind, warp, lane, pc, address: None, meeting: None, note: note.into() }))
+        Err(Box::new(KernelFault { kind, warp, lane, pc, address: None, meeting: None, note: note.into() }))
     }
     pub fn party(&self, warp: usize, lane: usize) -> Party {
         Party { warp: warp as u32, lane: lane as u32, instruction: self.warps[warp].pc }
@@ -187,7 +187,7 @@ impl<'r> Block<'r> {
     pub fn run(&mut self, instructions: u64) -> Outcome<bool> {
         let end = self.executed.saturating_add(instructions);
         loop {
-            let ready = self.warps.iter().filter(|w| w.state == State::Ready).count();
+            let ready = self.warps.iter().filter(|w| w.state == WarpState::Ready).count();
             if ready == 0 {
                 return self.rest();
             }
@@ -195,7 +195,7 @@ impl<'r> Block<'r> {
                 return Ok(false);
             }
             let chosen = self.random.next() % ready as u64;
-            let found = self.warps.iter().enumerate().filter(|(_, w)| w.state == State::Ready).nth(chosen as usize).map(|(w, _)| w);
+            let found = self.warps.iter().enumerate().filter(|(_, w)| w.state == WarpState::Ready).nth(chosen as usize).map(|(w, _)| w);
             let quantum = QUANTUM + self.random.next() % (4 * QUANTUM);
             self.run_warp(found.unwrap_or(0), quantum)?;
             if self.executed > self.shape.budget {
@@ -206,10 +206,10 @@ impl<'r> Block<'r> {
     /// No warp can go on: all are done, or some wait for those that left.
     fn rest(&self) -> Outcome<bool> {
         for (w, warp) in self.warps.iter().enumerate() {
-            if let State::AtBarrier(_) = warp.state {
+            if let WarpState::AtBarrier(_) = warp.state {
                 let note = "it waits, and no other thread comes";
                 let (lane, pc) = (warp.mask.trailing_zeros() as usize & 31, warp.pc - 1);
-                return Err(Box::new(Fault { kind: FindingKind::DivergentBarrier, warp: w, lane, pc, address: None, meeting: None, note: note.into() }));
+                return Err(Box::new(KernelFault { kind: FindingKind::DivergentBarrier, warp: w, lane, pc, address: None, meeting: None, note: note.into() }));
             }
         }
         Ok(true)
@@ -221,19 +221,19 @@ impl<'r> Block<'r> {
         let outcome = loop {
             let warp = &mut self.warps[w];
             let instruction = &program.instructions[warp.pc as usize];
-            let active = warp.mask & (warp.registers.predicates[instruction.guard as usize] ^ instruction.turned);
+            let active = warp.mask & (warp.registers.predicates[instruction.guard as usize] ^ instruction.negated);
             left -= 1;
             match &instruction.step {
-                Step::Plain(run, operands) => {
+                MachineStep::Plain(run, operands) => {
                     if active != 0 {
                         run(&mut warp.registers, operands, active);
                     }
                 }
-                Step::Set(relation, operands) => {
+                MachineStep::Set(relation, operands) => {
                     let holds = relation(&warp.registers, operands);
                     let r = &mut warp.registers;
                     let combination = Combination::of(operands.x);
-                    let other = if combination.with > 0 { r.predicate(operands.c) ^ if combination.turned { ALL } else { 0 } } else { 0 };
+                    let other = if combination.with > 0 { r.predicate(operands.c) ^ if combination.negated { ALL } else { 0 } } else { 0 };
                     let put = |holds: u32| match combination.with {
                         0 => holds,
                         1 => holds & other,
@@ -243,7 +243,7 @@ impl<'r> Block<'r> {
                     r.put_predicate(operands.d, active, put(holds));
                     r.put_predicate(combination.second, active, put(!holds));
                 }
-                Step::Branch(to) => {
+                MachineStep::Branch(to) => {
                     if active == warp.mask {
                         warp.pc = *to;
                     } else {
@@ -285,8 +285,11 @@ impl<'r> Block<'r> {
         outcome
     }
     /// All instructions but the plainest.
-    fn step(&mut self, w: usize, step: &Step, active: u32) -> Outcome<Flow> {
-        let together = matches!(step, Step::Barrier(_) | Step::Collective(_) | Step::LoadMatrix(_) | Step::StoreMatrix(_) | Step::Multiply(_));
+    fn step(&mut self, w: usize, step: &MachineStep, active: u32) -> Outcome<Flow> {
+        let together = matches!(
+            step,
+            MachineStep::Barrier(_) | MachineStep::Collective(_) | MachineStep::LoadMatrix(_) | MachineStep::StoreMatrix(_) | MachineStep::Multiply(_)
+        );
         if active == 0 {
             return Ok(Flow::Next);
         }
@@ -298,16 +301,16 @@ impl<'r> Block<'r> {
             warp.limit = warp.limit.min(pc);
         }
         match step {
-            Step::Plain(..) | Step::Set(..) | Step::Branch(_) | Step::Nothing => {}
-            Step::SetWord(relation, o, ones) => {
+            MachineStep::Plain(..) | MachineStep::Set(..) | MachineStep::Branch(_) | MachineStep::Nothing => {}
+            MachineStep::SetWord(relation, o, ones) => {
                 let holds = relation(&warp.registers, o);
                 let words: [u32; LANES] = std::array::from_fn(|lane| if holds >> lane & 1 == 1 { *ones } else { 0 });
                 warp.registers.put(o.d, active, &words);
             }
-            Step::Convert(convert) => super::moves::convert(&mut warp.registers, convert, active),
-            Step::Pack(parts) => super::moves::pack(&mut warp.registers, parts, active),
-            Step::Unpack(parts) => super::moves::unpack(&mut warp.registers, parts, active),
-            Step::Clock(d, wide) => {
+            MachineStep::Convert(convert) => super::moves::convert(&mut warp.registers, convert, active),
+            MachineStep::Pack(parts) => super::moves::pack(&mut warp.registers, parts, active),
+            MachineStep::Unpack(parts) => super::moves::unpack(&mut warp.registers, parts, active),
+            MachineStep::Clock(d, wide) => {
                 let now = self.executed;
                 if *wide {
                     warp.registers.put(*d, active, &[now; LANES]);
@@ -315,36 +318,36 @@ impl<'r> Block<'r> {
                     warp.registers.put(*d, active, &[now as u32; LANES]);
                 }
             }
-            Step::ActiveMask(d) => warp.registers.put(*d, active, &[active; LANES]),
-            Step::BranchTable(..) | Step::Call(_) | Step::Return(_) | Step::Exit => return self.jump(w, step, active),
-            Step::Copies(copies) => {
+            MachineStep::ActiveMask(d) => warp.registers.put(*d, active, &[active; LANES]),
+            MachineStep::BranchTable(..) | MachineStep::Call(_) | MachineStep::Return(_) | MachineStep::Exit => return self.jump(w, step, active),
+            MachineStep::Copies(copies) => {
                 for lane in lanes(active) {
                     for copy in copies {
                         self.arenas.copy_local(w, lane, *copy);
                     }
                 }
             }
-            Step::Trap => return self.fault(FindingKind::Trap, w, active.trailing_zeros() as usize, ""),
-            Step::Load(access) => self.load(w, access, active)?,
-            Step::Store(access) => self.store(w, access, active)?,
-            Step::Atomic(atomic) => self.atomic(w, atomic, active)?,
-            Step::Fence(device) => {
+            MachineStep::Trap => return self.fault(FindingKind::Trap, w, active.trailing_zeros() as usize, ""),
+            MachineStep::Load(access) => self.load(w, access, active)?,
+            MachineStep::Store(access) => self.store(w, access, active)?,
+            MachineStep::Atomic(atomic) => self.atomic(w, atomic, active)?,
+            MachineStep::Fence(device) => {
                 if *device {
                     self.watch.fence(w);
                 }
             }
-            Step::CopyAsync(copy) => self.copy_async(w, copy, active)?,
-            Step::CommitAsync => {
+            MachineStep::CopyAsync(copy) => self.copy_async(w, copy, active)?,
+            MachineStep::CommitAsync => {
                 for lane in lanes(active) {
                     warp.open[lane] += 1;
                 }
             }
-            Step::WaitAsync(newest) => self.wait_async(w, *newest, active)?,
-            Step::Barrier(barrier) => return self.barrier(w, barrier, active),
-            Step::Collective(collective) => return self.collective(w, collective),
-            Step::LoadMatrix(access) => return self.load_matrix(w, access),
-            Step::StoreMatrix(access) => return self.store_matrix(w, access),
-            Step::Multiply(multiply) => {
+            MachineStep::WaitAsync(newest) => self.wait_async(w, *newest, active)?,
+            MachineStep::Barrier(barrier) => return self.barrier(w, barrier, active),
+            MachineStep::Collective(collective) => return self.collective(w, collective),
+            MachineStep::LoadMatrix(access) => return self.load_matrix(w, access),
+            MachineStep::StoreMatrix(access) => return self.store_matrix(w, access),
+            MachineStep::Multiply(multiply) => {
                 if !self.gather(w, ALL)? {
                     return Ok(Flow::Elsewhere);
                 }
@@ -354,12 +357,12 @@ impl<'r> Block<'r> {
         Ok(Flow::Next)
     }
     /// Instructions after which lanes may be in several places.
-    fn jump(&mut self, w: usize, step: &Step, active: u32) -> Outcome<Flow> {
+    fn jump(&mut self, w: usize, step: &MachineStep, active: u32) -> Outcome<Flow> {
         let warp = &mut self.warps[w];
         let next = warp.pc + 1;
         let mut targets: [u32; LANES] = [next; LANES];
         match step {
-            Step::BranchTable(row, table) => {
+            MachineStep::BranchTable(row, table) => {
                 let index = *warp.registers.words(*row);
                 for lane in lanes(active) {
                     match table.get(index[lane] as usize) {
@@ -368,11 +371,11 @@ impl<'r> Block<'r> {
                     }
                 }
             }
-            Step::Return(back) => {
+            MachineStep::Return(back) => {
                 let back = *warp.registers.words(*back);
                 lanes(active).for_each(|lane| targets[lane] = back[lane]);
             }
-            Step::Call(call) => {
+            MachineStep::Call(call) => {
                 warp.registers.put(call.back, active, &[next; LANES]);
                 lanes(active).for_each(|lane| targets[lane] = call.target);
                 for lane in lanes(active) {
@@ -388,7 +391,7 @@ impl<'r> Block<'r> {
                     warp.split(rest, next);
                 }
                 if !warp.leave(active) {
-                    warp.state = State::Done;
+                    warp.state = WarpState::Done;
                     return Ok(Flow::Pause);
                 }
                 return Ok(Flow::Elsewhere);
@@ -428,10 +431,10 @@ impl<'r> Block<'r> {
     }
     /// All lanes of a warp wait for others: for whom, is told of the first group that waits for lanes of a mask; if all wait
     /// at barriers, of those.
-    fn stuck(&self, w: usize, wanted: u32) -> Box<Fault> {
+    fn stuck(&self, w: usize, wanted: u32) -> Box<KernelFault> {
         let warp = &self.warps[w];
         let mine = super::warp::Group { pc: warp.pc, mask: warp.mask, parked: true };
-        let at_barrier = |pc: u32| matches!(self.program.instructions.get(pc as usize).map(|i| &i.step), Some(Step::Barrier(_)));
+        let at_barrier = |pc: u32| matches!(self.program.instructions.get(pc as usize).map(|i| &i.step), Some(MachineStep::Barrier(_)));
         let told = std::iter::once(&mine).chain(&warp.others).find(|g| !at_barrier(g.pc));
         let (group, kind) = told.map_or((mine, FindingKind::DivergentBarrier), |g| (*g, FindingKind::MissingLane));
         let missing = wanted & warp.live & !group.mask;
@@ -439,7 +442,7 @@ impl<'r> Block<'r> {
             0 => format!("only the lanes {:#010x} are here; the others wait elsewhere", group.mask),
             _ => format!("only the lanes {:#010x} are here; lane {} waits elsewhere", group.mask, missing.trailing_zeros()),
         };
-        Box::new(Fault { kind, warp: w, lane: group.mask.trailing_zeros() as usize & 31, pc: group.pc, address: None, meeting: None, note })
+        Box::new(KernelFault { kind, warp: w, lane: group.mask.trailing_zeros() as usize & 31, pc: group.pc, address: None, meeting: None, note })
     }
     fn barrier(&mut self, w: usize, barrier: &Barrier, active: u32) -> Outcome<Flow> {
         let live = self.warps[w].live;
@@ -474,7 +477,7 @@ impl<'r> Block<'r> {
         if !barrier.arrive {
             meet.waiting |= 1 << w;
             warp.counts = barrier.count;
-            warp.state = State::AtBarrier(id as usize);
+            warp.state = WarpState::AtBarrier(id as usize);
         }
         if warp.pc >= warp.limit {
             warp.regroup();
@@ -490,12 +493,12 @@ impl<'r> Block<'r> {
         }
         for passed in lanes(meet.waiting) {
             let warp = &mut self.warps[passed];
-            warp.state = State::Ready;
+            warp.state = WarpState::Ready;
             match warp.counts {
-                Count::None => {}
-                Count::Population(d) => warp.registers.put(d, warp.mask, &[meet.population; LANES]),
-                Count::And(d) => warp.registers.put_predicate(d, warp.mask, if meet.and { ALL } else { 0 }),
-                Count::Or(d) => warp.registers.put_predicate(d, warp.mask, if meet.or { ALL } else { 0 }),
+                BarrierCount::None => {}
+                BarrierCount::Population(d) => warp.registers.put(d, warp.mask, &[meet.population; LANES]),
+                BarrierCount::And(d) => warp.registers.put_predicate(d, warp.mask, if meet.and { ALL } else { 0 }),
+                BarrierCount::Or(d) => warp.registers.put_predicate(d, warp.mask, if meet.or { ALL } else { 0 }),
             }
         }
         Ok(Flow::Elsewhere)

@@ -1,13 +1,13 @@
 //! What the lanes of a warp do together: synchronise, shuffle, vote, match, reduce.
 use super::{
-    block::{Block, Flow, Outcome},
+    block::{Flow, Outcome, RunningBlock},
     finding::FindingKind,
     registers::{LANES, Registers, lanes},
-    step::{Collective, Step, Together},
+    step::{Collective, MachineStep, WarpAct},
     warp::Group,
 };
 
-impl Block<'_> {
+impl RunningBlock<'_> {
     pub fn collective(&mut self, w: usize, c: &Collective) -> Outcome<Flow> {
         let warp = &self.warps[w];
         let here = warp.mask;
@@ -28,7 +28,7 @@ impl Block<'_> {
             }
         }
         let ready = match self.gather(w, wanted) {
-            Err(fault) if c.what == Together::Sync => return if self.sync_elsewhere(w, wanted) { Ok(Flow::Elsewhere) } else { Err(fault) },
+            Err(fault) if c.what == WarpAct::Sync => return if self.sync_elsewhere(w, wanted) { Ok(Flow::Elsewhere) } else { Err(fault) },
             ready => ready?,
         };
         if !ready {
@@ -56,7 +56,7 @@ impl Block<'_> {
     fn sync_elsewhere(&mut self, w: usize, wanted: u32) -> bool {
         let warp = &self.warps[w];
         let waits = |pc: u32, mask: u32| match self.program.instructions.get(pc as usize).map(|i| &i.step) {
-            Some(Step::Collective(c)) if c.what == Together::Sync => lanes(mask).all(|lane| warp.registers.words(c.mask)[lane] == wanted),
+            Some(MachineStep::Collective(c)) if c.what == WarpAct::Sync => lanes(mask).all(|lane| warp.registers.words(c.mask)[lane] == wanted),
             _ => false,
         };
         let there: Vec<Group> = warp.others.iter().copied().filter(|g| waits(g.pc, g.mask)).collect();
@@ -80,25 +80,25 @@ impl Block<'_> {
 /// Does it for the lanes of a mask, all of which are here.
 fn act(r: &mut Registers, c: &Collective, mask: u32) -> Result<(), (usize, String)> {
     match c.what {
-        Together::Sync => Ok(()),
-        Together::Up | Together::Down | Together::Butterfly | Together::Index => shuffle(r, c, mask),
-        Together::VoteAll | Together::VoteAny | Together::VoteUniform | Together::Ballot => {
-            let holds = (r.predicate(c.a) ^ if c.turned { u32::MAX } else { 0 }) & mask;
+        WarpAct::Sync => Ok(()),
+        WarpAct::Up | WarpAct::Down | WarpAct::Butterfly | WarpAct::Index => shuffle(r, c, mask),
+        WarpAct::VoteAll | WarpAct::VoteAny | WarpAct::VoteUniform | WarpAct::Ballot => {
+            let holds = (r.predicate(c.a) ^ if c.negated { u32::MAX } else { 0 }) & mask;
             let truth = |holds: bool| if holds { u32::MAX } else { 0 };
             match c.what {
-                Together::VoteAll => r.put_predicate(c.d, mask, truth(holds == mask)),
-                Together::VoteAny => r.put_predicate(c.d, mask, truth(holds != 0)),
-                Together::VoteUniform => r.put_predicate(c.d, mask, truth(holds == mask || holds == 0)),
+                WarpAct::VoteAll => r.put_predicate(c.d, mask, truth(holds == mask)),
+                WarpAct::VoteAny => r.put_predicate(c.d, mask, truth(holds != 0)),
+                WarpAct::VoteUniform => r.put_predicate(c.d, mask, truth(holds == mask || holds == 0)),
                 _ => r.put(c.d, mask, &[holds; LANES]),
             }
             Ok(())
         }
-        Together::MatchAny | Together::MatchAll => {
+        WarpAct::MatchAny | WarpAct::MatchAll => {
             let values: [u64; LANES] = if c.a_wide { *r.wide(c.a) } else { r.words(c.a).map(u64::from) };
             let same = |lane: usize| lanes(mask).filter(|k| values[*k] == values[lane]).fold(0u32, |m, k| m | 1 << k);
             let mut d = [0; LANES];
             lanes(mask).for_each(|lane| d[lane] = same(lane));
-            if c.what == Together::MatchAll {
+            if c.what == WarpAct::MatchAll {
                 let all = lanes(mask).all(|lane| d[lane] == mask);
                 d = [if all { mask } else { 0 }; LANES];
                 if let Some(p) = c.p {
@@ -114,13 +114,13 @@ fn act(r: &mut Registers, c: &Collective, mask: u32) -> Result<(), (usize, Strin
             let first = values.next().unwrap_or(0);
             let signed = |f: fn(i32, i32) -> i32| move |x: u32, y: u32| f(x as i32, y as i32) as u32;
             let result = match (c.what, c.signed) {
-                (Together::ReduceAdd, _) => values.fold(first, u32::wrapping_add),
-                (Together::ReduceMin, true) => values.fold(first, signed(i32::min)),
-                (Together::ReduceMax, true) => values.fold(first, signed(i32::max)),
-                (Together::ReduceMin, false) => values.fold(first, u32::min),
-                (Together::ReduceMax, false) => values.fold(first, u32::max),
-                (Together::ReduceAnd, _) => values.fold(first, |x, y| x & y),
-                (Together::ReduceOr, _) => values.fold(first, |x, y| x | y),
+                (WarpAct::ReduceAdd, _) => values.fold(first, u32::wrapping_add),
+                (WarpAct::ReduceMin, true) => values.fold(first, signed(i32::min)),
+                (WarpAct::ReduceMax, true) => values.fold(first, signed(i32::max)),
+                (WarpAct::ReduceMin, false) => values.fold(first, u32::min),
+                (WarpAct::ReduceMax, false) => values.fold(first, u32::max),
+                (WarpAct::ReduceAnd, _) => values.fold(first, |x, y| x & y),
+                (WarpAct::ReduceOr, _) => values.fold(first, |x, y| x | y),
                 _ => values.fold(first, |x, y| x ^ y),
             };
             r.put(c.d, mask, &[result; LANES]);
@@ -139,12 +139,12 @@ fn shuffle(r: &mut Registers, c: &Collective, mask: u32) -> Result<(), (usize, S
         let most = me & segment | clamp & !segment;
         let least = me & segment;
         let (from, holds) = match c.what {
-            Together::Up => {
+            WarpAct::Up => {
                 let from = me as i32 - offset as i32;
                 (from, from >= most as i32)
             }
-            Together::Down => ((me + offset) as i32, me + offset <= most),
-            Together::Butterfly => ((me ^ offset) as i32, me ^ offset <= most),
+            WarpAct::Down => ((me + offset) as i32, me + offset <= most),
+            WarpAct::Butterfly => ((me ^ offset) as i32, me ^ offset <= most),
             _ => {
                 let from = least | offset & !segment;
                 (from as i32, from <= most)

@@ -1,17 +1,17 @@
 //! Comparisons and choices: which lanes a relation holds in.
 use super::{
     floats::flush,
-    registers::{Operands, Plain, Registers, compare, map3},
+    registers::{Plain, Registers, RowOperands, compare, map3},
 };
-use crate::ptx::Type;
+use crate::ptx::PtxType;
 use half::{bf16, f16};
 
 /// A relation of the rows `a` and `b`: the lanes it holds in.
-pub type Relation = fn(&Registers, &Operands) -> u32;
+pub type Relation = fn(&Registers, &RowOperands) -> u32;
 
 macro_rules! relation {
     ($t:ty, |$a:ident, $b:ident| $e:expr) => {
-        Some(|r: &Registers, o: &Operands| compare::<$t, $t>(r, o, |$a, $b| $e))
+        Some(|r: &Registers, o: &RowOperands| compare::<$t, $t>(r, o, |$a, $b| $e))
     };
 }
 macro_rules! ordered {
@@ -58,25 +58,25 @@ macro_rules! float {
 }
 
 /// The relation that a word names, of values of a type.
-pub fn relation(name: &str, t: Type, ftz: bool) -> Option<Relation> {
+pub fn relation(name: &str, t: PtxType, ftz: bool) -> Option<Relation> {
     match t {
-        Type::B16 | Type::U16 => ordered!(u16, name),
-        Type::S16 => ordered!(i16, name),
-        Type::B32 | Type::U32 => ordered!(u32, name),
-        Type::S32 => ordered!(i32, name),
-        Type::B64 | Type::U64 => ordered!(u64, name),
-        Type::S64 => ordered!(i64, name),
-        Type::F32 if ftz => float!(f32, name, |x| flush(x)),
-        Type::F32 => float!(f32, name, |x| x),
-        Type::F64 => float!(f64, name, |x| x),
-        Type::F16 => float!(f16, name, |x| x.to_f32()),
-        Type::Bf16 => float!(bf16, name, |x| x.to_f32()),
+        PtxType::B16 | PtxType::U16 => ordered!(u16, name),
+        PtxType::S16 => ordered!(i16, name),
+        PtxType::B32 | PtxType::U32 => ordered!(u32, name),
+        PtxType::S32 => ordered!(i32, name),
+        PtxType::B64 | PtxType::U64 => ordered!(u64, name),
+        PtxType::S64 => ordered!(i64, name),
+        PtxType::F32 if ftz => float!(f32, name, |x| flush(x)),
+        PtxType::F32 => float!(f32, name, |x| x),
+        PtxType::F64 => float!(f64, name, |x| x),
+        PtxType::F16 => float!(f16, name, |x| x.to_f32()),
+        PtxType::Bf16 => float!(bf16, name, |x| x.to_f32()),
         _ => None,
     }
 }
 
 /// `testp`: what kind of float the row `a` holds.
-pub fn kind_of_float(name: &str, t: Type) -> Option<Relation> {
+pub fn kind_of_float(name: &str, t: PtxType) -> Option<Relation> {
     macro_rules! kinds {
         ($t:ty) => {
             match name {
@@ -91,13 +91,13 @@ pub fn kind_of_float(name: &str, t: Type) -> Option<Relation> {
         };
     }
     match t {
-        Type::F32 => kinds!(f32),
-        Type::F64 => kinds!(f64),
+        PtxType::F32 => kinds!(f32),
+        PtxType::F64 => kinds!(f64),
         _ => None,
     }
 }
 
-/// `selp`: the row `a` where the predicate `c` holds, turned round if `x` is 1, else the row `b`.
+/// `selp`: the row `a` where the predicate `c` holds, negated if `x` is 1, else the row `b`.
 pub fn select(wide: bool) -> Plain {
     macro_rules! choose {
         ($words:ident) => {
@@ -116,12 +116,12 @@ pub fn select(wide: bool) -> Plain {
 }
 
 /// `slct`: the row `a` where `c` is not negative, else the row `b`.
-pub fn select_by_sign(wide: bool, by: Type) -> Option<Plain> {
+pub fn select_by_sign(wide: bool, by: PtxType) -> Option<Plain> {
     Some(match (wide, by) {
-        (false, Type::S32) => |r, o, m| map3::<u32, u32, i32, u32>(r, o, m, |a, b, c| if c >= 0 { a } else { b }),
-        (false, Type::F32) => |r, o, m| map3::<u32, u32, f32, u32>(r, o, m, |a, b, c| if c >= 0.0 { a } else { b }),
-        (true, Type::S32) => |r, o, m| map3::<u64, u64, i32, u64>(r, o, m, |a, b, c| if c >= 0 { a } else { b }),
-        (true, Type::F32) => |r, o, m| map3::<u64, u64, f32, u64>(r, o, m, |a, b, c| if c >= 0.0 { a } else { b }),
+        (false, PtxType::S32) => |r, o, m| map3::<u32, u32, i32, u32>(r, o, m, |a, b, c| if c >= 0 { a } else { b }),
+        (false, PtxType::F32) => |r, o, m| map3::<u32, u32, f32, u32>(r, o, m, |a, b, c| if c >= 0.0 { a } else { b }),
+        (true, PtxType::S32) => |r, o, m| map3::<u64, u64, i32, u64>(r, o, m, |a, b, c| if c >= 0 { a } else { b }),
+        (true, PtxType::F32) => |r, o, m| map3::<u64, u64, f32, u64>(r, o, m, |a, b, c| if c >= 0.0 { a } else { b }),
         _ => return None,
     })
 }

@@ -6,10 +6,10 @@ mod memory;
 mod plain;
 
 use super::{
-    registers::{FIRST_PREDICATE, NOWHERE, Operands, TRUE},
-    step::{Call, Constant, FrameCopy, Instruction, Program, Special, Step},
+    registers::{FIRST_PREDICATE, NOWHERE, RowOperands, TRUE},
+    step::{FrameCopy, FunctionCall, Instruction, MachineStep, Program, RowConstant, Special},
 };
-use crate::ptx::{Function, Operand, PtxError, Source, Space, Statement, Type};
+use crate::ptx::{Operand, PtxError, PtxFunction, PtxType, Source, StateSpace, Statement};
 use std::{collections::HashMap, sync::Arc};
 
 /// Rows that nobody reads: a wide register's worth, and the row that is always zero before them.
@@ -24,8 +24,8 @@ const MOST_SHARED: u64 = 1 << 20;
 type Decoded<T> = Result<T, PtxError>;
 
 /// A function's registers and variables, placed.
-pub struct Frame<'s> {
-    function: &'s Function,
+pub struct FunctionFrame<'s> {
+    function: &'s PtxFunction,
     /// Row, or number of the predicate.
     registers: Vec<u32>,
     /// Of each variable: where it lies in its space.
@@ -36,23 +36,23 @@ pub struct Frame<'s> {
 }
 
 /// A program that is being made.
-pub struct Decoder<'s> {
+pub struct PtxDecoder<'s> {
     source: &'s Source,
     program: Program,
     next_row: u32,
     next_predicate: u32,
-    constants: HashMap<Constant, u32>,
+    constants: HashMap<RowConstant, u32>,
     specials: HashMap<Special, u32>,
     shared: HashMap<String, u32>,
-    frames: HashMap<&'s str, Frame<'s>>,
+    frames: HashMap<&'s str, FunctionFrame<'s>>,
     /// Branches whose label comes later: instruction, label, line.
     open: Vec<(usize, Vec<String>, u32)>,
     dynamic_align: u64,
 }
 
 /// The program of a kernel.
-pub fn program(source: &Source, kernel: &Function) -> Decoded<Program> {
-    let mut decoder = Decoder {
+pub fn program(source: &Source, kernel: &PtxFunction) -> Decoded<Program> {
+    let mut decoder = PtxDecoder {
         source,
         program: Program { rows: 0, ..Program::default() },
         next_row: FIRST_ROW,
@@ -81,11 +81,11 @@ pub fn program(source: &Source, kernel: &Function) -> Decoded<Program> {
     decoder.finish()
 }
 
-impl<'s> Decoder<'s> {
+impl<'s> PtxDecoder<'s> {
     /// All functions that a kernel needs, called ones first.
-    fn calls(&self, kernel: &'s Function) -> Decoded<Vec<&'s Function>> {
-        let mut order: Vec<&Function> = Vec::new();
-        let mut path: Vec<(&Function, usize)> = vec![(kernel, 0)];
+    fn calls(&self, kernel: &'s PtxFunction) -> Decoded<Vec<&'s PtxFunction>> {
+        let mut order: Vec<&PtxFunction> = Vec::new();
+        let mut path: Vec<(&PtxFunction, usize)> = vec![(kernel, 0)];
         while let Some((function, at)) = path.last_mut() {
             let call = function.body.iter().enumerate().skip(*at).find(|(_, s)| s.words[0] == "call");
             let Some((k, statement)) = call else {
@@ -106,15 +106,15 @@ impl<'s> Decoder<'s> {
         }
         Ok(order)
     }
-    fn frame(&mut self, function: &'s Function) -> Decoded<Frame<'s>> {
+    fn frame(&mut self, function: &'s PtxFunction) -> Decoded<FunctionFrame<'s>> {
         let mut registers = Vec::with_capacity(function.registers.len());
         for t in &function.registers {
             registers.push(match t {
-                Type::Pred => {
+                PtxType::Pred => {
                     self.next_predicate += 1;
                     self.next_predicate - 1
                 }
-                Type::B128 => return Err(PtxError::new(function.line, "registers of 128 bits are not known here")),
+                PtxType::B128 => return Err(PtxError::new(function.line, "registers of 128 bits are not known here")),
                 _ => self.rows(t.bits() == 64),
             });
         }
@@ -124,8 +124,8 @@ impl<'s> Decoder<'s> {
         for (k, variable) in function.variables.iter().enumerate() {
             let kernel_parameter = function.kernel && function.parameters.contains(&k);
             let (cursor, most) = match variable.space {
-                Space::Param if kernel_parameter => (&mut parameters, MOST_LOCAL),
-                Space::Local | Space::Param => (&mut 0, MOST_LOCAL),
+                StateSpace::Param if kernel_parameter => (&mut parameters, MOST_LOCAL),
+                StateSpace::Local | StateSpace::Param => (&mut 0, MOST_LOCAL),
                 _ => {
                     variables.push(0);
                     continue;
@@ -145,14 +145,14 @@ impl<'s> Decoder<'s> {
             }
             variables.push(start as u32);
         }
-        Ok(Frame { function, registers, variables, back, entry: 0 })
+        Ok(FunctionFrame { function, registers, variables, back, entry: 0 })
     }
     /// Places the shared variables that a function declares or names.
-    fn place_shared(&mut self, function: &'s Function) -> Decoded<()> {
+    fn place_shared(&mut self, function: &'s PtxFunction) -> Decoded<()> {
         let named = |name: &str| function.body.iter().any(|s| s.operands.iter().any(|o| names(o, name)));
         let source = self.source;
-        let of_module = source.variables.iter().filter(|v| v.space == Space::Shared && named(&v.name));
-        for (k, variable) in function.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Shared) {
+        let of_module = source.variables.iter().filter(|v| v.space == StateSpace::Shared && named(&v.name));
+        for (k, variable) in function.variables.iter().enumerate().filter(|(_, v)| v.space == StateSpace::Shared) {
             let at = self.take_shared(variable)?;
             if let Some(place) = self.frames.get_mut(function.name.as_str()).and_then(|f| f.variables.get_mut(k)) {
                 *place = at;
@@ -182,16 +182,16 @@ impl<'s> Decoder<'s> {
         self.next_row += 1 + u32::from(wide);
         row
     }
-    fn constant(&mut self, constant: Constant) -> u32 {
+    fn constant(&mut self, constant: RowConstant) -> u32 {
         if let Some(row) = self.constants.get(&constant) {
             return *row;
         }
-        let row = self.rows(!matches!(constant, Constant::Word(_)));
+        let row = self.rows(!matches!(constant, RowConstant::Word(_)));
         self.constants.insert(constant.clone(), row);
         self.program.constants.push((constant, row));
         row
     }
-    fn body(&mut self, function: &'s Function) -> Decoded<()> {
+    fn body(&mut self, function: &'s PtxFunction) -> Decoded<()> {
         let mut starts = Vec::with_capacity(function.body.len() + 1);
         let entry = self.program.instructions.len() as u32;
         if let Some(frame) = self.frames.get_mut(function.name.as_str()) {
@@ -201,19 +201,19 @@ impl<'s> Decoder<'s> {
         for statement in &function.body {
             starts.push(self.program.instructions.len() as u32);
             let text: Arc<str> = statement.text.as_str().into();
-            let (guard, turned) = match statement.guard {
-                Some((register, turned)) => (self.predicate(function, &Operand::Register(register), statement)?, if turned { u32::MAX } else { 0 }),
+            let (guard, negated) = match statement.guard {
+                Some((register, negated)) => (self.predicate(function, &Operand::Register(register), statement)?, if negated { u32::MAX } else { 0 }),
                 None => (TRUE, 0),
             };
             for step in self.steps(function, statement)? {
-                self.program.instructions.push(Instruction { guard, turned, step });
+                self.program.instructions.push(Instruction { guard, negated, step });
                 self.program.origins.push((statement.line, Arc::clone(&text)));
             }
         }
         starts.push(self.program.instructions.len() as u32);
         // Whoever runs over the end leaves.
-        let end = if function.kernel { Step::Exit } else { Step::Return(self.back(function)) };
-        self.program.instructions.push(Instruction { guard: TRUE, turned: 0, step: end });
+        let end = if function.kernel { MachineStep::Exit } else { MachineStep::Return(self.back(function)) };
+        self.program.instructions.push(Instruction { guard: TRUE, negated: 0, step: end });
         self.program.origins.push((function.body.last().map_or(function.line, |s| s.line), "the function's end".into()));
         for (at, labels, line) in self.open.split_off(first_open) {
             let place = |label: &String| {
@@ -222,34 +222,34 @@ impl<'s> Decoder<'s> {
             };
             let targets: Vec<u32> = labels.iter().map(place).collect::<Decoded<_>>()?;
             match &mut self.program.instructions[at].step {
-                Step::Branch(to) => *to = targets.first().copied().unwrap_or(0),
-                Step::BranchTable(_, to) => *to = targets.into(),
+                MachineStep::Branch(to) => *to = targets.first().copied().unwrap_or(0),
+                MachineStep::BranchTable(_, to) => *to = targets.into(),
                 _ => {}
             }
         }
         Ok(())
     }
-    fn back(&self, function: &Function) -> u32 {
+    fn back(&self, function: &PtxFunction) -> u32 {
         self.frames.get(function.name.as_str()).map_or(SCRATCH, |f| f.back)
     }
     /// What an instruction becomes: mostly one step.
-    fn steps(&mut self, function: &'s Function, s: &'s Statement) -> Decoded<Vec<Step>> {
+    fn steps(&mut self, function: &'s PtxFunction, s: &'s Statement) -> Decoded<Vec<MachineStep>> {
         let step = match s.words[0].as_str() {
             "bra" => {
                 let Some(Operand::Name(label)) = s.operands.first() else { return Err(unknown(s)) };
                 self.open.push((self.program.instructions.len(), vec![label.clone()], s.line));
-                Step::Branch(0)
+                MachineStep::Branch(0)
             }
             "brx" => {
                 let [index, Operand::Name(list)] = s.operands.as_slice() else { return Err(unknown(s)) };
                 let labels = function.targets.get(list).ok_or_else(|| PtxError::new(s.line, format!("the list of labels `{list}` is nowhere")))?;
                 self.open.push((self.program.instructions.len(), labels.clone(), s.line));
-                Step::BranchTable(self.read(function, index, Type::U32, s)?, Box::default())
+                MachineStep::BranchTable(self.read(function, index, PtxType::U32, s)?, Box::default())
             }
-            "exit" => Step::Exit,
-            "ret" if function.kernel => Step::Exit,
-            "ret" => Step::Return(self.back(function)),
-            "trap" | "brkpt" => Step::Trap,
+            "exit" => MachineStep::Exit,
+            "ret" if function.kernel => MachineStep::Exit,
+            "ret" => MachineStep::Return(self.back(function)),
+            "trap" | "brkpt" => MachineStep::Trap,
             "call" => return self.call(function, s),
             "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "membar" | "fence" | "ldmatrix" | "stmatrix" | "discard"
             | "applypriority" => self.memory(function, s)?,
@@ -258,7 +258,7 @@ impl<'s> Decoder<'s> {
         };
         Ok(vec![step])
     }
-    fn call(&mut self, function: &'s Function, s: &'s Statement) -> Decoded<Vec<Step>> {
+    fn call(&mut self, function: &'s PtxFunction, s: &'s Statement) -> Decoded<Vec<MachineStep>> {
         let name = called(s)?;
         let list = |o: Option<&Operand>| match o {
             Some(Operand::List(list)) => Some(list.clone()),
@@ -280,7 +280,7 @@ impl<'s> Decoder<'s> {
                 let Operand::Variable(mine) = mine else { return Err(wrong()) };
                 let (a, b) = (caller.function.variables.get(*mine).ok_or_else(wrong)?, target.function.variables.get(*theirs).ok_or_else(wrong)?);
                 let (from, to) = (caller.variables[*mine], target.variables[*theirs]);
-                if a.bytes != b.bytes || a.space != Space::Param {
+                if a.bytes != b.bytes || a.space != StateSpace::Param {
                     return Err(wrong());
                 }
                 Ok(if back { (to, from, a.bytes as u32) } else { (from, to, a.bytes as u32) })
@@ -288,8 +288,8 @@ impl<'s> Decoder<'s> {
             mine.iter().zip(theirs).map(one).collect()
         };
         let (there, back) = (copies(&parameters, &target.function.parameters, false)?, copies(&results, &target.function.results, true)?);
-        let call = Call { target: target.entry, copies: there, back: target.back };
-        Ok(vec![Step::Call(Box::new(call)), Step::Copies(back.into())])
+        let call = FunctionCall { target: target.entry, copies: there, back: target.back };
+        Ok(vec![MachineStep::Call(Box::new(call)), MachineStep::Copies(back.into())])
     }
     fn finish(mut self) -> Decoded<Program> {
         // Without results even a damaged text has few rows; this many no warp can hold.
@@ -302,12 +302,12 @@ impl<'s> Decoder<'s> {
     }
 
     /// The row of an operand that is read as a type.
-    fn read(&mut self, function: &Function, operand: &Operand, t: Type, s: &Statement) -> Decoded<u32> {
+    fn read(&mut self, function: &PtxFunction, operand: &Operand, t: PtxType, s: &Statement) -> Decoded<u32> {
         let wide = t.bits() == 64;
         match operand {
             Operand::Register(number) => {
                 let of = self.register_type(function, *number, s)?;
-                if of == Type::Pred || (of.bits() == 64) != wide || of.bits() < t.bits() {
+                if of == PtxType::Pred || (of.bits() == 64) != wide || of.bits() < t.bits() {
                     return Err(PtxError::new(s.line, format!("a register of type {of:?} where {t:?} is wanted: `{}`", s.text)));
                 }
                 self.row(function, *number, s)
@@ -332,9 +332,9 @@ impl<'s> Decoder<'s> {
         }
     }
     /// The constant that an operand is.
-    fn value(&mut self, function: &Function, operand: &Operand, t: Type, s: &Statement) -> Decoded<Constant> {
+    fn value(&mut self, function: &PtxFunction, operand: &Operand, t: PtxType, s: &Statement) -> Decoded<RowConstant> {
         let bits = match operand {
-            Operand::Integer(n) if matches!(t, Type::F32 | Type::F64) && *n != 0 => return Err(unknown(s)),
+            Operand::Integer(n) if matches!(t, PtxType::F32 | PtxType::F64) && *n != 0 => return Err(unknown(s)),
             Operand::Integer(n) => *n as u64,
             Operand::Float32(bits) => u64::from(*bits),
             Operand::Float64(bits) if t.bits() == 32 => u64::from((f64::from_bits(*bits) as f32).to_bits()),
@@ -344,23 +344,23 @@ impl<'s> Decoder<'s> {
             _ => return Err(unknown(s)),
         };
         Ok(match t.bits() {
-            64 => Constant::Wide(bits),
-            32 => Constant::Word(bits as u32),
-            16 => Constant::Word(bits as u32 & 0xffff),
-            _ => Constant::Word(bits as u32 & 0xff),
+            64 => RowConstant::Wide(bits),
+            32 => RowConstant::Word(bits as u32),
+            16 => RowConstant::Word(bits as u32 & 0xffff),
+            _ => RowConstant::Word(bits as u32 & 0xff),
         })
     }
     /// The address of a variable in its space, as a constant.
-    fn address(&mut self, function: &Function, base: &Operand, offset: i64, t: Type, s: &Statement) -> Decoded<Constant> {
+    fn address(&mut self, function: &PtxFunction, base: &Operand, offset: i64, t: PtxType, s: &Statement) -> Decoded<RowConstant> {
         let local = |at: u32| {
             let at = i64::from(at) + offset;
-            if t.bits() == 64 { Constant::Wide(at as u64) } else { Constant::Word(at as u32) }
+            if t.bits() == 64 { RowConstant::Wide(at as u64) } else { RowConstant::Word(at as u32) }
         };
         let missing = || PtxError::new(s.line, format!("a name that is not declared: `{}`", s.text));
         match base {
             Operand::Variable(number) => {
                 let variable = function.variables.get(*number).ok_or_else(missing)?;
-                if variable.space == Space::Shared && variable.bytes == 0 {
+                if variable.space == StateSpace::Shared && variable.bytes == 0 {
                     return Ok(local(self.program.dynamic));
                 }
                 let frame = self.frames.get(function.name.as_str()).ok_or_else(missing)?;
@@ -369,9 +369,9 @@ impl<'s> Decoder<'s> {
             Operand::Name(name) => {
                 let variable = self.source.variables.iter().find(|v| v.name == *name).ok_or_else(missing)?;
                 match variable.space {
-                    Space::Shared if variable.bytes == 0 => Ok(local(self.program.dynamic)),
-                    Space::Shared => Ok(local(self.shared.get(name).copied().unwrap_or(0))),
-                    _ if t.bits() == 64 => Ok(Constant::Address(name.clone(), offset)),
+                    StateSpace::Shared if variable.bytes == 0 => Ok(local(self.program.dynamic)),
+                    StateSpace::Shared => Ok(local(self.shared.get(name).copied().unwrap_or(0))),
+                    _ if t.bits() == 64 => Ok(RowConstant::Address(name.clone(), offset)),
                     _ => Err(missing()),
                 }
             }
@@ -379,25 +379,25 @@ impl<'s> Decoder<'s> {
         }
     }
     /// The row of an operand that is written as a type.
-    fn write(&mut self, function: &Function, operand: &Operand, t: Type, s: &Statement) -> Decoded<u32> {
+    fn write(&mut self, function: &PtxFunction, operand: &Operand, t: PtxType, s: &Statement) -> Decoded<u32> {
         match operand {
             Operand::Nowhere => Ok(SCRATCH),
             Operand::Register(_) => self.read(function, operand, t, s),
             _ => Err(unknown(s)),
         }
     }
-    fn register_type(&self, function: &Function, number: usize, s: &Statement) -> Decoded<Type> {
+    fn register_type(&self, function: &PtxFunction, number: usize, s: &Statement) -> Decoded<PtxType> {
         function.registers.get(number).copied().ok_or_else(|| unknown(s))
     }
-    fn row(&self, function: &Function, number: usize, s: &Statement) -> Decoded<u32> {
+    fn row(&self, function: &PtxFunction, number: usize, s: &Statement) -> Decoded<u32> {
         self.frames.get(function.name.as_str()).and_then(|f| f.registers.get(number)).copied().ok_or_else(|| unknown(s))
     }
     /// A register of whatever width that is not a predicate: its row, and whether it is wide; or a constant of 64 bits' worth.
-    fn any(&mut self, function: &Function, operand: &Operand, t: Type, s: &Statement) -> Decoded<(u32, bool)> {
+    fn any(&mut self, function: &PtxFunction, operand: &Operand, t: PtxType, s: &Statement) -> Decoded<(u32, bool)> {
         match operand {
             Operand::Register(number) => {
                 let of = self.register_type(function, *number, s)?;
-                if of == Type::Pred || of.bits() < t.bits() {
+                if of == PtxType::Pred || of.bits() < t.bits() {
                     return Err(PtxError::new(s.line, format!("a register of type {of:?} where {t:?} is wanted: `{}`", s.text)));
                 }
                 Ok((self.row(function, *number, s)?, of.bits() == 64))
@@ -407,15 +407,15 @@ impl<'s> Decoder<'s> {
         }
     }
     /// The number of a predicate.
-    fn predicate(&self, function: &Function, operand: &Operand, s: &Statement) -> Decoded<u32> {
+    fn predicate(&self, function: &PtxFunction, operand: &Operand, s: &Statement) -> Decoded<u32> {
         match operand {
             Operand::Nowhere => Ok(NOWHERE),
-            Operand::Register(number) if self.register_type(function, *number, s)? == Type::Pred => self.row(function, *number, s),
+            Operand::Register(number) if self.register_type(function, *number, s)? == PtxType::Pred => self.row(function, *number, s),
             _ => Err(PtxError::new(s.line, format!("a predicate is wanted: `{}`", s.text))),
         }
     }
-    /// A predicate that may be turned round, or a constant.
-    fn turned(&self, function: &Function, operand: &Operand, s: &Statement) -> Decoded<(u32, bool)> {
+    /// A predicate that may be negated, or a constant.
+    fn negated(&self, function: &PtxFunction, operand: &Operand, s: &Statement) -> Decoded<(u32, bool)> {
         match operand {
             Operand::Not(inner) => Ok((self.predicate(function, inner, s)?, true)),
             Operand::Integer(n) => Ok((TRUE, *n == 0)),
@@ -477,6 +477,6 @@ fn special(name: &str) -> Option<Special> {
 }
 
 /// Operands with nothing in them yet.
-fn none() -> Operands {
-    Operands { a: ZERO_ROW, b: ZERO_ROW, c: ZERO_ROW, ..Operands::default() }
+fn none() -> RowOperands {
+    RowOperands { a: ZERO_ROW, b: ZERO_ROW, c: ZERO_ROW, ..RowOperands::default() }
 }

@@ -18,7 +18,7 @@ pub enum Rounding {
 
 /// What a format holds: bits of the significand with the leading one, and exponents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
+pub struct FloatFormat {
     pub precision: u32,
     /// The exponent of the smallest normal number's leading bit.
     pub least: i32,
@@ -26,14 +26,14 @@ pub struct Format {
     pub most: i32,
 }
 
-pub const F16: Format = Format { precision: 11, least: -14, most: 15 };
-pub const BF16: Format = Format { precision: 8, least: -126, most: 127 };
-pub const TF32: Format = Format { precision: 11, least: -126, most: 127 };
-pub const F32: Format = Format { precision: 24, least: -126, most: 127 };
-pub const F64: Format = Format { precision: 53, least: -1022, most: 1023 };
-pub const E5M2: Format = Format { precision: 3, least: -14, most: 15 };
+pub const F16: FloatFormat = FloatFormat { precision: 11, least: -14, most: 15 };
+pub const BF16: FloatFormat = FloatFormat { precision: 8, least: -126, most: 127 };
+pub const TF32: FloatFormat = FloatFormat { precision: 11, least: -126, most: 127 };
+pub const F32: FloatFormat = FloatFormat { precision: 24, least: -126, most: 127 };
+pub const F64: FloatFormat = FloatFormat { precision: 53, least: -1022, most: 1023 };
+pub const E5M2: FloatFormat = FloatFormat { precision: 3, least: -14, most: 15 };
 /// Without infinities: its largest exponent holds numbers, up to 448.
-pub const E4M3: Format = Format { precision: 4, least: -6, most: 8 };
+pub const E4M3: FloatFormat = FloatFormat { precision: 4, least: -6, most: 8 };
 
 /// A value: `mantissa * 2^exponent`, or what is no number.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -137,11 +137,11 @@ impl Exact {
     }
     /// The bits of the float of a format: sign, biased exponent, fraction; `None` if it is no number.
     /// What is beyond the largest number becomes infinite, or the largest, as the direction asks.
-    pub fn round(self, format: Format, rounding: Rounding) -> Option<Rounded> {
+    pub fn round(self, format: FloatFormat, rounding: Rounding) -> Option<RoundedFloat> {
         let (negative, mantissa, exponent) = match self {
             Exact::Nan => return None,
-            Exact::Infinite(negative) => return Some(Rounded { negative, infinite: true, significand: 0, exponent: 0 }),
-            Exact::Finite(negative, 0, _) => return Some(Rounded { negative, infinite: false, significand: 0, exponent: format.least }),
+            Exact::Infinite(negative) => return Some(RoundedFloat { negative, infinite: true, significand: 0, exponent: 0 }),
+            Exact::Finite(negative, 0, _) => return Some(RoundedFloat { negative, infinite: false, significand: 0, exponent: format.least }),
             Exact::Finite(negative, m, e) => (negative, m, e),
         };
         let (mantissa, exponent) = lead(mantissa, exponent);
@@ -174,27 +174,29 @@ impl Exact {
                 Rounding::Up => negative,
             };
             return Some(if stays {
-                Rounded { negative, infinite: false, significand: (1 << format.precision) - 1, exponent: format.most }
+                RoundedFloat { negative, infinite: false, significand: (1 << format.precision) - 1, exponent: format.most }
             } else {
-                Rounded { negative, infinite: true, significand: 0, exponent: 0 }
+                RoundedFloat { negative, infinite: true, significand: 0, exponent: 0 }
             });
         }
-        Some(Rounded { negative, infinite: false, significand, exponent })
+        Some(RoundedFloat { negative, infinite: false, significand, exponent })
     }
     pub fn to_f64(self, rounding: Rounding) -> f64 {
         self.round(F64, rounding).map_or(f64::NAN, |r| f64::from_bits(r.bits(F64)))
     }
+    #[cfg(test)]
     pub fn to_f32(self, rounding: Rounding) -> f32 {
         self.round(F32, rounding).map_or(f32::NAN, |r| f32::from_bits(r.bits(F32) as u32))
     }
-    pub fn to_bits(self, format: Format, rounding: Rounding, nan: u64) -> u64 {
+    #[cfg(test)]
+    pub fn to_bits(self, format: FloatFormat, rounding: Rounding, nan: u64) -> u64 {
         self.round(format, rounding).map_or(nan, |r| r.bits(format))
     }
 }
 
 /// A float of some format, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rounded {
+pub struct RoundedFloat {
     pub negative: bool,
     pub infinite: bool,
     /// With the leading one, where the number is normal.
@@ -202,9 +204,9 @@ pub struct Rounded {
     pub exponent: i32,
 }
 
-impl Rounded {
+impl RoundedFloat {
     /// The bits, of a format whose largest exponent is that of infinities.
-    pub fn bits(self, format: Format) -> u64 {
+    pub fn bits(self, format: FloatFormat) -> u64 {
         let fraction = format.precision - 1;
         let exponents = (format.most - format.least + 1) as u64;
         let sign = u64::from(self.negative) << (fraction + 64 - exponents.leading_zeros());

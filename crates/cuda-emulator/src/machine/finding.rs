@@ -39,6 +39,8 @@ pub enum FindingKind {
     MissingEvent,
     /// A copy that ran after the host's memory had been given back.
     HostMemoryGone,
+    /// The host changed locked memory after it had asked for a copy from there, and before the copy ran.
+    StagingReused,
     /// The emulator itself failed in a call.
     EmulatorFailed,
 }
@@ -68,6 +70,7 @@ impl FindingKind {
             FindingKind::HostReadUnwritten => "the host reads bytes that nobody wrote",
             FindingKind::MissingEvent => "work of two streams on the same bytes, with no event between",
             FindingKind::HostMemoryGone => "a copy that runs after the host's memory was given back",
+            FindingKind::StagingReused => "locked memory that was changed before the copy from it ran",
             FindingKind::EmulatorFailed => "the emulator itself failed",
         }
     }

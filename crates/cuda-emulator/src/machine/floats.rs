@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "fused multiply-adds by the host's own instruction, where it has one")]
 use super::{
     exact::{Exact, Rounding},
-    registers::{Operands, Plain, Registers, map1, map2, map3},
+    registers::{Plain, Registers, RowOperands, map1, map2, map3},
 };
 
 /// The rounding that a word names.
@@ -59,22 +59,22 @@ macro_rules! versions {
             (false, false) => {
                 const $FTZ: bool = false;
                 const $SAT: bool = false;
-                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+                |$r: &mut Registers, $o: &RowOperands, $m: u32| $body
             }
             (false, true) => {
                 const $FTZ: bool = false;
                 const $SAT: bool = true;
-                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+                |$r: &mut Registers, $o: &RowOperands, $m: u32| $body
             }
             (true, false) => {
                 const $FTZ: bool = true;
                 const $SAT: bool = false;
-                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+                |$r: &mut Registers, $o: &RowOperands, $m: u32| $body
             }
             (true, true) => {
                 const $FTZ: bool = true;
                 const $SAT: bool = true;
-                |$r: &mut Registers, $o: &Operands, $m: u32| $body
+                |$r: &mut Registers, $o: &RowOperands, $m: u32| $body
             }
         }
     };
@@ -260,23 +260,23 @@ fn root(a: f32, direction: Rounding) -> f32 {
 }
 
 #[inline(always)]
-fn fma_single<const FTZ: bool, const SAT: bool>(r: &mut Registers, o: &Operands, m: u32) {
+fn fma_single<const FTZ: bool, const SAT: bool>(r: &mut Registers, o: &RowOperands, m: u32) {
     map3::<f32, f32, f32, f32>(r, o, m, |a, b, c| finish::<FTZ, SAT>(start::<FTZ>(a).mul_add(start::<FTZ>(b), start::<FTZ>(c))));
 }
 #[inline(always)]
-fn fma_double(r: &mut Registers, o: &Operands, m: u32) {
+fn fma_double(r: &mut Registers, o: &RowOperands, m: u32) {
     map3::<f64, f64, f64, f64>(r, o, m, f64::mul_add);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod host {
-    use super::{Operands, Registers};
+    use super::{Registers, RowOperands};
     #[target_feature(enable = "avx2,fma")]
-    pub fn fma_single<const FTZ: bool, const SAT: bool>(r: &mut Registers, o: &Operands, m: u32) {
+    pub fn fma_single<const FTZ: bool, const SAT: bool>(r: &mut Registers, o: &RowOperands, m: u32) {
         super::fma_single::<FTZ, SAT>(r, o, m);
     }
     #[target_feature(enable = "avx2,fma")]
-    pub fn fma_double(r: &mut Registers, o: &Operands, m: u32) {
+    pub fn fma_double(r: &mut Registers, o: &RowOperands, m: u32) {
         super::fma_double(r, o, m);
     }
     pub fn has() -> bool {

@@ -1,7 +1,7 @@
 //! Arithmetic of floats of 16 bits, one or two to a word. Sums, products and quotients of f32 rounded once more are right for
 //! them (f32 has more than twice their digits); fused ones go through a sum rounded to odd.
-use super::registers::{Operands, Plain, Registers, map1, map2, map3};
-use crate::ptx::Type;
+use super::registers::{Plain, Registers, RowOperands, map1, map2, map3};
+use crate::ptx::PtxType;
 use half::{bf16, f16};
 
 /// A float of 16 bits.
@@ -65,7 +65,7 @@ fn least<H: Half>(a: H, b: H, nan: bool) -> H {
     }
     if x < y || x == y && x.is_sign_negative() || y.is_nan() { a } else { b }
 }
-fn turned<H: Half>(a: H) -> H {
+fn negated<H: Half>(a: H) -> H {
     H::of(a.bits() ^ 0x8000)
 }
 fn rectified<H: Half>(a: H) -> H {
@@ -82,8 +82,8 @@ pub fn half_min<H: Half>(a: H, b: H) -> H {
 }
 /// The greater, of a number and what is none the number.
 pub fn half_max<H: Half>(a: H, b: H) -> H {
-    let least = least(turned(a), turned(b), false);
-    if least.wide().is_nan() { least } else { turned(least) }
+    let least = least(negated(a), negated(b), false);
+    if least.wide().is_nan() { least } else { negated(least) }
 }
 
 #[inline(always)]
@@ -94,7 +94,7 @@ fn both<H: Half>(words: [u32; 3], f: impl Fn(H, H, H) -> H) -> u32 {
 }
 
 /// Instructions on halves by name, with their extras (`fma.relu`), and type.
-pub fn half(name: &str, t: Type) -> Option<Plain> {
+pub fn half(name: &str, t: PtxType) -> Option<Plain> {
     macro_rules! each {
         (1, |$H:ident, $a:ident| $e:expr) => {
             each!(@ map1::<u32, u32>, |a| [a, 0, 0], |$H, $a, _b, _c| $e)
@@ -116,10 +116,10 @@ pub fn half(name: &str, t: Type) -> Option<Plain> {
         };
         (= |$H:ident, $a:ident, $b:ident, $c:ident, $r:ident, $o:ident, $m:ident, $run:ident| $map:expr, $e:expr) => {
             match t {
-                Type::F16 => |$r: &mut Registers, $o: &Operands, $m: u32| { type $H = f16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e) & 0xffff; $map },
-                Type::F16x2 => |$r: &mut Registers, $o: &Operands, $m: u32| { type $H = f16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e); $map },
-                Type::Bf16 => |$r: &mut Registers, $o: &Operands, $m: u32| { type $H = bf16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e) & 0xffff; $map },
-                Type::Bf16x2 => |$r: &mut Registers, $o: &Operands, $m: u32| { type $H = bf16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e); $map },
+                PtxType::F16 => |$r: &mut Registers, $o: &RowOperands, $m: u32| { type $H = f16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e) & 0xffff; $map },
+                PtxType::F16x2 => |$r: &mut Registers, $o: &RowOperands, $m: u32| { type $H = f16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e); $map },
+                PtxType::Bf16 => |$r: &mut Registers, $o: &RowOperands, $m: u32| { type $H = bf16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e) & 0xffff; $map },
+                PtxType::Bf16x2 => |$r: &mut Registers, $o: &RowOperands, $m: u32| { type $H = bf16; let $run = |w: [u32; 3]| both::<$H>(w, |$a, $b, $c| $e); $map },
                 _ => return None,
             }
         };
@@ -133,21 +133,21 @@ pub fn half(name: &str, t: Type) -> Option<Plain> {
         "fma" => each!(3, |H, a, b, c| fused(a, b, c)),
         "fma.sat" => each!(3, |H, a, b, c| saturated(fused(a, b, c))),
         "fma.relu" => each!(3, |H, a, b, c| rectified(fused(a, b, c))),
-        "neg" => each!(1, |H, a| turned::<H>(a)),
+        "neg" => each!(1, |H, a| negated::<H>(a)),
         "abs" => each!(1, |H, a| H::of(a.bits() & 0x7fff)),
         "min" => each!(2, |H, a, b| half_min::<H>(a, b)),
         "max" => each!(2, |H, a, b| half_max::<H>(a, b)),
         "min.NaN" => each!(2, |H, a, b| least::<H>(a, b, true)),
-        "max.NaN" => each!(2, |H, a, b| least_or_nan_turned::<H>(a, b)),
+        "max.NaN" => each!(2, |H, a, b| least_or_nan_flipped::<H>(a, b)),
         "ex2" => each!(1, |H, a| H::narrow(a.wide().exp2())),
         "tanh" => each!(1, |H, a| H::narrow(to_odd(f64::from(a.wide()).tanh(), 0.0))),
         _ => return None,
     })
 }
 
-fn least_or_nan_turned<H: Half>(a: H, b: H) -> H {
-    let least = least::<H>(turned(a), turned(b), true);
-    if least.wide().is_nan() { least } else { turned(least) }
+fn least_or_nan_flipped<H: Half>(a: H, b: H) -> H {
+    let least = least::<H>(negated(a), negated(b), true);
+    if least.wide().is_nan() { least } else { negated(least) }
 }
 
 #[cfg(test)]

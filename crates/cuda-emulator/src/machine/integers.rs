@@ -1,12 +1,12 @@
 //! Arithmetic of integers: a table from an instruction's name and type to what it does to the rows of a warp.
-use super::registers::{CARRY, Lane, Operands, Plain, Registers, map1, map2, map3};
-use crate::ptx::Type;
+use super::registers::{CARRY, LaneValue, Plain, Registers, RowOperands, map1, map2, map3};
+use crate::ptx::PtxType;
 
 /// The same closure for each integer type that the instruction may have.
 macro_rules! each {
     ($t:expr, [$($name:pat => $of:ty),*], |$r:ident, $o:ident, $m:ident, $T:ident| $body:expr) => {
         Some(match $t {
-            $($name => { type $T = $of; |$r: &mut Registers, $o: &Operands, $m: u32| $body })*
+            $($name => { type $T = $of; |$r: &mut Registers, $o: &RowOperands, $m: u32| $body })*
             _ => return None,
         })
     };
@@ -14,8 +14,8 @@ macro_rules! each {
 macro_rules! integers {
     ($t:expr, |$r:ident, $o:ident, $m:ident, $T:ident| $body:expr) => {
         each!($t, [
-            Type::U16 | Type::B16 => u16, Type::S16 => i16, Type::U32 | Type::B32 => u32,
-            Type::S32 => i32, Type::U64 | Type::B64 => u64, Type::S64 => i64
+            PtxType::U16 | PtxType::B16 => u16, PtxType::S16 => i16, PtxType::U32 | PtxType::B32 => u32,
+            PtxType::S32 => i32, PtxType::U64 | PtxType::B64 => u64, PtxType::S64 => i64
         ], |$r, $o, $m, $T| $body)
     };
 }
@@ -31,7 +31,7 @@ macro_rules! unary {
 }
 
 /// An integer of a lane with what the instructions ask of it beyond Rust's operators.
-pub trait Whole: Lane + Ord {
+pub trait Whole: LaneValue + Ord {
     fn high(self, other: Self) -> Self;
     fn quotient(self, by: Self) -> Self;
     fn remainder(self, by: Self) -> Self;
@@ -62,7 +62,7 @@ whole! {
 }
 
 /// `add`, `mul.hi`, `div` and their kin: what an instruction does whose operands are all of its type.
-pub fn arithmetic(name: &str, t: Type) -> Option<Plain> {
+pub fn arithmetic(name: &str, t: PtxType) -> Option<Plain> {
     match name {
         "add" => binary!(t, |a, b| a.wrapping_add(b)),
         "sub" => binary!(t, |a, b| a.wrapping_sub(b)),
@@ -80,19 +80,21 @@ pub fn arithmetic(name: &str, t: Type) -> Option<Plain> {
         "xor" => binary!(t, |a, b| a ^ b),
         "not" => unary!(t, |a| !a),
         "cnot" => unary!(t, |a| (a == 0).into()),
-        "neg" => each!(t, [Type::S16 => i16, Type::S32 => i32, Type::S64 => i64], |r, o, m, T| map1::<T, T>(r, o, m, |a| a.wrapping_neg())),
-        "abs" => each!(t, [Type::S16 => i16, Type::S32 => i32, Type::S64 => i64], |r, o, m, T| map1::<T, T>(r, o, m, |a| a.wrapping_abs())),
-        "add.sat" if t == Type::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| a.saturating_add(b))),
-        "sub.sat" if t == Type::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| a.saturating_sub(b))),
-        "mul24.lo" => each!(t, [Type::U32 => u32, Type::S32 => i32], |r, o, m, T| map2::<T, T, T>(r, o, m, |a, b| (a << 8 >> 8).wrapping_mul(b << 8 >> 8))),
+        "neg" => each!(t, [PtxType::S16 => i16, PtxType::S32 => i32, PtxType::S64 => i64], |r, o, m, T| map1::<T, T>(r, o, m, |a| a.wrapping_neg())),
+        "abs" => each!(t, [PtxType::S16 => i16, PtxType::S32 => i32, PtxType::S64 => i64], |r, o, m, T| map1::<T, T>(r, o, m, |a| a.wrapping_abs())),
+        "add.sat" if t == PtxType::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| a.saturating_add(b))),
+        "sub.sat" if t == PtxType::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| a.saturating_sub(b))),
+        "mul24.lo" => {
+            each!(t, [PtxType::U32 => u32, PtxType::S32 => i32], |r, o, m, T| map2::<T, T, T>(r, o, m, |a, b| (a << 8 >> 8).wrapping_mul(b << 8 >> 8)))
+        }
         "mad24.lo" => {
-            each!(t, [Type::U32 => u32, Type::S32 => i32], |r, o, m, T| map3::<T, T, T, T>(r, o, m, |a, b, c| (a << 8 >> 8)
+            each!(t, [PtxType::U32 => u32, PtxType::S32 => i32], |r, o, m, T| map3::<T, T, T, T>(r, o, m, |a, b, c| (a << 8 >> 8)
                 .wrapping_mul(b << 8 >> 8)
                 .wrapping_add(c)))
         }
         "mul24.hi" => match t {
-            Type::U32 => Some(|r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| (u64::from(a << 8 >> 8) * u64::from(b << 8 >> 8) >> 16) as u32)),
-            Type::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| (i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> 16) as i32)),
+            PtxType::U32 => Some(|r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| (u64::from(a << 8 >> 8) * u64::from(b << 8 >> 8) >> 16) as u32)),
+            PtxType::S32 => Some(|r, o, m| map2::<i32, i32, i32>(r, o, m, |a, b| (i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> 16) as i32)),
             _ => None,
         },
         _ => None,
@@ -100,38 +102,38 @@ pub fn arithmetic(name: &str, t: Type) -> Option<Plain> {
 }
 
 /// `mul.wide`: the type is that of the factors.
-pub fn multiply_wide(t: Type) -> Option<Plain> {
+pub fn multiply_wide(t: PtxType) -> Option<Plain> {
     Some(match t {
-        Type::U16 => |r, o, m| map2::<u16, u16, u32>(r, o, m, |a, b| u32::from(a) * u32::from(b)),
-        Type::S16 => |r, o, m| map2::<i16, i16, i32>(r, o, m, |a, b| i32::from(a) * i32::from(b)),
-        Type::U32 => |r, o, m| map2::<u32, u32, u64>(r, o, m, |a, b| u64::from(a) * u64::from(b)),
-        Type::S32 => |r, o, m| map2::<i32, i32, i64>(r, o, m, |a, b| i64::from(a) * i64::from(b)),
+        PtxType::U16 => |r, o, m| map2::<u16, u16, u32>(r, o, m, |a, b| u32::from(a) * u32::from(b)),
+        PtxType::S16 => |r, o, m| map2::<i16, i16, i32>(r, o, m, |a, b| i32::from(a) * i32::from(b)),
+        PtxType::U32 => |r, o, m| map2::<u32, u32, u64>(r, o, m, |a, b| u64::from(a) * u64::from(b)),
+        PtxType::S32 => |r, o, m| map2::<i32, i32, i64>(r, o, m, |a, b| i64::from(a) * i64::from(b)),
         _ => return None,
     })
 }
 /// `mad.wide`: the type is that of the factors.
-pub fn multiply_add_wide(t: Type) -> Option<Plain> {
+pub fn multiply_add_wide(t: PtxType) -> Option<Plain> {
     Some(match t {
-        Type::U16 => |r, o, m| map3::<u16, u16, u32, u32>(r, o, m, |a, b, c| (u32::from(a) * u32::from(b)).wrapping_add(c)),
-        Type::S16 => |r, o, m| map3::<i16, i16, i32, i32>(r, o, m, |a, b, c| (i32::from(a) * i32::from(b)).wrapping_add(c)),
-        Type::U32 => |r, o, m| map3::<u32, u32, u64, u64>(r, o, m, |a, b, c| (u64::from(a) * u64::from(b)).wrapping_add(c)),
-        Type::S32 => |r, o, m| map3::<i32, i32, i64, i64>(r, o, m, |a, b, c| (i64::from(a) * i64::from(b)).wrapping_add(c)),
+        PtxType::U16 => |r, o, m| map3::<u16, u16, u32, u32>(r, o, m, |a, b, c| (u32::from(a) * u32::from(b)).wrapping_add(c)),
+        PtxType::S16 => |r, o, m| map3::<i16, i16, i32, i32>(r, o, m, |a, b, c| (i32::from(a) * i32::from(b)).wrapping_add(c)),
+        PtxType::U32 => |r, o, m| map3::<u32, u32, u64, u64>(r, o, m, |a, b, c| (u64::from(a) * u64::from(b)).wrapping_add(c)),
+        PtxType::S32 => |r, o, m| map3::<i32, i32, i64, i64>(r, o, m, |a, b, c| (i64::from(a) * i64::from(b)).wrapping_add(c)),
         _ => return None,
     })
 }
 
 /// Shifts: the amount is 32 bits wide, and what is beyond the width shifts everything out.
-pub fn shift(name: &str, t: Type) -> Option<Plain> {
+pub fn shift(name: &str, t: PtxType) -> Option<Plain> {
     Some(match (name, t) {
-        ("shl", Type::B16) => |r, o, m| map2::<u16, u32, u16>(r, o, m, |a, b| if b > 15 { 0 } else { a << b }),
-        ("shl", Type::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
-        ("shl", Type::B64) => |r, o, m| map2::<u64, u32, u64>(r, o, m, |a, b| if b > 63 { 0 } else { a << (b & 63) }),
-        ("shr", Type::B16 | Type::U16) => |r, o, m| map2::<u16, u32, u16>(r, o, m, |a, b| if b > 15 { 0 } else { a >> b }),
-        ("shr", Type::B32 | Type::U32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
-        ("shr", Type::B64 | Type::U64) => |r, o, m| map2::<u64, u32, u64>(r, o, m, |a, b| if b > 63 { 0 } else { a >> (b & 63) }),
-        ("shr", Type::S16) => |r, o, m| map2::<i16, u32, i16>(r, o, m, |a, b| a >> b.min(15)),
-        ("shr", Type::S32) => |r, o, m| map2::<i32, u32, i32>(r, o, m, |a, b| a >> b.min(31)),
-        ("shr", Type::S64) => |r, o, m| map2::<i64, u32, i64>(r, o, m, |a, b| a >> b.min(63)),
+        ("shl", PtxType::B16) => |r, o, m| map2::<u16, u32, u16>(r, o, m, |a, b| if b > 15 { 0 } else { a << b }),
+        ("shl", PtxType::B32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
+        ("shl", PtxType::B64) => |r, o, m| map2::<u64, u32, u64>(r, o, m, |a, b| if b > 63 { 0 } else { a << (b & 63) }),
+        ("shr", PtxType::B16 | PtxType::U16) => |r, o, m| map2::<u16, u32, u16>(r, o, m, |a, b| if b > 15 { 0 } else { a >> b }),
+        ("shr", PtxType::B32 | PtxType::U32) => |r, o, m| map2::<u32, u32, u32>(r, o, m, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
+        ("shr", PtxType::B64 | PtxType::U64) => |r, o, m| map2::<u64, u32, u64>(r, o, m, |a, b| if b > 63 { 0 } else { a >> (b & 63) }),
+        ("shr", PtxType::S16) => |r, o, m| map2::<i16, u32, i16>(r, o, m, |a, b| a >> b.min(15)),
+        ("shr", PtxType::S32) => |r, o, m| map2::<i32, u32, i32>(r, o, m, |a, b| a >> b.min(31)),
+        ("shr", PtxType::S64) => |r, o, m| map2::<i64, u32, i64>(r, o, m, |a, b| a >> b.min(63)),
         _ => return None,
     })
 }
@@ -142,10 +144,10 @@ pub fn carried(name: &str, wide: bool) -> Option<Plain> {
         ($in:literal, $out:literal, |$a:ident, $b:ident, $c:ident, $carry:ident| $e:expr) => {
             if wide {
                 type T = u64;
-                |r: &mut Registers, o: &Operands, m: u32| carry::<T, $in, $out>(r, o, m, |$a, $b, $c, $carry| $e)
+                |r: &mut Registers, o: &RowOperands, m: u32| carry::<T, $in, $out>(r, o, m, |$a, $b, $c, $carry| $e)
             } else {
                 type T = u32;
-                |r: &mut Registers, o: &Operands, m: u32| carry::<T, $in, $out>(r, o, m, |$a, $b, $c, $carry| $e)
+                |r: &mut Registers, o: &RowOperands, m: u32| carry::<T, $in, $out>(r, o, m, |$a, $b, $c, $carry| $e)
             }
         };
     }
@@ -197,7 +199,7 @@ mod num {
 }
 
 #[inline(always)]
-fn carry<T: Lane, const IN: bool, const OUT: bool>(r: &mut Registers, o: &Operands, mask: u32, f: impl Fn(T, T, T, bool) -> (T, bool)) {
+fn carry<T: LaneValue, const IN: bool, const OUT: bool>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(T, T, T, bool) -> (T, bool)) {
     let (a, b, c) = (r.get::<T>(o.a), r.get::<T>(o.b), r.get::<T>(o.c));
     let before = if IN { r.predicate(CARRY) } else { 0 };
     let (mut d, mut after) = ([T::Word::default(); 32], 0);

@@ -2,11 +2,11 @@
 use super::{
     Conduct, Launch, Ran,
     arena::Arenas,
-    block::{Block, Fault, Random, Shape},
+    block::{KernelFault, LaunchShape, RunningBlock, SplitMix},
     finding::{Finding, FindingKind, OtherParty},
     module::{Kernel, Loaded},
     step::Program,
-    watch::{Kind, Launched, Serials},
+    watch::{Launched, RaceReach, Serials},
 };
 use crate::memory::DeviceMemory;
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ pub(crate) fn run_unordered(
     let kernel = loaded.module().kernel(launch.kernel).ok_or_else(|| refused("the module has no kernel of that name".into()))?;
     let blocks = fits(kernel, launch).map_err(refused)?;
     let program = &kernel.program;
-    let shape = Shape {
+    let shape = LaunchShape {
         grid: launch.grid,
         block: launch.block,
         dynamic_shared: launch.dynamic_shared,
@@ -62,14 +62,14 @@ pub(crate) fn run_unordered(
         budget: conduct.budget,
         constants: loaded.constants(program),
     };
-    let crew = Crew {
+    let crew = HostThreads {
         program,
         shape: &shape,
         launched: Launched::new(program.has_fences, unordered),
         memory,
         parameters: launch.parameters,
         blocks,
-        order: Order::new(blocks, conduct.seed),
+        order: BlockOrder::new(blocks, conduct.seed),
         next: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         ran: Mutex::new(Ran::default()),
@@ -115,15 +115,15 @@ fn fits(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, String> {
 }
 
 /// An order of blocks: each once, by multiplication with a number that shares no factor with their count.
-struct Order {
+struct BlockOrder {
     count: u64,
     step: u64,
     start: u64,
 }
 
-impl Order {
-    fn new(count: u64, seed: u64) -> Order {
-        let mut random = Random(seed);
+impl BlockOrder {
+    fn new(count: u64, seed: u64) -> BlockOrder {
+        let mut random = SplitMix(seed);
         let divisor = |mut a: u64, mut b: u64| {
             while b != 0 {
                 (a, b) = (b, a % b);
@@ -134,12 +134,12 @@ impl Order {
         let mut step = random.next() % count;
         // Seed 0 keeps them as they are, which is what a card mostly does.
         if seed == 0 {
-            return Order { count, step: 1, start: 0 };
+            return BlockOrder { count, step: 1, start: 0 };
         }
         while step == 0 || divisor(step, count) != 1 {
             step += 1;
         }
-        Order { count, step, start }
+        BlockOrder { count, step, start }
     }
     fn at(&self, k: u64) -> u64 {
         ((u128::from(k) * u128::from(self.step) + u128::from(self.start)) % u128::from(self.count)) as u64
@@ -147,39 +147,39 @@ impl Order {
 }
 
 /// The host's threads, and what they share.
-struct Crew<'r> {
+struct HostThreads<'r> {
     program: &'r Program,
-    shape: &'r Shape,
+    shape: &'r LaunchShape,
     launched: Launched,
     memory: &'r DeviceMemory,
     parameters: &'r [u8],
     blocks: u64,
-    order: Order,
+    order: BlockOrder,
     next: AtomicU64,
     stop: AtomicBool,
     ran: Mutex<Ran>,
-    found: Mutex<Option<Found>>,
-    doubt: Mutex<Option<Found>>,
+    found: Mutex<Option<FoundFault>>,
+    doubt: Mutex<Option<FoundFault>>,
 }
 
 /// What was found, with where.
-struct Found {
-    fault: Fault,
+struct FoundFault {
+    fault: KernelFault,
     block: [u32; 3],
     thread: [u32; 3],
 }
 
-impl Crew<'_> {
-    fn make(&self) -> Option<Block<'_>> {
+impl HostThreads<'_> {
+    fn make(&self) -> Option<RunningBlock<'_>> {
         let shared = u64::from(self.program.dynamic) + u64::from(self.shape.dynamic_shared);
         let warps = self.shape.block.iter().product::<u32>().div_ceil(32) as usize;
         let arenas = Arenas::new(self.memory, shared, self.program.local.into(), warps, self.parameters)?;
-        Some(Block::new(self.program, self.shape, &self.launched, arenas))
+        Some(RunningBlock::new(self.program, self.shape, &self.launched, arenas))
     }
     /// Takes blocks until there are none.
     fn work(&self) {
-        let mut going: Vec<Block<'_>> = Vec::new();
-        let mut idle: Vec<Block<'_>> = Vec::new();
+        let mut going: Vec<RunningBlock<'_>> = Vec::new();
+        let mut idle: Vec<RunningBlock<'_>> = Vec::new();
         let mut turn = 0;
         while !self.stop.load(Relaxed) {
             if going.len() < RESIDENT && (going.is_empty() || turn == 0) {
@@ -214,7 +214,11 @@ impl Crew<'_> {
                     idle.push(going.swap_remove(turn));
                     turn = 0;
                 }
-                Ok(false) => turn = (turn + 1) % (going.len() + 1) % going.len().max(1),
+                // Whom it waits for may be another thread's block.
+                Ok(false) => {
+                    std::thread::yield_now();
+                    turn = (turn + 1) % (going.len() + 1) % going.len().max(1);
+                }
                 Err(fault) => {
                     // A race explains what was read too early; all else may come of it.
                     match block.doubt.take() {
@@ -225,29 +229,29 @@ impl Crew<'_> {
             }
         }
     }
-    fn found(&self, block: &Block<'_>, fault: Fault) {
-        let found = Found { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
+    fn found(&self, block: &RunningBlock<'_>, fault: KernelFault) {
+        let found = FoundFault { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
         self.found.lock().get_or_insert(found);
         self.stop.store(true, Relaxed);
     }
     /// Device memory was read before it was written: if no other block writes there, that is what is told.
-    fn doubts(&self, block: &Block<'_>, fault: Fault) {
-        let found = Found { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
+    fn doubts(&self, block: &RunningBlock<'_>, fault: KernelFault) {
+        let found = FoundFault { block: block.place, thread: block.thread(fault.warp, fault.lane), fault };
         self.doubt.lock().get_or_insert(found);
     }
     /// The host itself has no memory for a block.
     fn give_up(&self) {
         let note = "the host has no memory for a block".to_string();
-        let fault = Fault { kind: FindingKind::BadParameter, warp: 0, lane: 0, pc: 0, address: None, meeting: None, note };
-        *self.found.lock() = Some(Found { fault, block: [0; 3], thread: [0; 3] });
+        let fault = KernelFault { kind: FindingKind::BadParameter, warp: 0, lane: 0, pc: 0, address: None, meeting: None, note };
+        *self.found.lock() = Some(FoundFault { fault, block: [0; 3], thread: [0; 3] });
         self.stop.store(true, Relaxed);
     }
-    fn tell(&self, kernel: &str, found: &Found) -> Finding {
+    fn tell(&self, kernel: &str, found: &FoundFault) -> Finding {
         let origin = |pc: u32| self.program.origins.get(pc as usize).map_or((0, String::new()), |(line, text)| (*line, text.to_string()));
         let (line, instruction) = origin(found.fault.pc);
         let [x, y, _] = self.shape.grid;
         let other = found.fault.meeting.map(|m| {
-            if m.kind == Kind::Launches {
+            if m.kind == RaceReach::Launches {
                 return OtherParty { line: 0, instruction: String::new(), block: None, thread: None, wrote: m.wrote };
             }
             let (line, instruction) = if m.instruction == 0 { (0, String::new()) } else { origin(m.instruction) };

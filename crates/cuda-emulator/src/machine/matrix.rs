@@ -5,95 +5,103 @@
 //! in the group `lane % 4`. Of A, register `i` holds row `group + 8 (i % 2)`, columns from `v (place + 4 (i / 2))` on; of B,
 //! register `i` holds column `group`, rows from `v (place + 4 i)` on; of C, element `i` is in row `group + 8 (i / 2)`,
 //! column `2 place + i % 2`.
-#![allow(unsafe_code, reason = "the same loops once more for hosts with wider registers")]
 use super::{
     access::{Trouble, note_read, note_write, wrong},
-    block::{Block, Flow, Outcome},
-    convert::{e4m3, e5m2},
+    block::{Flow, Outcome, RunningBlock},
+    convert::e4m3,
     finding::FindingKind,
     floats::canonical,
-    registers::{ALL, Registers},
+    registers::{ALL, Registers, widely},
     step::{MatrixAccess, Multiply},
 };
-use crate::{memory::WRITTEN, ptx::Type};
-use half::{bf16, f16};
+use crate::{memory::WRITTEN, ptx::PtxType};
+use half::f16;
 
 const M: usize = 16;
 const N: usize = 8;
 const MOST_K: usize = 32;
 
-/// A float of a word's element.
-fn float(t: Type, word: u32, element: usize) -> f32 {
-    match t {
-        Type::F16 => f16::from_bits((word >> (16 * element)) as u16).to_f32(),
-        Type::Bf16 => bf16::from_bits((word >> (16 * element)) as u16).to_f32(),
-        // The lower bits are not looked at.
-        Type::Tf32 => f32::from_bits(word & 0xffff_e000),
-        Type::E4m3 => e4m3((word >> (8 * element)) as u8),
-        Type::E5m2 => e5m2((word >> (8 * element)) as u8),
-        _ => f32::from_bits(word),
-    }
-}
-fn integer(t: Type, word: u32, element: usize) -> i32 {
-    let byte = (word >> (8 * element)) as u8;
-    if t == Type::S8 { i32::from(byte as i8) } else { i32::from(byte) }
+/// The value of an f16: its bits at their place in an f32, times what the biases of the exponents differ by.
+#[inline(always)]
+fn half(bits: u32) -> f32 {
+    let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+    let finite = (f32::from_bits(rest) * f32::from_bits(0x7780_0000)).to_bits();
+    f32::from_bits(sign | if bits & 0x7c00 == 0x7c00 { rest | 0x7f80_0000 } else { finite })
 }
 
-/// Calls with each element's row (of A) or column (of B), its place along k, and the value.
-fn spread<T>(r: &Registers, rows: &[u32], per_word: usize, of_a: bool, value: impl Fn(u32, usize) -> T, mut put: impl FnMut(usize, usize, T)) {
+type Rows = [[f32; MOST_K]; M];
+type Columns = [[f32; N]; MOST_K];
+
+/// Puts each element where its row (of A) or column (of B) and its place along k are.
+#[inline(always)]
+fn spread<const PER_WORD: usize, const OF_A: bool, T>(r: &Registers, rows: &[u32], value: impl Fn(u32, usize) -> T, mut put: impl FnMut(usize, usize, T)) {
     for (i, row) in rows.iter().enumerate() {
         let words = r.words(*row);
-        for (lane, word) in words.iter().enumerate() {
-            let (group, place) = (lane / 4, lane % 4);
-            let (other, step) = if of_a { (group + 8 * (i % 2), i / 2) } else { (group, i) };
-            for element in 0..per_word {
-                put(other, per_word * (place + 4 * step) + element, value(*word, element));
+        let (first, step) = if OF_A { (8 * (i % 2), i / 2) } else { (0, i) };
+        for group in 0..8 {
+            for place in 0..4 {
+                let word = words[4 * group + place];
+                for element in 0..PER_WORD {
+                    put(group + first, PER_WORD * (place + 4 * step) + element, value(word, element));
+                }
             }
         }
     }
 }
 
-/// `mma.sync`, for all lanes of a warp.
-pub fn multiply(r: &mut Registers, m: &Multiply) {
-    let per_word = (32 / if m.a_type == Type::Tf32 { 32 } else { m.a_type.bits() }) as usize;
-    if m.d_type == Type::S32 {
-        return multiply_integers(r, m, per_word);
-    }
-    let (mut a, mut b) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K]);
-    spread(r, &m.a, per_word, true, |w, e| float(m.a_type, w, e), |row, k, v| a[row][k] = v);
-    spread(r, &m.b, per_word, false, |w, e| float(m.b_type, w, e), |column, k, v| b[k][column] = v);
-    let mut c = [[0f32; N]; M];
-    each_of_c(m.c.len(), |lane, i, row, column| {
-        c[row][column] = match m.c_type {
-            Type::F16 => float(Type::F16, r.words(m.c[i / 2])[lane], i % 2),
-            _ => f32::from_bits(r.words(m.c[i])[lane]),
-        };
-    });
-    product(&a, &b, &mut c, m.k as usize);
-    let mut d = [[0u32; 32]; 4];
-    each_of_c(m.d.len(), |lane, i, row, column| {
-        let value = c[row][column];
-        match m.d_type {
-            Type::F16 => d[i / 2][lane] |= u32::from(if value.is_nan() { 0x7fff } else { f16::from_f32(value).to_bits() }) << (16 * (i % 2)),
-            _ => d[i][lane] = canonical(value).to_bits(),
-        }
-    });
-    for (row, words) in m.d.iter().zip(&d) {
-        r.put(*row, ALL, words);
+/// A operand's elements as floats, by type.
+#[inline(always)]
+fn floats<const OF_A: bool>(r: &Registers, rows: &[u32], of: PtxType, mut put: impl FnMut(usize, usize, f32)) {
+    match of {
+        PtxType::F16 => spread::<2, OF_A, f32>(r, rows, |w, e| half(w >> (16 * e) & 0xffff), &mut put),
+        PtxType::Bf16 => spread::<2, OF_A, f32>(r, rows, |w, e| f32::from_bits(w >> (16 * e) << 16), &mut put),
+        // The lower bits are not looked at.
+        PtxType::Tf32 => spread::<1, OF_A, f32>(r, rows, |w, _| f32::from_bits(w & 0xffff_e000), &mut put),
+        PtxType::E4m3 => spread::<4, OF_A, f32>(r, rows, |w, e| e4m3((w >> (8 * e)) as u8), &mut put),
+        _ => spread::<4, OF_A, f32>(r, rows, |w, e| half((w >> (8 * e) & 0xff) << 8), &mut put),
     }
 }
 
-/// Each element of C or D: lane, number in the lane, row, column.
-fn each_of_c(_words: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
-    for lane in 0..32 {
-        for i in 0..4 {
-            f(lane, i, lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
-        }
+/// `mma.sync`, for all lanes of a warp.
+pub fn multiply(r: &mut Registers, m: &Multiply) {
+    if m.d_type == PtxType::S32 {
+        return multiply_integers(r, m);
     }
+    widely(|| {
+        let (mut a, mut b): (Rows, Columns) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K]);
+        floats::<true>(r, &m.a, m.a_type, |row, k, v| a[row & 15][k & 31] = v);
+        floats::<false>(r, &m.b, m.b_type, |column, k, v| b[k & 31][column & 7] = v);
+        let mut c = [[0f32; N]; M];
+        let halves = m.c_type == PtxType::F16;
+        for i in 0..4 {
+            let words = *r.words(m.c[if halves { i / 2 } else { i }]);
+            for (lane, word) in words.into_iter().enumerate() {
+                let value = if halves { half(word >> (16 * (i % 2)) & 0xffff) } else { f32::from_bits(word) };
+                c[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2] = value;
+            }
+        }
+        product(&a, &b, &mut c, m.k as usize);
+        let mut d = [[0u32; 32]; 4];
+        let halves = m.d_type == PtxType::F16;
+        for i in 0..4 {
+            for lane in 0..32 {
+                let value = c[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+                if halves {
+                    let bits = if value.is_nan() { 0x7fff } else { f16::from_f32(value).to_bits() };
+                    d[i / 2][lane] |= u32::from(bits) << (16 * (i % 2));
+                } else {
+                    d[i][lane] = canonical(value).to_bits();
+                }
+            }
+        }
+        for (row, words) in m.d.iter().zip(&d) {
+            r.put(*row, ALL, words);
+        }
+    });
 }
 
 #[inline(always)]
-fn product_plain(a: &[[f32; MOST_K]; M], b: &[[f32; N]; MOST_K], c: &mut [[f32; N]; M], depth: usize) {
+fn product(a: &[[f32; MOST_K]; M], b: &[[f32; N]; MOST_K], c: &mut [[f32; N]; M], depth: usize) {
     for row in 0..M {
         let mut sums = c[row];
         for k in 0..depth {
@@ -105,36 +113,29 @@ fn product_plain(a: &[[f32; MOST_K]; M], b: &[[f32; N]; MOST_K], c: &mut [[f32; 
         c[row] = sums;
     }
 }
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn product_wide(a: &[[f32; MOST_K]; M], b: &[[f32; N]; MOST_K], c: &mut [[f32; N]; M], depth: usize) {
-    product_plain(a, b, c, depth);
-}
-fn product(a: &[[f32; MOST_K]; M], b: &[[f32; N]; MOST_K], c: &mut [[f32; N]; M], depth: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the host has the instructions, as just asked.
-        return unsafe { product_wide(a, b, c, depth) };
-    }
-    product_plain(a, b, c, depth);
-}
-
-fn multiply_integers(r: &mut Registers, m: &Multiply, per_word: usize) {
+fn multiply_integers(r: &mut Registers, m: &Multiply) {
+    let byte = |of: PtxType, word: u32, element: usize| {
+        let byte = (word >> (8 * element)) as u8;
+        if of == PtxType::S8 { i32::from(byte as i8) } else { i32::from(byte) }
+    };
     let (mut a, mut b) = ([[0i32; MOST_K]; M], [[0i32; N]; MOST_K]);
-    spread(r, &m.a, per_word, true, |w, e| integer(m.a_type, w, e), |row, k, v| a[row][k] = v);
-    spread(r, &m.b, per_word, false, |w, e| integer(m.b_type, w, e), |column, k, v| b[k][column] = v);
+    spread::<4, true, i32>(r, &m.a, |w, e| byte(m.a_type, w, e), |row, k, v| a[row][k] = v);
+    spread::<4, false, i32>(r, &m.b, |w, e| byte(m.b_type, w, e), |column, k, v| b[k][column] = v);
     let mut d = [[0u32; 32]; 4];
-    each_of_c(4, |lane, i, row, column| {
-        let c = i64::from(r.words(m.c[i])[lane] as i32);
-        let sum = (0..m.k as usize).fold(c, |sum, k| sum + i64::from(a[row][k] * b[k][column]));
-        d[i][lane] = if m.saturate { sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32 } else { sum as u32 };
-    });
+    for i in 0..4 {
+        for lane in 0..32 {
+            let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
+            let c = i64::from(r.words(m.c[i])[lane] as i32);
+            let sum = (0..m.k as usize).fold(c, |sum, k| sum + i64::from(a[row][k] * b[k][column]));
+            d[i][lane] = if m.saturate { sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32 } else { sum as u32 };
+        }
+    }
     for (row, words) in m.d.iter().zip(&d) {
         r.put(*row, ALL, words);
     }
 }
 
-impl Block<'_> {
+impl RunningBlock<'_> {
     /// The lane that names the row `row` of matrix `matrix`, and the address.
     fn matrix_row(&self, w: usize, access: &MatrixAccess, matrix: usize, row: usize) -> (usize, u64) {
         let lane = 8 * matrix + row;

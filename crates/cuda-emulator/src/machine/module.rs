@@ -1,11 +1,11 @@
 //! A module: what is launched, and what stands in device memory for it.
 use super::{
     decode,
-    step::{Constant, Program},
+    step::{Program, RowConstant},
 };
 use crate::{
     memory::DeviceMemory,
-    ptx::{self, Function, Initial, PtxError, Source, Space},
+    ptx::{self, Initial, PtxError, PtxFunction, Source, StateSpace},
 };
 use std::{collections::HashMap, error::Error, fmt};
 
@@ -77,9 +77,16 @@ impl Module {
         for function in source.functions.iter().filter(|f| f.kernel) {
             kernels.push(kernel(&source, function)?);
         }
-        let in_memory = source.variables.into_iter().filter(|v| matches!(v.space, Space::Global | Space::Const));
+        let in_memory = source.variables.into_iter().filter(|v| matches!(v.space, StateSpace::Global | StateSpace::Const));
         let globals = in_memory
-            .map(|v| Global { name: v.name, bytes: v.bytes.max(1), align: v.align, constant: v.space == Space::Const, initial: v.initial, element: v.element })
+            .map(|v| Global {
+                name: v.name,
+                bytes: v.bytes.max(1),
+                align: v.align,
+                constant: v.space == StateSpace::Const,
+                initial: v.initial,
+                element: v.element,
+            })
             .collect();
         Ok(Module { target: source.target, kernels, globals })
     }
@@ -101,7 +108,7 @@ impl Module {
     }
 }
 
-fn kernel(source: &Source, function: &Function) -> Result<Kernel, PtxError> {
+fn kernel(source: &Source, function: &PtxFunction) -> Result<Kernel, PtxError> {
     let program = decode::program(source, function)?;
     let (mut parameters, mut at) = (Vec::new(), 0u64);
     for parameter in function.parameters.iter().filter_map(|k| function.variables.get(*k)) {
@@ -200,15 +207,61 @@ impl Loaded {
     }
     /// The constants of a kernel's program: row, bits, and whether they are of 64 bits.
     pub(crate) fn constants(&self, program: &Program) -> Vec<(u32, u64, bool)> {
-        let value = |constant: &Constant| match constant {
-            Constant::Word(bits) => (u64::from(*bits), false),
-            Constant::Wide(bits) => (*bits, true),
-            Constant::Address(name, offset) => (self.global(name).map_or(0, |(address, _)| address.wrapping_add(*offset as u64)), true),
+        let value = |constant: &RowConstant| match constant {
+            RowConstant::Word(bits) => (u64::from(*bits), false),
+            RowConstant::Wide(bits) => (*bits, true),
+            RowConstant::Address(name, offset) => (self.global(name).map_or(0, |(address, _)| address.wrapping_add(*offset as u64)), true),
         };
-        let each = |(constant, row): &(Constant, u32)| {
+        let each = |(constant, row): &(RowConstant, u32)| {
             let (bits, wide) = value(constant);
             (*row, bits, wide)
         };
         program.constants.iter().map(each).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_module_begins_as() {
+        fn shared<T: Send + Sync>(value: T) -> T {
+            value
+        }
+        let text = ".version 8.7 .target sm_90a, texmode_independent .address_size 64
+            .global .align 4 .b8 bytes[8] = {1, 2, 255};
+            .const .align 8 .u64 there = generic(bytes)+4;
+            .global .align 4 .f32 pi[2] = {0f40490FDB, -1};
+            .visible .entry k(.param .u32 a, .param .align 8 .b8 b[12], .param .u64 c) .maxntid 32, 2, 2 {
+                .shared .align 16 .b8 s[20]; .local .align 8 .b8 l[24]; .reg .b32 %r<3>; .reg .b64 %d<2>;
+                ret; }";
+        let module = shared(Module::parse(text).unwrap());
+        assert_eq!(module.target(), 90);
+        let kernel = module.kernel("k").unwrap();
+        let places: Vec<(u32, u32, u32)> = kernel.parameters.iter().map(|p| (p.offset, p.size, p.align)).collect();
+        assert_eq!(places, [(0, 4, 4), (8, 12, 8), (24, 8, 8)]);
+        assert_eq!((kernel.parameter_bytes(), kernel.shared_bytes, kernel.local_bytes, kernel.max_threads), (32, 20, 24, Some(128)));
+        assert_eq!(kernel.registers, 7);
+        let memory = shared(DeviceMemory::new(1 << 20));
+        let loaded = shared(Loaded::new(module, &memory).unwrap());
+        let ((bytes, 8), (there, 8), (pi, 8)) = (loaded.global("bytes").unwrap(), loaded.global("there").unwrap(), loaded.global("pi").unwrap()) else {
+            panic!("sizes");
+        };
+        let read = |address| {
+            let mut bytes = [0u8; 8];
+            memory.read(address, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read(bytes), [1, 2, 255, 0, 0, 0, 0, 0]);
+        assert_eq!(u64::from_le_bytes(read(there)), bytes + 4);
+        assert_eq!(read(pi), [0xdb, 0x0f, 0x49, 0x40, 255, 255, 255, 255]);
+        loaded.unload(&memory);
+        assert_eq!(memory.in_use(), 0);
+        let none = |text: &str, memory: &DeviceMemory| Loaded::new(Module::parse(text).unwrap(), memory).err();
+        let missing = ".version 8.7 .target sm_90 .global .u64 a = nowhere;";
+        assert_eq!(none(missing, &memory), Some(LoadError::NoSuchName("nowhere".into())));
+        assert_eq!(none(text, &DeviceMemory::new(10)), Some(LoadError::OutOfMemory));
+        assert_eq!(memory.in_use(), 0);
     }
 }

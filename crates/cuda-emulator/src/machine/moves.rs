@@ -1,11 +1,11 @@
 //! Moves that change a value's form: conversions lane by lane, several registers to one and back.
 use super::{
     registers::{Registers, lanes},
-    step::{Convert, Parts},
+    step::{ConvertStep, RegisterParts},
 };
 
 /// The unusual conversions.
-pub fn convert(r: &mut Registers, c: &Convert, mask: u32) {
+pub fn convert(r: &mut Registers, c: &ConvertStep, mask: u32) {
     let source = |r: &Registers, row: u32, lane: usize| if c.source_wide { r.wide(row)[lane] } else { u64::from(r.words(row)[lane]) };
     for lane in lanes(mask) {
         let value = match (c.halves, c.sources.as_slice()) {
@@ -27,7 +27,7 @@ pub fn convert(r: &mut Registers, c: &Convert, mask: u32) {
 }
 
 /// `mov.b64 d, {a, b}`: the first part is the lowest.
-pub fn pack(r: &mut Registers, p: &Parts, mask: u32) {
+pub fn pack(r: &mut Registers, p: &RegisterParts, mask: u32) {
     let mut whole = [0u64; 32];
     for (k, (row, wide)) in p.parts.iter().enumerate() {
         let low = (1u64 << p.bits) - 1;
@@ -44,7 +44,7 @@ pub fn pack(r: &mut Registers, p: &Parts, mask: u32) {
 }
 
 /// `mov.b64 {a, b}, d`.
-pub fn unpack(r: &mut Registers, p: &Parts, mask: u32) {
+pub fn unpack(r: &mut Registers, p: &RegisterParts, mask: u32) {
     let whole: [u64; 32] = if p.whole_wide { *r.wide(p.whole) } else { r.words(p.whole).map(u64::from) };
     for (k, (row, wide)) in p.parts.iter().enumerate() {
         let part = whole.map(|w| w >> (k as u32 * p.bits) & ((1u64 << p.bits) - 1));

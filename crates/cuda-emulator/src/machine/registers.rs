@@ -2,6 +2,7 @@
 //!
 //! A row holds 32 words of 32 bits; registers of 64 bits take two rows. Constants and the special registers that do not
 //! change while a block runs are rows as well, so that an operand is always the number of a row.
+#![allow(unsafe_code, reason = "loops once more for hosts with wider registers")]
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -21,7 +22,7 @@ pub const NOWHERE: u32 = 2;
 pub const FIRST_PREDICATE: u32 = 3;
 
 /// A value of one lane, and the word of a register it lies in.
-pub trait Lane: Copy {
+pub trait LaneValue: Copy {
     /// The word: of 32 or of 64 bits.
     type Word: Pod + Default;
     fn of(word: Self::Word) -> Self;
@@ -30,7 +31,7 @@ pub trait Lane: Copy {
 
 macro_rules! lane {
     ($($t:ty, $w:ty, |$a:ident| $of:expr, |$b:ident| $word:expr;)*) => {$(
-        impl Lane for $t {
+        impl LaneValue for $t {
             type Word = $w;
             #[inline(always)]
             fn of($a: $w) -> $t { $of }
@@ -56,7 +57,7 @@ lane! {
 
 /// What a plain instruction is applied to: rows, or predicates, or a small constant, as the instruction takes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Operands {
+pub struct RowOperands {
     pub d: u32,
     pub a: u32,
     pub b: u32,
@@ -65,7 +66,7 @@ pub struct Operands {
 }
 
 /// An instruction that concerns registers alone.
-pub type Plain = fn(&mut Registers, &Operands, u32);
+pub type Plain = fn(&mut Registers, &RowOperands, u32);
 
 /// The registers of a warp.
 pub struct Registers {
@@ -118,17 +119,12 @@ impl Registers {
     }
     /// The values of all lanes.
     #[inline(always)]
-    pub fn get<T: Lane>(&self, row: u32) -> [T; LANES] {
+    pub fn get<T: LaneValue>(&self, row: u32) -> [T; LANES] {
         self.row::<T::Word>(row).map(T::of)
-    }
-    /// The value of one lane.
-    #[inline(always)]
-    pub fn lane<T: Lane>(&self, row: u32, lane: usize) -> T {
-        T::of(self.row::<T::Word>(row)[lane])
     }
     /// Writes the value of one lane.
     #[inline(always)]
-    pub fn set_lane<T: Lane>(&mut self, row: u32, lane: usize, value: T) {
+    pub fn set_lane<T: LaneValue>(&mut self, row: u32, lane: usize, value: T) {
         self.row_mut::<T::Word>(row)[lane] = value.word();
     }
     /// Writes words where the mask says.
@@ -144,7 +140,7 @@ impl Registers {
         }
     }
     /// Writes the same value to all lanes.
-    pub fn fill<T: Lane>(&mut self, row: u32, value: T) {
+    pub fn fill<T: LaneValue>(&mut self, row: u32, value: T) {
         *self.row_mut::<T::Word>(row) = [value.word(); LANES];
     }
     #[inline(always)]
@@ -180,43 +176,69 @@ pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Runs a loop over the lanes in the host's wider registers, where it has them: what is handed over becomes part of a function
+/// that may use them.
+#[inline(always)]
+pub fn widely<T>(f: impl FnOnce() -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn wide<T>(f: impl FnOnce() -> T) -> T {
+            f()
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the host has the instructions, as just asked.
+            return unsafe { wide(f) };
+        }
+    }
+    f()
+}
+
 /// d = f(a).
 #[inline(always)]
-pub fn map1<A: Lane, R: Lane>(r: &mut Registers, o: &Operands, mask: u32, f: impl Fn(A) -> R) {
-    let a = r.row::<A::Word>(o.a);
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+pub fn map1<A: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A) -> R) {
+    widely(|| {
+        let a = r.row::<A::Word>(o.a);
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// d = f(a, b).
 #[inline(always)]
-pub fn map2<A: Lane, B: Lane, R: Lane>(r: &mut Registers, o: &Operands, mask: u32, f: impl Fn(A, B) -> R) {
-    let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane]), B::of(b[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+pub fn map2<A: LaneValue, B: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A, B) -> R) {
+    widely(|| {
+        let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane]), B::of(b[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// d = f(a, b, c).
 #[inline(always)]
-pub fn map3<A: Lane, B: Lane, C: Lane, R: Lane>(r: &mut Registers, o: &Operands, mask: u32, f: impl Fn(A, B, C) -> R) {
-    let (a, b, c) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b), r.row::<C::Word>(o.c));
-    let mut d = [R::Word::default(); LANES];
-    for lane in 0..LANES {
-        d[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])).word();
-    }
-    r.put(o.d, mask, &d);
+pub fn map3<A: LaneValue, B: LaneValue, C: LaneValue, R: LaneValue>(r: &mut Registers, o: &RowOperands, mask: u32, f: impl Fn(A, B, C) -> R) {
+    widely(|| {
+        let (a, b, c) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b), r.row::<C::Word>(o.c));
+        let mut d = [R::Word::default(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane])).word();
+        }
+        r.put(o.d, mask, &d);
+    })
 }
 /// The lanes for which f(a, b) holds.
 #[inline(always)]
-pub fn compare<A: Lane, B: Lane>(r: &Registers, o: &Operands, f: impl Fn(A, B) -> bool) -> u32 {
-    let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
-    let mut holds = [0u32; LANES];
-    for lane in 0..LANES {
-        holds[lane] = if f(A::of(a[lane]), B::of(b[lane])) { BITS[lane] } else { 0 };
-    }
-    holds.iter().fold(0, |all, bit| all | bit)
+pub fn compare<A: LaneValue, B: LaneValue>(r: &Registers, o: &RowOperands, f: impl Fn(A, B) -> bool) -> u32 {
+    widely(|| {
+        let (a, b) = (r.row::<A::Word>(o.a), r.row::<B::Word>(o.b));
+        let mut holds = [0u32; LANES];
+        for lane in 0..LANES {
+            holds[lane] = if f(A::of(a[lane]), B::of(b[lane])) { BITS[lane] } else { 0 };
+        }
+        holds.iter().fold(0, |all, bit| all | bit)
+    })
 }

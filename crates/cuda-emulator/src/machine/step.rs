@@ -2,29 +2,29 @@
 use super::{
     compare::Relation,
     convert::Conversion,
-    registers::{Operands, Plain},
+    registers::{Plain, RowOperands},
 };
-use crate::ptx::{Space, Type};
+use crate::ptx::{PtxType, StateSpace};
 
 /// An instruction and the predicate it depends on.
 pub struct Instruction {
-    /// The lanes that take part are those of the predicate, exclusive-or `turned`.
+    /// The lanes that take part are those of the predicate, exclusive-or `negated`.
     pub guard: u32,
-    pub turned: u32,
-    pub step: Step,
+    pub negated: u32,
+    pub step: MachineStep,
 }
 
 /// What an instruction does.
-pub enum Step {
-    Plain(Plain, Operands),
+pub enum MachineStep {
+    Plain(Plain, RowOperands),
     /// Sets a predicate, `d`; `x` is a [`Combination`].
-    Set(Relation, Operands),
+    Set(Relation, RowOperands),
     /// Sets words to ones or 1.0 where the relation holds.
-    SetWord(Relation, Operands, u32),
-    Convert(Box<Convert>),
+    SetWord(Relation, RowOperands, u32),
+    Convert(Box<ConvertStep>),
     /// Several registers into one, and one into several: rows and their widths in bits.
-    Pack(Box<Parts>),
-    Unpack(Box<Parts>),
+    Pack(Box<RegisterParts>),
+    Unpack(Box<RegisterParts>),
     Clock(u32, bool),
     Branch(u32),
     /// By the row, one of the places.
@@ -32,14 +32,14 @@ pub enum Step {
     Exit,
     Trap,
     /// Goes to a function; `copies` are parameters, from the caller's frame to the function's.
-    Call(Box<Call>),
+    Call(Box<FunctionCall>),
     /// Back to where the row says.
     Return(u32),
     /// Results, from the function's frame to the caller's.
     Copies(Box<[FrameCopy]>),
-    Load(Box<Access>),
-    Store(Box<Access>),
-    Atomic(Box<Atomic>),
+    Load(Box<AccessStep>),
+    Store(Box<AccessStep>),
+    Atomic(Box<AtomicStep>),
     Fence(bool),
     CopyAsync(Box<CopyAsync>),
     CommitAsync,
@@ -59,23 +59,23 @@ pub enum Step {
 pub struct Combination {
     /// 0: not at all, 1: and, 2: or, 3: exclusive or.
     pub with: u32,
-    /// The other predicate counts turned round.
-    pub turned: bool,
+    /// The other predicate counts negated.
+    pub negated: bool,
     /// Where the opposite goes.
     pub second: u32,
 }
 
 impl Combination {
     pub fn word(self) -> u32 {
-        self.with | u32::from(self.turned) << 2 | self.second << 3
+        self.with | u32::from(self.negated) << 2 | self.second << 3
     }
     pub fn of(word: u32) -> Combination {
-        Combination { with: word & 3, turned: word >> 2 & 1 == 1, second: word >> 3 }
+        Combination { with: word & 3, negated: word >> 2 & 1 == 1, second: word >> 3 }
     }
 }
 
 /// A conversion with its rows. Two sources make the upper and the lower half.
-pub struct Convert {
+pub struct ConvertStep {
     pub conversion: Conversion,
     pub d: u32,
     pub d_wide: bool,
@@ -88,7 +88,7 @@ pub struct Convert {
 }
 
 /// Registers that make up another.
-pub struct Parts {
+pub struct RegisterParts {
     pub whole: u32,
     pub whole_wide: bool,
     pub parts: Vec<(u32, bool)>,
@@ -98,7 +98,7 @@ pub struct Parts {
 /// An address: a row and an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    pub space: Space,
+    pub space: StateSpace,
     pub base: u32,
     pub wide: bool,
     pub offset: i64,
@@ -114,7 +114,7 @@ pub struct Strength {
 }
 
 /// A load or a store.
-pub struct Access {
+pub struct AccessStep {
     pub place: Place,
     /// Bytes of an element.
     pub bytes: u32,
@@ -140,10 +140,10 @@ pub enum Update {
 }
 
 /// An atomic instruction.
-pub struct Atomic {
+pub struct AtomicStep {
     pub place: Place,
     pub update: Update,
-    pub of: Type,
+    pub of: PtxType,
     /// Where the old value goes.
     pub d: Option<u32>,
     pub b: u32,
@@ -154,7 +154,7 @@ pub struct Atomic {
 /// A copy between two frames of a thread: from, to, bytes.
 pub type FrameCopy = (u32, u32, u32);
 
-pub struct Call {
+pub struct FunctionCall {
     pub target: u32,
     pub copies: Vec<FrameCopy>,
     /// The row that remembers where to go on.
@@ -167,13 +167,13 @@ pub struct CopyAsync {
     pub bytes: u32,
     /// How many bytes are really read; the rest are zeros.
     pub read: Option<u32>,
-    /// Nothing is read where this predicate holds (or does not, if turned).
+    /// Nothing is read where this predicate holds (or does not, if negated).
     pub ignore: Option<(u32, bool)>,
 }
 
 /// What a barrier counts over its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Count {
+pub enum BarrierCount {
     None,
     Population(u32),
     And(u32),
@@ -187,14 +187,14 @@ pub struct Barrier {
     pub threads: Option<u32>,
     /// It only announces that the thread was there.
     pub arrive: bool,
-    pub count: Count,
-    /// The predicate counted, and whether turned.
+    pub count: BarrierCount,
+    /// The predicate counted, and whether negated.
     pub predicate: (u32, bool),
 }
 
 /// What the lanes of a mask do together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Together {
+pub enum WarpAct {
     Sync,
     Up,
     Down,
@@ -215,7 +215,7 @@ pub enum Together {
 }
 
 pub struct Collective {
-    pub what: Together,
+    pub what: WarpAct,
     /// The row of the mask.
     pub mask: u32,
     /// A row or, of a vote, a predicate.
@@ -224,7 +224,7 @@ pub struct Collective {
     pub p: Option<u32>,
     pub a: u32,
     pub a_wide: bool,
-    pub turned: bool,
+    pub negated: bool,
     pub b: u32,
     pub c: u32,
     pub signed: bool,
@@ -236,15 +236,13 @@ pub struct MatrixAccess {
     pub transposed: bool,
 }
 
-/// `mma.sync`: d = a b + c.
+/// `mma.sync`: d = a b + c, of 16 rows and 8 columns.
 pub struct Multiply {
-    pub m: u32,
-    pub n: u32,
     pub k: u32,
-    pub a_type: Type,
-    pub b_type: Type,
-    pub c_type: Type,
-    pub d_type: Type,
+    pub a_type: PtxType,
+    pub b_type: PtxType,
+    pub c_type: PtxType,
+    pub d_type: PtxType,
     pub a: Vec<u32>,
     pub b: Vec<u32>,
     pub c: Vec<u32>,
@@ -277,7 +275,7 @@ pub enum Special {
 
 /// What a constant row holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Constant {
+pub enum RowConstant {
     Word(u32),
     Wide(u64),
     /// The device address of a variable, plus an offset.
@@ -292,7 +290,7 @@ pub struct Program {
     pub origins: Vec<(u32, std::sync::Arc<str>)>,
     pub entry: u32,
     pub specials: Vec<(Special, u32)>,
-    pub constants: Vec<(Constant, u32)>,
+    pub constants: Vec<(RowConstant, u32)>,
     /// Rows from this one on are registers.
     pub rows: usize,
     pub predicates: usize,

@@ -17,7 +17,7 @@ pub struct Group {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum WarpState {
     Ready,
     AtBarrier(usize),
     Done,
@@ -25,7 +25,7 @@ pub enum State {
 
 /// An asynchronous copy that its thread has not waited for.
 #[derive(Debug, Clone, Copy)]
-pub struct Pending {
+pub struct PendingCopy {
     pub lane: u32,
     pub group: u32,
     pub to: u64,
@@ -47,10 +47,10 @@ pub struct Warp {
     pub live: u32,
     /// Lanes that were there at the start.
     pub there: u32,
-    pub state: State,
+    pub state: WarpState,
     /// What to write when the barrier is passed: the row or predicate of its count.
-    pub counts: super::step::Count,
-    pub pending: Vec<Pending>,
+    pub counts: super::step::BarrierCount,
+    pub pending: Vec<PendingCopy>,
     /// Of each lane, the number of its open group of copies.
     pub open: [u32; 32],
     turns: u32,
@@ -67,8 +67,8 @@ impl Warp {
             limit: u32::MAX,
             live: 0,
             there: 0,
-            state: State::Done,
-            counts: super::step::Count::None,
+            state: WarpState::Done,
+            counts: super::step::BarrierCount::None,
             pending: Vec::new(),
             open: [0; 32],
             turns: 0,
@@ -81,7 +81,7 @@ impl Warp {
         (self.pc, self.mask, self.live, self.there) = (entry, lanes, lanes, lanes);
         self.others.clear();
         self.limit = u32::MAX;
-        self.state = State::Ready;
+        self.state = WarpState::Ready;
         self.pending.clear();
         self.open = [0; 32];
         (self.turns, self.turn) = (0, 0);

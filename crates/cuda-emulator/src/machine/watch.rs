@@ -9,7 +9,11 @@
 //! Between blocks nothing orders accesses but one pattern: a fence, then an atomic on a word; an atomic on that word by
 //! another block, afterwards. What the first block did before its fence is then known to all of the second.
 //! Atomics do not race among each other, nor with volatile or relaxed accesses.
-use crate::memory::{DeviceMemory, Zeros};
+mod touched;
+
+pub use touched::touched;
+
+use crate::memory::ZeroedBytes;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
@@ -32,7 +36,7 @@ fn new_serial() -> u32 {
 
 /// An access, noted in a word of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Note {
+struct AccessNote {
     serial: u32,
     clock: u32,
     warp: u32,
@@ -47,21 +51,21 @@ const LANES: u32 = 1;
 const WARPS_READ: u32 = 2;
 const BLOCKS_READ: u32 = 3;
 
-impl Note {
+impl AccessNote {
     #[inline(always)]
     fn pack(self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.clock << 16 | self.warp << 11 | self.lane << 6 | self.bytes << 2 | self.level)
     }
     #[inline(always)]
-    fn of(word: u64) -> Note {
+    fn of(word: u64) -> AccessNote {
         let low = word as u32;
-        Note { serial: (word >> 32) as u32, clock: low >> 16, warp: low >> 11 & 31, lane: low >> 6 & 31, bytes: low >> 2 & 15, level: low & 3 }
+        AccessNote { serial: (word >> 32) as u32, clock: low >> 16, warp: low >> 11 & 31, lane: low >> 6 & 31, bytes: low >> 2 & 15, level: low & 3 }
     }
 }
 
 /// What a warp knows.
 #[derive(Clone)]
-struct Clock {
+struct WarpClock {
     now: u32,
     /// What any lane did before it, all lanes know.
     lanes: u32,
@@ -69,12 +73,13 @@ struct Clock {
     known: [u32; WARPS],
     /// Of each lane, what it knows of the others: only since lanes synchronised that were not all.
     partial: Option<Box<[[u32; 32]; 32]>>,
-    fenced: bool,
+    /// What it and those it knows of had done at its last fence.
+    fenced: Option<[u32; WARPS]>,
 }
 
-impl Clock {
-    fn new() -> Clock {
-        Clock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: false }
+impl WarpClock {
+    fn new() -> WarpClock {
+        WarpClock { now: 1, lanes: 1, known: [0; WARPS], partial: None, fenced: None }
     }
 }
 
@@ -87,29 +92,6 @@ pub fn next_serial() -> u32 {
 }
 /// Serials of a launch: the first, and the one after the last.
 pub type Serials = (u32, u32);
-
-/// Whether work with one of these serials touched the bytes, as the notes still tell; `reads` count where they conflict.
-pub fn touched(memory: &DeviceMemory, address: u64, bytes: u64, serials: &[Serials], reads: bool) -> Option<u64> {
-    let is_theirs = |word: u64, mask: u32| {
-        let note = Note::of(word);
-        note.bytes & mask != 0 && serials.iter().any(|(first, end)| (*first..*end).contains(&note.serial))
-    };
-    let mut start = address;
-    for (segment, at, bytes) in memory.pieces(address, bytes).ok()? {
-        if let Some(notes) = segment.chunk.notes_so_far() {
-            for word in at / 4..(at + bytes).div_ceil(4) {
-                let mask = (0..4).filter(|b| (at..at + bytes).contains(&(4 * word + b))).fold(0, |m, b| m | 1 << b);
-                let place = word * NOTES;
-                let writes = [place, place + 16].iter().any(|p| is_theirs(notes.word64(*p).load(Relaxed), mask));
-                if writes || reads && is_theirs(notes.word64(place + 8).load(Relaxed), mask) {
-                    return Some(start + (4 * word).saturating_sub(at));
-                }
-            }
-        }
-        start += bytes;
-    }
-    None
-}
 
 /// What a launch's blocks know of each other.
 pub struct Launched {
@@ -137,19 +119,19 @@ impl Launched {
 
 /// Who meets whom in a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meeting {
+pub struct Encounter {
     pub serial: u32,
     pub warp: u32,
     pub lane: u32,
     /// 0 if it is not known.
     pub instruction: u32,
     pub wrote: bool,
-    pub kind: Kind,
+    pub kind: RaceReach,
 }
 
 /// How far apart they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RaceReach {
     Lanes,
     Warps,
     Blocks,
@@ -165,13 +147,13 @@ pub struct Party {
 }
 
 /// What a block notes and knows.
-pub struct Watch<'l> {
+pub struct RaceWatch<'l> {
     launched: &'l Launched,
     block: u32,
     serial: u32,
     /// Serials that the block had before.
     own: Vec<u32>,
-    clocks: Vec<Clock>,
+    clocks: Vec<WarpClock>,
     /// What came before it in any warp, all warps know.
     everyone: u32,
     /// Some barrier was not for all: then who else read a place is not known for sure.
@@ -179,10 +161,10 @@ pub struct Watch<'l> {
     acquired: Known,
 }
 
-impl<'l> Watch<'l> {
-    pub fn new(launched: &'l Launched, block: u32, warps: usize) -> Watch<'l> {
+impl<'l> RaceWatch<'l> {
+    pub fn new(launched: &'l Launched, block: u32, warps: usize) -> RaceWatch<'l> {
         let mut watch =
-            Watch { launched, block, serial: 0, own: Vec::new(), clocks: vec![Clock::new(); warps], everyone: 1, named: false, acquired: Known::new() };
+            RaceWatch { launched, block, serial: 0, own: Vec::new(), clocks: vec![WarpClock::new(); warps], everyone: 1, named: false, acquired: Known::new() };
         watch.take_serial();
         watch
     }
@@ -194,7 +176,7 @@ impl<'l> Watch<'l> {
     fn renew(&mut self) {
         self.own.push(self.serial);
         self.take_serial();
-        self.clocks.fill(Clock::new());
+        self.clocks.fill(WarpClock::new());
         self.everyone = 1;
     }
     fn tick(&mut self, warp: usize) -> u32 {
@@ -250,52 +232,58 @@ impl<'l> Watch<'l> {
         let clock = &mut self.clocks[warp];
         clock.lanes = now;
         clock.partial = None;
-        for (to, known) in into.iter_mut().zip(&clock.known) {
-            *to = (*to).max(*known);
-        }
+        join(into, &clock.known);
         into[warp] = now;
     }
     /// What a warp is given there.
     pub fn take_over(&mut self, warp: usize, from: &[u32; WARPS]) {
-        for (known, given) in self.clocks[warp].known.iter_mut().zip(from) {
-            *known = (*known).max(*given);
-        }
+        join(&mut self.clocks[warp].known, from);
     }
     pub fn fence(&mut self, warp: usize) {
-        self.clocks[warp].fenced = true;
+        if self.launched.has_fences {
+            let now = self.tick(warp);
+            let mut done = self.clocks[warp].known;
+            done[warp] = now;
+            self.clocks[warp].fenced = Some(done);
+        }
     }
-    /// An atomic, or a strong access, on a word of device memory.
-    pub fn strong(&mut self, warp: usize, address: u64, reads: bool, writes: bool, releases: bool) {
-        if !self.launched.has_fences && !releases && !reads {
+    /// Before a warp writes a word of device memory by an atomic or another strong access: what it did up to its last fence is
+    /// known to whoever reads the word so.
+    pub fn publish(&mut self, warp: usize, address: u64, releases: bool) {
+        if !self.launched.has_fences {
             return;
         }
-        let mut published = self.launched.published.lock();
-        if reads && let Some(known) = published.get(&address) {
-            for (serial, clocks) in known {
-                let mine = self.acquired.entry(*serial).or_insert([0; WARPS]);
-                for (m, c) in mine.iter_mut().zip(clocks) {
-                    *m = (*m).max(*c);
-                }
-            }
+        if releases {
+            self.fence(warp);
         }
-        if writes && (self.clocks[warp].fenced || releases) {
-            let now = self.tick(warp);
-            let mut mine = self.clocks[warp].known;
-            mine[warp] = now;
-            let place = published.entry(address).or_default();
-            place.insert(self.serial, mine);
+        let Some(done) = self.clocks[warp].fenced else { return };
+        let mut published = self.launched.published.lock();
+        let place = published.entry(address).or_default();
+        let mine = place.entry(self.serial).or_insert([0; WARPS]);
+        if mine.iter().zip(&done).any(|(m, d)| m < d) {
+            join(mine, &done);
             for serial in &self.own {
                 place.insert(*serial, [u32::MAX; WARPS]);
             }
             for (serial, clocks) in &self.acquired {
-                place.entry(*serial).or_insert(*clocks);
+                join(place.entry(*serial).or_insert([0; WARPS]), clocks);
+            }
+        }
+    }
+    /// After a warp read a word of device memory so: it knows what was published there.
+    pub fn acquire(&mut self, address: u64) {
+        if self.launched.has_fences
+            && let Some(known) = self.launched.published.lock().get(&address)
+        {
+            for (serial, clocks) in known {
+                join(self.acquired.entry(*serial).or_insert([0; WARPS]), clocks);
             }
         }
     }
 
     /// Whether a note came before what a lane does now.
     #[inline(always)]
-    fn before(&self, note: &Note, me: &Party) -> Option<Kind> {
+    fn before(&self, note: &AccessNote, me: &Party) -> Option<RaceReach> {
         if note.serial == self.serial {
             let clock = &self.clocks[me.warp as usize];
             if note.warp == me.warp {
@@ -303,36 +291,36 @@ impl<'l> Watch<'l> {
                     return None;
                 }
                 let known = clock.partial.as_ref().map_or(0, |k| k[me.lane as usize][note.lane as usize]);
-                return (note.clock >= known).then_some(Kind::Lanes);
+                return (note.clock >= known).then_some(RaceReach::Lanes);
             }
-            return (note.clock >= clock.known[note.warp as usize]).then_some(Kind::Warps);
+            return (note.clock >= clock.known[note.warp as usize]).then_some(RaceReach::Warps);
         }
         self.other_block(note)
     }
     #[cold]
-    fn other_block(&self, note: &Note) -> Option<Kind> {
+    fn other_block(&self, note: &AccessNote) -> Option<RaceReach> {
         if note.serial <= self.launched.base {
-            return self.launched.is_unordered(note.serial).then_some(Kind::Launches);
+            return self.launched.is_unordered(note.serial).then_some(RaceReach::Launches);
         }
         if self.own.contains(&note.serial) {
             return None;
         }
         let known = self.acquired.get(&note.serial).is_some_and(|k| k[note.warp as usize] > note.clock);
-        (!known).then_some(Kind::Blocks)
+        (!known).then_some(RaceReach::Blocks)
     }
     #[inline(always)]
-    fn recent(&self, note: &Note, shared: bool) -> bool {
+    fn recent(&self, note: &AccessNote, shared: bool) -> bool {
         // Of shared memory, what a block before left behind is nobody's.
         note.serial == self.serial || !shared && (note.serial > self.launched.base || self.launched.is_unordered(note.serial))
     }
-    fn meeting(&self, note: Note, kind: Kind, instruction: u32, wrote: bool) -> Meeting {
-        Meeting { serial: note.serial, warp: note.warp, lane: note.lane, instruction, wrote, kind }
+    fn meeting(&self, note: AccessNote, kind: RaceReach, instruction: u32, wrote: bool) -> Encounter {
+        Encounter { serial: note.serial, warp: note.warp, lane: note.lane, instruction, wrote, kind }
     }
     /// A lane reads bytes of a word; `strong` accesses race with plain writes alone and are not noted.
     #[inline(always)]
-    pub fn read(&self, (notes, shared): (&Zeros, bool), word: u64, bytes: u32, me: Party, strong: bool) -> Option<Meeting> {
+    pub fn read(&self, (notes, shared): (&ZeroedBytes, bool), word: u64, bytes: u32, me: Party, strong: bool) -> Option<Encounter> {
         let at = word * NOTES;
-        let first = Note::of(notes.word64(at).load(Relaxed));
+        let first = AccessNote::of(notes.word64(at).load(Relaxed));
         if self.recent(&first, shared) {
             if first.bytes & bytes != 0
                 && !(strong && first.level == 1)
@@ -341,7 +329,7 @@ impl<'l> Watch<'l> {
                 return Some(self.meeting(first, kind, notes.word64(at + 24).load(Relaxed) as u32, true));
             }
             if first.bytes != 15 {
-                let second = Note::of(notes.word64(at + 16).load(Relaxed));
+                let second = AccessNote::of(notes.word64(at + 16).load(Relaxed));
                 if self.recent(&second, shared)
                     && second.bytes & bytes != 0
                     && !(strong && second.level == 1)
@@ -357,11 +345,11 @@ impl<'l> Watch<'l> {
         None
     }
     #[inline(always)]
-    fn note_read(&self, notes: &Zeros, shared: bool, at: u64, bytes: u32, me: Party) {
+    fn note_read(&self, notes: &ZeroedBytes, shared: bool, at: u64, bytes: u32, me: Party) {
         let place = notes.word64(at + 8);
-        let old = Note::of(place.load(Relaxed));
+        let old = AccessNote::of(place.load(Relaxed));
         let clock = &self.clocks[me.warp as usize];
-        let mut new = Note { serial: self.serial, clock: clock.now, warp: me.warp, lane: me.lane, bytes, level: 0 };
+        let mut new = AccessNote { serial: self.serial, clock: clock.now, warp: me.warp, lane: me.lane, bytes, level: 0 };
         if self.recent(&old, shared) {
             if old.serial == self.serial {
                 if old.clock >= self.everyone {
@@ -370,7 +358,9 @@ impl<'l> Watch<'l> {
                     } else if old.clock >= clock.lanes && (old.lane != me.lane || old.level == LANES) {
                         new.level = LANES;
                     }
-                    new.bytes |= old.bytes;
+                    if new.level != 0 || old.lane == me.lane {
+                        new.bytes |= old.bytes;
+                    }
                 } else if old.level == BLOCKS_READ {
                     new.level = BLOCKS_READ;
                     new.bytes |= old.bytes;
@@ -393,9 +383,9 @@ impl<'l> Watch<'l> {
     }
     /// A lane writes bytes of a word. `same`: they are what is there already, which the lanes of one instruction may do.
     #[inline(always)]
-    pub fn write(&self, (notes, shared): (&Zeros, bool), word: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Option<Meeting> {
+    pub fn write(&self, (notes, shared): (&ZeroedBytes, bool), word: u64, bytes: u32, me: Party, atomic: bool, same: bool) -> Option<Encounter> {
         let at = word * NOTES;
-        let first = Note::of(notes.word64(at).load(Relaxed));
+        let first = AccessNote::of(notes.word64(at).load(Relaxed));
         let instructions = notes.word64(at + 24).load(Relaxed);
         let mut keep = false;
         if self.recent(&first, shared) {
@@ -403,7 +393,7 @@ impl<'l> Watch<'l> {
                 return Some(meeting);
             }
             if first.bytes != 15 {
-                let second = Note::of(notes.word64(at + 16).load(Relaxed));
+                let second = AccessNote::of(notes.word64(at + 16).load(Relaxed));
                 if self.recent(&second, shared)
                     && let Some(meeting) = self.meets(&second, bytes, me, atomic, same, 0)
                 {
@@ -412,7 +402,7 @@ impl<'l> Watch<'l> {
             }
             keep = first.bytes & !bytes != 0;
         }
-        let read = Note::of(notes.word64(at + 8).load(Relaxed));
+        let read = AccessNote::of(notes.word64(at + 8).load(Relaxed));
         if self.recent(&read, shared)
             && read.bytes & bytes != 0
             && let Some(kind) = self.reads_meet(&read, &me)
@@ -423,36 +413,43 @@ impl<'l> Watch<'l> {
             notes.word64(at + 16).store(first.pack(), Relaxed);
         }
         let now = self.clocks[me.warp as usize].now;
-        let new = Note { serial: self.serial, clock: now, warp: me.warp, lane: me.lane, bytes, level: u32::from(atomic) };
+        let new = AccessNote { serial: self.serial, clock: now, warp: me.warp, lane: me.lane, bytes, level: u32::from(atomic) };
         notes.word64(at).store(new.pack(), Relaxed);
         notes.word64(at + 24).store(instructions & !0xffff_ffff | u64::from(me.instruction), Relaxed);
         None
     }
     #[inline(always)]
-    fn meets(&self, note: &Note, bytes: u32, me: Party, atomic: bool, same: bool, instruction: u32) -> Option<Meeting> {
+    fn meets(&self, note: &AccessNote, bytes: u32, me: Party, atomic: bool, same: bool, instruction: u32) -> Option<Encounter> {
         if note.bytes & bytes == 0 || atomic && note.level == 1 {
             return None;
         }
         let kind = self.before(note, &me)?;
-        if kind == Kind::Lanes && same && instruction == me.instruction {
+        if kind == RaceReach::Lanes && same && instruction == me.instruction {
             return None;
         }
         Some(self.meeting(*note, kind, instruction, true))
     }
     #[inline(always)]
-    fn reads_meet(&self, read: &Note, me: &Party) -> Option<Kind> {
+    fn reads_meet(&self, read: &AccessNote, me: &Party) -> Option<RaceReach> {
         match read.level {
-            BLOCKS_READ if read.serial == self.serial => Some(Kind::Blocks),
+            BLOCKS_READ if read.serial == self.serial => Some(RaceReach::Blocks),
             WARPS_READ if read.serial == self.serial && read.warp == me.warp => {
                 // Which other warp read is not known, only that one did since all met.
-                (read.clock >= self.everyone && !self.named).then_some(Kind::Warps)
+                (read.clock >= self.everyone && !self.named).then_some(RaceReach::Warps)
             }
             LANES if read.serial == self.serial && read.warp == me.warp => {
                 let clock = &self.clocks[me.warp as usize];
-                (read.clock >= clock.lanes && clock.partial.is_none()).then_some(Kind::Lanes)
+                (read.clock >= clock.lanes && clock.partial.is_none()).then_some(RaceReach::Lanes)
             }
             _ => self.before(read, me),
         }
+    }
+}
+
+/// Of each warp what either knows.
+fn join(into: &mut [u32; WARPS], from: &[u32; WARPS]) {
+    for (i, f) in into.iter_mut().zip(from) {
+        *i = (*i).max(*f);
     }
 }
 
@@ -467,103 +464,119 @@ mod tests {
     }
     struct Field {
         launched: &'static Launched,
-        notes: Zeros,
+        notes: ZeroedBytes,
     }
     fn field() -> Field {
-        Field { launched: Box::leak(Box::new(Launched::new(true, &[]))), notes: Zeros::new(NOTES * 4).unwrap() }
+        Field { launched: Box::leak(Box::new(Launched::new(true, &[]))), notes: ZeroedBytes::new(NOTES * 4).unwrap() }
     }
-    fn kind(meeting: Option<Meeting>) -> Option<Kind> {
+    fn kind(meeting: Option<Encounter>) -> Option<RaceReach> {
         meeting.map(|m| m.kind)
     }
     #[test]
     fn lanes_meet_unless_their_warp_synchronised() {
         let f = field();
-        let mut w = Watch::new(f.launched, 0, 2);
+        let mut w = RaceWatch::new(f.launched, 0, 2);
         assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(0, 1), false, false)), None);
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 1), false)), None, "a lane knows its own");
-        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 2), false)), Some(Kind::Lanes));
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 2), false)), Some(RaceReach::Lanes));
         assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 1), false, false)), None);
         assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 2), false, true)), None, "the same value by the same instruction");
         w.sync_lanes(0, 0b1100, false);
         assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 3), false)), None, "lanes 2 and 3 met");
-        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 4), false)), Some(Kind::Lanes), "lane 4 was not there");
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 4), false)), Some(RaceReach::Lanes), "lane 4 was not there");
         w.sync_lanes(0, u32::MAX, true);
         assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 4), false)), None);
-        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(1, 0), false)), Some(RaceReach::Warps));
     }
     #[test]
     fn warps_meet_unless_a_barrier_lies_between() {
         let f = field();
-        let mut w = Watch::new(f.launched, 0, 3);
+        let mut w = RaceWatch::new(f.launched, 0, 3);
         w.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         w.sync_all();
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), None);
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(2, 0), false)), None);
-        assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(2, 0), false, false)), Some(Kind::Warps), "warp 1 read, too");
+        assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(2, 0), false, false)), Some(RaceReach::Warps), "warp 1 read, too");
         w.sync_all();
         assert_eq!(kind(w.write((&f.notes, false), 0, ALL, party(2, 0), false, false)), None);
         let mut handed = [0; WARPS];
         w.hand_over(2, &mut handed);
-        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), Some(RaceReach::Warps));
         w.take_over(1, &handed);
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(1, 0), false)), None);
-        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Warps), "warp 0 was not there");
+        assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Warps), "warp 0 was not there");
+    }
+    #[test]
+    fn who_read_one_half_did_not_read_the_other() {
+        let f = field();
+        let mut w = RaceWatch::new(f.launched, 0, 2);
+        for (word, other) in [(0, party(0, 2)), (1, party(1, 0))] {
+            assert_eq!(kind(w.read((&f.notes, false), word, 3, party(0, 0), false)), None);
+            assert_eq!(kind(w.read((&f.notes, false), word, 12, other, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 3, party(0, 0), false, false)), None);
+            assert_eq!(kind(w.write((&f.notes, false), word, 12, other, false, false)), None);
+        }
+        assert_eq!(kind(w.read((&f.notes, false), 2, 3, party(0, 1), false)), None);
+        w.sync_lanes(0, u32::MAX, true);
+        assert_eq!(kind(w.read((&f.notes, false), 2, 12, party(0, 2), false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 3, party(0, 1), false, false)), None);
+        assert_eq!(kind(w.write((&f.notes, false), 2, 12, party(0, 1), false, false)), Some(RaceReach::Lanes));
     }
     #[test]
     fn halves_of_a_word_are_apart() {
         let f = field();
-        let w = Watch::new(f.launched, 0, 2);
+        let w = RaceWatch::new(f.launched, 0, 2);
         assert_eq!(kind(w.write((&f.notes, false), 0, 3, party(0, 0), false, false)), None);
         assert_eq!(kind(w.write((&f.notes, false), 0, 12, party(1, 0), false, false)), None);
         assert_eq!(kind(w.read((&f.notes, false), 0, 3, party(0, 0), false)), None);
-        assert_eq!(kind(w.read((&f.notes, false), 0, 3, party(1, 0), false)), Some(Kind::Warps));
-        assert_eq!(kind(w.read((&f.notes, false), 0, 12, party(0, 0), false)), Some(Kind::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 0, 3, party(1, 0), false)), Some(RaceReach::Warps));
+        assert_eq!(kind(w.read((&f.notes, false), 0, 12, party(0, 0), false)), Some(RaceReach::Warps));
     }
     #[test]
     fn blocks_meet_unless_a_fence_and_an_atomic_order_them() {
         let f = field();
-        let (mut a, mut b) = (Watch::new(f.launched, 0, 1), Watch::new(f.launched, 1, 1));
-        let c = Watch::new(f.launched, 2, 1);
+        let (mut a, mut b) = (RaceWatch::new(f.launched, 0, 1), RaceWatch::new(f.launched, 1, 1));
+        let c = RaceWatch::new(f.launched, 2, 1);
         a.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
-        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
-        assert_eq!(kind(b.write((&f.notes, false), 0, ALL, party(0, 0), true, false)), Some(Kind::Blocks));
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
-        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks), "an atomic without a fence orders nothing");
+        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
+        assert_eq!(kind(b.write((&f.notes, false), 0, ALL, party(0, 0), true, false)), Some(RaceReach::Blocks));
+        a.publish(0, 64, false);
+        b.acquire(64);
+        assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks), "an atomic without a fence orders nothing");
         a.fence(0);
-        a.strong(0, 64, true, true, false);
-        b.strong(0, 64, true, true, false);
+        a.publish(0, 64, false);
+        b.acquire(64);
         assert_eq!(kind(b.read((&f.notes, false), 0, ALL, party(0, 0), false)), None);
-        assert_eq!(kind(c.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(Kind::Blocks));
+        assert_eq!(kind(c.read((&f.notes, false), 0, ALL, party(0, 0), false)), Some(RaceReach::Blocks));
         let later = Launched::new(false, &[]);
-        assert_eq!(kind(Watch::new(&later, 0, 1).write((&f.notes, false), 0, ALL, party(0, 0), false, false)), None, "launches are one after another");
+        assert_eq!(kind(RaceWatch::new(&later, 0, 1).write((&f.notes, false), 0, ALL, party(0, 0), false, false)), None, "launches are one after another");
         // Atomics among each other, and reads among each other.
         for w in [&a, &b, &c] {
             assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 0), true, false)), None);
             assert_eq!(kind(w.read((&f.notes, false), 2, ALL, party(0, 0), false)), None);
         }
-        assert_eq!(kind(a.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
-        assert_eq!(kind(c.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(Kind::Blocks));
+        assert_eq!(kind(a.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(RaceReach::Blocks));
+        assert_eq!(kind(c.write((&f.notes, false), 2, ALL, party(0, 0), false, false)), Some(RaceReach::Blocks));
     }
     #[test]
     fn shared_memory_is_a_blocks_own() {
         let f = field();
-        let (a, b) = (Watch::new(f.launched, 0, 1), Watch::new(f.launched, 1, 1));
+        let (a, b) = (RaceWatch::new(f.launched, 0, 1), RaceWatch::new(f.launched, 1, 1));
         assert_eq!(kind(a.write((&f.notes, true), 0, ALL, party(0, 0), false, false)), None);
         assert_eq!(kind(a.read((&f.notes, true), 0, ALL, party(0, 0), false)), None);
         assert_eq!(kind(b.write((&f.notes, true), 0, ALL, party(0, 0), false, false)), None);
-        assert_eq!(kind(b.read((&f.notes, true), 0, ALL, party(0, 1), false)), Some(Kind::Lanes));
+        assert_eq!(kind(b.read((&f.notes, true), 0, ALL, party(0, 1), false)), Some(RaceReach::Lanes));
     }
     #[test]
     fn clocks_that_end_begin_anew() {
         let f = field();
-        let mut w = Watch::new(f.launched, 0, 1);
+        let mut w = RaceWatch::new(f.launched, 0, 1);
         w.write((&f.notes, false), 0, ALL, party(0, 0), false, false);
         for _ in 0..LAST_CLOCK + 5 {
             w.sync_lanes(0, u32::MAX, true);
         }
         assert_eq!(kind(w.read((&f.notes, false), 0, ALL, party(0, 1), false)), None);
         assert_eq!(kind(w.write((&f.notes, false), 1, ALL, party(0, 0), false, false)), None);
-        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 1), false)), Some(Kind::Lanes));
+        assert_eq!(kind(w.read((&f.notes, false), 1, ALL, party(0, 1), false)), Some(RaceReach::Lanes));
     }
 }

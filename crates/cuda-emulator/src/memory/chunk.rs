@@ -15,25 +15,25 @@ use std::{
 pub(crate) const WRITTEN: u8 = 1;
 
 /// Bytes that begin as zeros and cost nothing until touched.
-pub(crate) struct Zeros {
+pub(crate) struct ZeroedBytes {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: the bytes belong to this value alone, and all access to them is atomic or copies that the callers keep apart.
-unsafe impl Send for Zeros {}
+unsafe impl Send for ZeroedBytes {}
 // SAFETY: as above.
-unsafe impl Sync for Zeros {}
+unsafe impl Sync for ZeroedBytes {}
 
-impl Zeros {
+impl ZeroedBytes {
     /// `bytes`, rounded up so that whole words can be read at the end; none if the system has no more.
-    pub fn new(bytes: u64) -> Option<Zeros> {
+    pub fn new(bytes: u64) -> Option<ZeroedBytes> {
         let bytes = usize::try_from(bytes.checked_next_multiple_of(16)?.max(16)).ok()?;
         // More than this alignment would make the allocator touch every page.
         let layout = Layout::from_size_align(bytes, 16).ok()?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Zeros { start, layout })
+        Some(ZeroedBytes { start, layout })
     }
     /// The pointer to `bytes` bytes at `at`.
     #[inline(always)]
@@ -79,7 +79,7 @@ impl Zeros {
     }
 }
 
-impl Drop for Zeros {
+impl Drop for ZeroedBytes {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and nobody else has it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
@@ -87,37 +87,37 @@ impl Drop for Zeros {
 }
 
 /// A piece of physical memory.
-pub(crate) struct Chunk {
+pub(crate) struct MemoryChunk {
     bytes: u64,
-    data: Zeros,
+    data: ZeroedBytes,
     /// One byte for each: 0 or `WRITTEN`.
-    written: Zeros,
+    written: ZeroedBytes,
     /// What the machine notes of accesses, made when it first asks.
-    notes: OnceLock<Option<Zeros>>,
+    notes: OnceLock<Option<ZeroedBytes>>,
     in_use: Arc<AtomicU64>,
 }
 
-impl Chunk {
+impl MemoryChunk {
     /// Memory of `bytes`, counted in `in_use` by the caller and taken out of it when it ends.
-    pub fn new(bytes: u64, in_use: Arc<AtomicU64>) -> Option<Chunk> {
+    pub fn new(bytes: u64, in_use: Arc<AtomicU64>) -> Option<MemoryChunk> {
         // The last bytes may be read as a whole word; of the data that is harmless, of `written` it is 0.
-        Some(Chunk { bytes, data: Zeros::new(bytes)?, written: Zeros::new(bytes)?, notes: OnceLock::new(), in_use })
+        Some(MemoryChunk { bytes, data: ZeroedBytes::new(bytes)?, written: ZeroedBytes::new(bytes)?, notes: OnceLock::new(), in_use })
     }
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
-    pub fn data(&self) -> &Zeros {
+    pub fn data(&self) -> &ZeroedBytes {
         &self.data
     }
-    pub fn written(&self) -> &Zeros {
+    pub fn written(&self) -> &ZeroedBytes {
         &self.written
     }
     /// `per_word` bytes of notes for each four bytes; none if the system has no more memory.
-    pub fn notes(&self, per_word: u64) -> Option<&Zeros> {
-        self.notes.get_or_init(|| Zeros::new(self.bytes.div_ceil(4).checked_mul(per_word)?)).as_ref()
+    pub fn notes(&self, per_word: u64) -> Option<&ZeroedBytes> {
+        self.notes.get_or_init(|| ZeroedBytes::new(self.bytes.div_ceil(4).checked_mul(per_word)?)).as_ref()
     }
     /// The notes, if the machine ever asked for them.
-    pub fn notes_so_far(&self) -> Option<&Zeros> {
+    pub fn notes_so_far(&self) -> Option<&ZeroedBytes> {
         self.notes.get()?.as_ref()
     }
     pub fn read(&self, at: u64, to: &mut [u8]) {
@@ -150,7 +150,7 @@ impl Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for MemoryChunk {
     fn drop(&mut self) {
         self.in_use.fetch_sub(self.bytes, Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Variables as PTX declares them: `.global .align 4 .b8 table[24] = {…}`, parameters, registers.
 use super::{
-    Initial, PtxError, Space, Type, Variable,
-    lexer::Token,
-    parser::{Cursor, Names},
+    Initial, PtxError, PtxType, StateSpace, Variable,
+    lexer::PtxToken,
+    parser::{Cursor, ScopedNames},
 };
 
 /// More registers than this no function has; a damaged text may ask for any number.
@@ -11,19 +11,19 @@ const MOST_REGISTERS: usize = 1 << 16;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Whether a word begins a variable's declaration, and where it lives then.
-pub fn space(word: &str) -> Option<Space> {
+pub fn space(word: &str) -> Option<StateSpace> {
     Some(match word {
-        ".global" => Space::Global,
-        ".const" => Space::Const,
-        ".shared" | ".shared::cta" => Space::Shared,
-        ".local" => Space::Local,
-        ".param" => Space::Param,
+        ".global" => StateSpace::Global,
+        ".const" => StateSpace::Const,
+        ".shared" | ".shared::cta" => StateSpace::Shared,
+        ".local" => StateSpace::Local,
+        ".param" => StateSpace::Param,
         _ => return None,
     })
 }
 
 /// Reads what follows the word of the space, up to and without what ends it.
-pub fn variable(cursor: &mut Cursor<'_, '_>, space: Space) -> Result<Variable, PtxError> {
+pub fn variable(cursor: &mut Cursor<'_, '_>, space: StateSpace) -> Result<Variable, PtxError> {
     let line = cursor.line();
     let (mut align, mut element, mut vector) = (0, 0, 1);
     let name = loop {
@@ -35,16 +35,16 @@ pub fn variable(cursor: &mut Cursor<'_, '_>, space: Space) -> Result<Variable, P
             ".v4" => vector = 4,
             _ => match word.strip_prefix('.') {
                 // A name may begin so, too, but no compiler writes one.
-                Some(t) => element = Type::named(t).ok_or_else(|| PtxError::new(line, format!("`{word}` in a declaration is unknown")))?.bytes(),
+                Some(t) => element = PtxType::named(t).ok_or_else(|| PtxError::new(line, format!("`{word}` in a declaration is unknown")))?.bytes(),
                 None => break word.to_string(),
             },
         }
         // `.ptr .align 16` is about what a pointer points to.
         if word == ".ptr" {
-            while let Some(Token::Word(".global" | ".const" | ".shared" | ".local")) = cursor.peek() {
+            while let Some(PtxToken::Word(".global" | ".const" | ".shared" | ".local")) = cursor.peek() {
                 cursor.next();
             }
-            if cursor.peek() == Some(Token::Word(".align")) {
+            if cursor.peek() == Some(PtxToken::Word(".align")) {
                 cursor.next();
                 cursor.integer()?;
             }
@@ -62,7 +62,7 @@ pub fn variable(cursor: &mut Cursor<'_, '_>, space: Space) -> Result<Variable, P
     }
     let mut bytes = Some(element);
     while cursor.take_mark(b'[') {
-        let count = if cursor.peek() == Some(Token::Mark(b']')) { 0 } else { cursor.integer()? as u64 };
+        let count = if cursor.peek() == Some(PtxToken::Mark(b']')) { 0 } else { cursor.integer()? as u64 };
         cursor.mark(b']')?;
         bytes = bytes.and_then(|b| b.checked_mul(count)).filter(|b| *b <= MOST_BYTES);
     }
@@ -82,35 +82,35 @@ fn initials(cursor: &mut Cursor<'_, '_>, into: &mut Vec<Initial>) -> Result<(), 
     let mut depth = 0u32;
     loop {
         match cursor.peek() {
-            Some(Token::Mark(b'{')) => {
+            Some(PtxToken::Mark(b'{')) => {
                 cursor.next();
                 depth += 1;
                 continue;
             }
-            Some(Token::Mark(b'-')) => {
+            Some(PtxToken::Mark(b'-')) => {
                 cursor.next();
                 into.push(Initial::Bits((cursor.integer()? as i64).wrapping_neg() as u64));
             }
-            Some(Token::Integer(n)) => {
+            Some(PtxToken::Integer(n)) => {
                 cursor.next();
                 into.push(Initial::Bits(n));
             }
-            Some(Token::Float32(n)) => {
+            Some(PtxToken::Float32(n)) => {
                 cursor.next();
                 into.push(Initial::Bits(u64::from(n)));
             }
-            Some(Token::Float64(n)) => {
+            Some(PtxToken::Float64(n)) => {
                 cursor.next();
                 into.push(Initial::Bits(n));
             }
-            Some(Token::Word("generic")) => {
+            Some(PtxToken::Word("generic")) => {
                 cursor.next();
                 cursor.mark(b'(')?;
                 into.push(Initial::Address(cursor.word()?.to_string(), 0));
                 cursor.mark(b')')?;
                 offset(cursor, into)?;
             }
-            Some(Token::Word(name)) => {
+            Some(PtxToken::Word(name)) => {
                 cursor.next();
                 into.push(Initial::Address(name.to_string(), 0));
                 offset(cursor, into)?;
@@ -138,13 +138,13 @@ fn offset(cursor: &mut Cursor<'_, '_>, into: &mut [Initial]) -> Result<(), PtxEr
 }
 
 /// Reads `.reg` declarations after that word: `.b32 %r<10>, a;`.
-pub fn registers(cursor: &mut Cursor<'_, '_>, names: &mut Names, types: &mut Vec<Type>) -> Result<(), PtxError> {
+pub fn registers(cursor: &mut Cursor<'_, '_>, names: &mut ScopedNames, types: &mut Vec<PtxType>) -> Result<(), PtxError> {
     let line = cursor.line();
     let word = cursor.word()?;
     if matches!(word, ".v2" | ".v4") {
         return Err(PtxError::new(line, "registers of vectors are not known here"));
     }
-    let of = word.strip_prefix('.').and_then(Type::named).ok_or_else(|| PtxError::new(line, format!("`{word}` is no type of a register")))?;
+    let of = word.strip_prefix('.').and_then(PtxType::named).ok_or_else(|| PtxError::new(line, format!("`{word}` is no type of a register")))?;
     loop {
         let name = cursor.word()?;
         let count = if cursor.take_mark(b'<') {

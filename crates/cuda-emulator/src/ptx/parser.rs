@@ -1,8 +1,8 @@
 //! Reads a module's statements: directives, functions, instructions and their operands.
 use super::{
-    Function, Operand, PtxError, Source, Space, Statement, Variable,
+    Operand, PtxError, PtxFunction, Source, StateSpace, Statement, Variable,
     declarations::{registers, space, variable},
-    lexer::{Placed, Token, tokens},
+    lexer::{PlacedToken, PtxToken, tokens},
 };
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ const MOST_DEPTH: usize = 64;
 
 /// Where in the tokens the reader stands.
 pub struct Cursor<'c, 't> {
-    tokens: &'c [Placed<'t>],
+    tokens: &'c [PlacedToken<'t>],
     at: usize,
 }
 
 impl<'t> Cursor<'_, 't> {
-    pub fn peek(&self) -> Option<Token<'t>> {
+    pub fn peek(&self) -> Option<PtxToken<'t>> {
         self.tokens.get(self.at).map(|p| p.token)
     }
-    fn peek_second(&self) -> Option<Token<'t>> {
+    fn peek_second(&self) -> Option<PtxToken<'t>> {
         self.tokens.get(self.at + 1).map(|p| p.token)
     }
-    pub fn next(&mut self) -> Option<Token<'t>> {
+    pub fn next(&mut self) -> Option<PtxToken<'t>> {
         let token = self.peek();
         self.at += 1;
         token
@@ -32,8 +32,8 @@ impl<'t> Cursor<'_, 't> {
     }
     fn wrong<T>(&self, what: &str) -> Result<T, PtxError> {
         let there = match self.peek() {
-            Some(Token::Word(w)) => format!("`{w}`"),
-            Some(Token::Mark(m)) => format!("`{}`", char::from(m)),
+            Some(PtxToken::Word(w)) => format!("`{w}`"),
+            Some(PtxToken::Mark(m)) => format!("`{}`", char::from(m)),
             Some(_) => "a number or text".into(),
             None => "the end of the text".into(),
         };
@@ -41,7 +41,7 @@ impl<'t> Cursor<'_, 't> {
     }
     pub fn word(&mut self) -> Result<&'t str, PtxError> {
         match self.peek() {
-            Some(Token::Word(w)) => {
+            Some(PtxToken::Word(w)) => {
                 self.at += 1;
                 Ok(w)
             }
@@ -50,7 +50,7 @@ impl<'t> Cursor<'_, 't> {
     }
     pub fn integer(&mut self) -> Result<u32, PtxError> {
         match self.peek() {
-            Some(Token::Integer(n)) if u32::try_from(n).is_ok() => {
+            Some(PtxToken::Integer(n)) if u32::try_from(n).is_ok() => {
                 self.at += 1;
                 Ok(n as u32)
             }
@@ -58,7 +58,7 @@ impl<'t> Cursor<'_, 't> {
         }
     }
     pub fn take_mark(&mut self, mark: u8) -> bool {
-        let there = self.peek() == Some(Token::Mark(mark));
+        let there = self.peek() == Some(PtxToken::Mark(mark));
         self.at += usize::from(there);
         there
     }
@@ -68,7 +68,7 @@ impl<'t> Cursor<'_, 't> {
     /// Goes on behind the next such mark.
     fn skip_to(&mut self, mark: u8) {
         while let Some(token) = self.next() {
-            if token == Token::Mark(mark) {
+            if token == PtxToken::Mark(mark) {
                 return;
             }
         }
@@ -77,21 +77,21 @@ impl<'t> Cursor<'_, 't> {
 
 /// What a name means within a function, by scope.
 #[derive(Default)]
-pub struct Names {
-    scopes: Vec<Scope>,
+pub struct ScopedNames {
+    scopes: Vec<NameScope>,
 }
 
 #[derive(Default)]
-struct Scope {
+struct NameScope {
     registers: HashMap<String, usize>,
     /// `%r<10>`: the stem, how many, and the first one's number.
     ranges: HashMap<String, (u32, usize)>,
     variables: HashMap<String, usize>,
 }
 
-impl Names {
+impl ScopedNames {
     fn open(&mut self) {
-        self.scopes.push(Scope::default());
+        self.scopes.push(NameScope::default());
     }
     fn close(&mut self) {
         self.scopes.pop();
@@ -141,7 +141,7 @@ pub fn parse(text: &str) -> Result<Source, PtxError> {
     let mut source = Source::default();
     while let Some(token) = cursor.peek() {
         let line = cursor.line();
-        let Token::Word(word) = token else { return cursor.wrong("a directive") };
+        let PtxToken::Word(word) = token else { return cursor.wrong("a directive") };
         cursor.at += 1;
         match word {
             ".version" => {
@@ -199,8 +199,8 @@ fn skip_line(cursor: &mut Cursor<'_, '_>, line: u32) {
 }
 
 /// Reads a function after `.entry` or `.func`; none if it is only announced.
-fn function(cursor: &mut Cursor<'_, '_>, text: &str, kernel: bool) -> Result<Option<Function>, PtxError> {
-    let mut reader = Reader { function: Function { kernel, line: cursor.line(), ..Function::default() }, names: Names::default(), text };
+fn function(cursor: &mut Cursor<'_, '_>, text: &str, kernel: bool) -> Result<Option<PtxFunction>, PtxError> {
+    let mut reader = FunctionReader { function: PtxFunction { kernel, line: cursor.line(), ..PtxFunction::default() }, names: ScopedNames::default(), text };
     reader.names.open();
     if cursor.take_mark(b'(') {
         reader.function.results = reader.parameters(cursor)?;
@@ -211,12 +211,12 @@ fn function(cursor: &mut Cursor<'_, '_>, text: &str, kernel: bool) -> Result<Opt
     }
     loop {
         match cursor.peek() {
-            Some(Token::Mark(b';')) => {
+            Some(PtxToken::Mark(b';')) => {
                 cursor.next();
                 return Ok(None);
             }
-            Some(Token::Mark(b'{')) => break,
-            Some(Token::Word(".maxntid" | ".reqntid")) => {
+            Some(PtxToken::Mark(b'{')) => break,
+            Some(PtxToken::Word(".maxntid" | ".reqntid")) => {
                 cursor.next();
                 let mut threads = cursor.integer()?;
                 while cursor.take_mark(b',') {
@@ -224,14 +224,14 @@ fn function(cursor: &mut Cursor<'_, '_>, text: &str, kernel: bool) -> Result<Opt
                 }
                 reader.function.max_threads = Some(threads);
             }
-            Some(Token::Word(".minnctapersm" | ".maxnctapersm" | ".maxnreg")) => {
+            Some(PtxToken::Word(".minnctapersm" | ".maxnctapersm" | ".maxnreg")) => {
                 cursor.next();
                 cursor.integer()?;
             }
-            Some(Token::Word(".noreturn")) => {
+            Some(PtxToken::Word(".noreturn")) => {
                 cursor.next();
             }
-            Some(Token::Word(".pragma")) => cursor.skip_to(b';'),
+            Some(PtxToken::Word(".pragma")) => cursor.skip_to(b';'),
             _ => return cursor.wrong("a function's body"),
         }
     }
@@ -240,13 +240,13 @@ fn function(cursor: &mut Cursor<'_, '_>, text: &str, kernel: bool) -> Result<Opt
 }
 
 /// A function that is being read.
-struct Reader<'t> {
-    function: Function,
-    names: Names,
+struct FunctionReader<'t> {
+    function: PtxFunction,
+    names: ScopedNames,
     text: &'t str,
 }
 
-impl Reader<'_> {
+impl FunctionReader<'_> {
     fn declare(&mut self, variable: Variable) -> usize {
         let number = self.function.variables.len();
         self.names.variable(&variable.name, number);
@@ -263,7 +263,7 @@ impl Reader<'_> {
             if cursor.word()? != ".param" {
                 return Err(PtxError::new(cursor.line(), "a parameter that is not `.param` is not known here"));
             }
-            let variable = variable(cursor, Space::Param)?;
+            let variable = variable(cursor, StateSpace::Param)?;
             found.push(self.declare(variable));
         }
         Ok(found)
@@ -275,7 +275,7 @@ impl Reader<'_> {
             let line = cursor.line();
             match cursor.peek() {
                 None => return cursor.wrong("`}`"),
-                Some(Token::Mark(b'{')) => {
+                Some(PtxToken::Mark(b'{')) => {
                     cursor.at += 1;
                     depth += 1;
                     if depth > MOST_DEPTH {
@@ -283,7 +283,7 @@ impl Reader<'_> {
                     }
                     self.names.open();
                 }
-                Some(Token::Mark(b'}')) => {
+                Some(PtxToken::Mark(b'}')) => {
                     cursor.at += 1;
                     self.names.close();
                     depth = depth.saturating_sub(1);
@@ -291,23 +291,23 @@ impl Reader<'_> {
                         return Ok(());
                     }
                 }
-                Some(Token::Mark(b';')) => cursor.at += 1,
-                Some(Token::Word(".reg")) => {
+                Some(PtxToken::Mark(b';')) => cursor.at += 1,
+                Some(PtxToken::Word(".reg")) => {
                     cursor.at += 1;
                     registers(cursor, &mut self.names, &mut self.function.registers)?;
                 }
-                Some(Token::Word(".loc" | ".file")) => skip_line(cursor, line),
-                Some(Token::Word(".pragma")) => cursor.skip_to(b';'),
-                Some(Token::Word(".callprototype")) => cursor.skip_to(b';'),
-                Some(Token::Word(word)) if space(word).is_some() => {
+                Some(PtxToken::Word(".loc" | ".file")) => skip_line(cursor, line),
+                Some(PtxToken::Word(".pragma")) => cursor.skip_to(b';'),
+                Some(PtxToken::Word(".callprototype")) => cursor.skip_to(b';'),
+                Some(PtxToken::Word(word)) if space(word).is_some() => {
                     cursor.at += 1;
-                    let variable = variable(cursor, space(word).unwrap_or(Space::Local))?;
+                    let variable = variable(cursor, space(word).unwrap_or(StateSpace::Local))?;
                     cursor.mark(b';')?;
                     self.declare(variable);
                 }
-                Some(Token::Word(word)) if cursor.peek_second() == Some(Token::Mark(b':')) => {
+                Some(PtxToken::Word(word)) if cursor.peek_second() == Some(PtxToken::Mark(b':')) => {
                     cursor.at += 2;
-                    if cursor.peek() == Some(Token::Word(".branchtargets")) {
+                    if cursor.peek() == Some(PtxToken::Word(".branchtargets")) {
                         cursor.at += 1;
                         let targets = self.targets(cursor)?;
                         self.function.targets.insert(word.to_string(), targets);
@@ -315,8 +315,8 @@ impl Reader<'_> {
                         return Err(PtxError::new(line, format!("the label `{word}` is there twice")));
                     }
                 }
-                Some(Token::Word(word)) if word.starts_with('.') => return Err(PtxError::new(line, format!("the directive `{word}` is unknown"))),
-                Some(Token::Word(_) | Token::Mark(b'@')) => self.statement(cursor)?,
+                Some(PtxToken::Word(word)) if word.starts_with('.') => return Err(PtxError::new(line, format!("the directive `{word}` is unknown"))),
+                Some(PtxToken::Word(_) | PtxToken::Mark(b'@')) => self.statement(cursor)?,
                 Some(_) => return cursor.wrong("an instruction"),
             }
         }
@@ -333,10 +333,10 @@ impl Reader<'_> {
         let (line, first) = (cursor.line(), cursor.at);
         let mut guard = None;
         if cursor.take_mark(b'@') {
-            let turned = cursor.take_mark(b'!');
+            let negated = cursor.take_mark(b'!');
             let name = cursor.word()?;
             match self.names.find(name) {
-                Some(Operand::Register(number)) => guard = Some((number, turned)),
+                Some(Operand::Register(number)) => guard = Some((number, negated)),
                 _ => return Err(PtxError::new(line, format!("the predicate `{name}` is not declared"))),
             }
         }
@@ -359,7 +359,7 @@ impl Reader<'_> {
         }
         let close = |open| if open == b'{' { b'}' } else { b')' };
         match cursor.peek() {
-            Some(Token::Mark(open @ (b'{' | b'('))) => {
+            Some(PtxToken::Mark(open @ (b'{' | b'('))) => {
                 cursor.at += 1;
                 let mut found = Vec::new();
                 while !cursor.take_mark(close(open)) {
@@ -370,7 +370,7 @@ impl Reader<'_> {
                 }
                 Ok(if open == b'{' { Operand::Vector(found) } else { Operand::List(found) })
             }
-            Some(Token::Mark(b'[')) => {
+            Some(PtxToken::Mark(b'[')) => {
                 cursor.at += 1;
                 let base = self.operand(cursor, depth + 1)?;
                 let address = match base {
@@ -380,32 +380,32 @@ impl Reader<'_> {
                 cursor.mark(b']')?;
                 Ok(address)
             }
-            Some(Token::Mark(b'!')) => {
+            Some(PtxToken::Mark(b'!')) => {
                 cursor.at += 1;
                 Ok(Operand::Not(Box::new(self.operand(cursor, depth + 1)?)))
             }
-            Some(Token::Mark(b'-')) => {
+            Some(PtxToken::Mark(b'-')) => {
                 cursor.at += 1;
                 match cursor.next() {
-                    Some(Token::Integer(n)) => Ok(Operand::Integer(-i128::from(n))),
-                    Some(Token::Float32(n)) => Ok(Operand::Float32(n ^ 1 << 31)),
-                    Some(Token::Float64(n)) => Ok(Operand::Float64(n ^ 1 << 63)),
+                    Some(PtxToken::Integer(n)) => Ok(Operand::Integer(-i128::from(n))),
+                    Some(PtxToken::Float32(n)) => Ok(Operand::Float32(n ^ 1 << 31)),
+                    Some(PtxToken::Float64(n)) => Ok(Operand::Float64(n ^ 1 << 63)),
                     _ => cursor.wrong("a number"),
                 }
             }
-            Some(Token::Integer(n)) => {
+            Some(PtxToken::Integer(n)) => {
                 cursor.at += 1;
                 Ok(Operand::Integer(i128::from(n)))
             }
-            Some(Token::Float32(n)) => {
+            Some(PtxToken::Float32(n)) => {
                 cursor.at += 1;
                 Ok(Operand::Float32(n))
             }
-            Some(Token::Float64(n)) => {
+            Some(PtxToken::Float64(n)) => {
                 cursor.at += 1;
                 Ok(Operand::Float64(n))
             }
-            Some(Token::Word(word)) => {
+            Some(PtxToken::Word(word)) => {
                 cursor.at += 1;
                 let found = self.name(word);
                 if cursor.take_mark(b'|') {
@@ -428,20 +428,19 @@ impl Reader<'_> {
     }
     /// `+4`, `+-4`, `-4` or nothing.
     fn offset(&self, cursor: &mut Cursor<'_, '_>) -> Result<i64, PtxError> {
-        let mut negative = false;
-        match cursor.peek() {
-            Some(Token::Mark(b'+')) => {
+        let negative = match cursor.peek() {
+            Some(PtxToken::Mark(b'+')) => {
                 cursor.at += 1;
-                negative = cursor.take_mark(b'-');
+                cursor.take_mark(b'-')
             }
-            Some(Token::Mark(b'-')) => {
+            Some(PtxToken::Mark(b'-')) => {
                 cursor.at += 1;
-                negative = true;
+                true
             }
             _ => return Ok(0),
-        }
+        };
         match cursor.next() {
-            Some(Token::Integer(n)) if i64::try_from(n).is_ok() => Ok(if negative { -(n as i64) } else { n as i64 }),
+            Some(PtxToken::Integer(n)) if i64::try_from(n).is_ok() => Ok(if negative { -(n as i64) } else { n as i64 }),
             _ => cursor.wrong("an offset"),
         }
     }

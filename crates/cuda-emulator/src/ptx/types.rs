@@ -3,7 +3,7 @@
 /// A type of a register, an element or an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are PTX's own")]
-pub enum Type {
+pub enum PtxType {
     Pred,
     B8,
     B16,
@@ -31,37 +31,37 @@ pub enum Type {
     F64,
 }
 
-const NAMES: &[(&str, Type, u64)] = &[
-    ("pred", Type::Pred, 1),
-    ("b8", Type::B8, 8),
-    ("b16", Type::B16, 16),
-    ("b32", Type::B32, 32),
-    ("b64", Type::B64, 64),
-    ("b128", Type::B128, 128),
-    ("u8", Type::U8, 8),
-    ("u16", Type::U16, 16),
-    ("u32", Type::U32, 32),
-    ("u64", Type::U64, 64),
-    ("s8", Type::S8, 8),
-    ("s16", Type::S16, 16),
-    ("s32", Type::S32, 32),
-    ("s64", Type::S64, 64),
-    ("f16", Type::F16, 16),
-    ("f16x2", Type::F16x2, 32),
-    ("bf16", Type::Bf16, 16),
-    ("bf16x2", Type::Bf16x2, 32),
-    ("tf32", Type::Tf32, 32),
-    ("e4m3", Type::E4m3, 8),
-    ("e5m2", Type::E5m2, 8),
-    ("e4m3x2", Type::E4m3x2, 16),
-    ("e5m2x2", Type::E5m2x2, 16),
-    ("f32", Type::F32, 32),
-    ("f64", Type::F64, 64),
+const NAMES: &[(&str, PtxType, u64)] = &[
+    ("pred", PtxType::Pred, 1),
+    ("b8", PtxType::B8, 8),
+    ("b16", PtxType::B16, 16),
+    ("b32", PtxType::B32, 32),
+    ("b64", PtxType::B64, 64),
+    ("b128", PtxType::B128, 128),
+    ("u8", PtxType::U8, 8),
+    ("u16", PtxType::U16, 16),
+    ("u32", PtxType::U32, 32),
+    ("u64", PtxType::U64, 64),
+    ("s8", PtxType::S8, 8),
+    ("s16", PtxType::S16, 16),
+    ("s32", PtxType::S32, 32),
+    ("s64", PtxType::S64, 64),
+    ("f16", PtxType::F16, 16),
+    ("f16x2", PtxType::F16x2, 32),
+    ("bf16", PtxType::Bf16, 16),
+    ("bf16x2", PtxType::Bf16x2, 32),
+    ("tf32", PtxType::Tf32, 32),
+    ("e4m3", PtxType::E4m3, 8),
+    ("e5m2", PtxType::E5m2, 8),
+    ("e4m3x2", PtxType::E4m3x2, 16),
+    ("e5m2x2", PtxType::E5m2x2, 16),
+    ("f32", PtxType::F32, 32),
+    ("f64", PtxType::F64, 64),
 ];
 
-impl Type {
+impl PtxType {
     /// The type that a word names.
-    pub fn named(word: &str) -> Option<Type> {
+    pub fn named(word: &str) -> Option<PtxType> {
         NAMES.iter().find(|(name, ..)| *name == word).map(|(_, t, _)| *t)
     }
     /// Its width in bits.
@@ -74,6 +74,6 @@ impl Type {
     }
     /// Whether it is an integer with a sign.
     pub fn signed(self) -> bool {
-        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+        matches!(self, PtxType::S8 | PtxType::S16 | PtxType::S32 | PtxType::S64)
     }
 }

@@ -22,7 +22,7 @@ const WRITE: u32 = 2;
 const READ: u32 = 4;
 
 /// Where the parts stand; addresses are offsets in the file.
-struct Places {
+struct ElfPlaces {
     symbols: usize,
     strings: usize,
     hash: usize,
@@ -48,7 +48,7 @@ pub(super) fn shared_object(soname: &str, functions: &[&str], table: &str) -> Ve
     let end_of_code = code + functions.len() * STEP;
     let dynamic = end_of_code.next_multiple_of(PAGE);
     let table_at = dynamic + ENTRIES * DYNAMIC;
-    let places = Places { symbols, strings: strings_at, hash, code, end_of_code, dynamic, table: table_at, end: table_at + 8 * functions.len() };
+    let places = ElfPlaces { symbols, strings: strings_at, hash, code, end_of_code, dynamic, table: table_at, end: table_at + 8 * functions.len() };
 
     let mut file = headers(&places);
     // Symbols: none, the functions, the table.
@@ -88,7 +88,7 @@ pub(super) fn shared_object(soname: &str, functions: &[&str], table: &str) -> Ve
 }
 
 /// The file's header and its program headers.
-fn headers(places: &Places) -> Vec<u8> {
+fn headers(places: &ElfPlaces) -> Vec<u8> {
     let mut file = Vec::new();
     // 64 bits, little endian, version 1, System V.
     file.extend([0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

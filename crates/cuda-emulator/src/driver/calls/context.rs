@@ -1,8 +1,8 @@
 //! Calls about contexts: the primary ones, those made, and which of them is whose.
-use crate::driver::code::Code;
+use crate::driver::code::CudaCode;
 use crate::driver::entry::calls;
-use crate::driver::pointer::Out;
-use crate::driver::queue::Awaited;
+use crate::driver::pointer::OutPointer;
+use crate::driver::queue::WaitGoal;
 use crate::driver::state::{DriverState, with_contexts};
 
 /// Flags of a context: how the host waits, mapped memory, local memory, and newer ones.
@@ -10,11 +10,11 @@ const FLAGS: u32 = 0xff;
 /// The API's version that a context answers.
 const API_VERSION: u32 = 3020;
 
-calls! { exports, Code;
-    fn cuDevicePrimaryCtxRetain(state, context: Out<u64>, device: i32) {
+calls! { exports, CudaCode;
+    fn cuDevicePrimaryCtxRetain(state, context: OutPointer<u64>, device: i32) {
         context.needed()?;
         let number = state.device(device)?;
-        let Some(device) = state.devices.get_mut(number) else { return Err(Code::INVALID_DEVICE) };
+        let Some(device) = state.devices.get_mut(number) else { return Err(CudaCode::INVALID_DEVICE) };
         device.retained += 1;
         let (handle, flags) = (device.primary, device.flags);
         if !state.contexts.contains_key(&handle) {
@@ -24,7 +24,7 @@ calls! { exports, Code;
     }
     fn cuDevicePrimaryCtxRelease_v2(state, device: i32) {
         let number = state.device(device)?;
-        let Some(device) = state.devices.get_mut(number).filter(|d| d.retained > 0) else { return Err(Code::INVALID_CONTEXT) };
+        let Some(device) = state.devices.get_mut(number).filter(|d| d.retained > 0) else { return Err(CudaCode::INVALID_CONTEXT) };
         device.retained -= 1;
         if device.retained == 0 {
             let handle = device.primary;
@@ -34,7 +34,7 @@ calls! { exports, Code;
     }
     fn cuDevicePrimaryCtxReset_v2(state, device: i32) {
         let number = state.device(device)?;
-        let Some(device) = state.devices.get_mut(number) else { return Err(Code::INVALID_DEVICE) };
+        let Some(device) = state.devices.get_mut(number) else { return Err(CudaCode::INVALID_DEVICE) };
         device.retained = 0;
         let handle = device.primary;
         let lost = state.contexts.get(&handle).and_then(|c| c.lost);
@@ -45,30 +45,30 @@ calls! { exports, Code;
         state.close_context(handle);
         Ok(())
     }
-    fn cuDevicePrimaryCtxGetState(state, device: i32, flags: Out<u32>, active: Out<i32>) {
+    fn cuDevicePrimaryCtxGetState(state, device: i32, flags: OutPointer<u32>, active: OutPointer<i32>) {
         let number = state.device(device)?;
-        let Some(device) = state.devices.get(number) else { return Err(Code::INVALID_DEVICE) };
+        let Some(device) = state.devices.get(number) else { return Err(CudaCode::INVALID_DEVICE) };
         flags.set(device.flags)?;
         active.set(i32::from(state.contexts.contains_key(&device.primary)))
     }
     fn cuDevicePrimaryCtxSetFlags_v2(state, device: i32, flags: u32) {
         let number = state.device(device)?;
         if flags & !FLAGS != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
-        let Some(device) = state.devices.get_mut(number) else { return Err(Code::INVALID_DEVICE) };
+        let Some(device) = state.devices.get_mut(number) else { return Err(CudaCode::INVALID_DEVICE) };
         device.flags = flags;
         Ok(())
     }
-    fn cuCtxCreate_v4(state, context: Out<u64>, parameters: Out<u64>, flags: u32, device: i32) {
+    fn cuCtxCreate_v4(state, context: OutPointer<u64>, parameters: OutPointer<u64>, flags: u32, device: i32) {
         context.needed()?;
         let number = state.device(device)?;
         if flags & !FLAGS != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         // Contexts for a part of a card, and for graphics.
         if !parameters.is_null() {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(CudaCode::NOT_SUPPORTED);
         }
         state.refuse_while_capturing()?;
         let handle = state.handle();
@@ -80,9 +80,9 @@ calls! { exports, Code;
         state.ready()?;
         let is_primary = state.devices.iter().any(|d| d.primary == context);
         if is_primary || !state.contexts.contains_key(&context) {
-            return Err(Code::INVALID_CONTEXT);
+            return Err(CudaCode::INVALID_CONTEXT);
         }
-        state.run_until(Awaited::Context(context));
+        state.run_until(WaitGoal::Context(context));
         state.close_context(context);
         with_contexts(|all| if all.last() == Some(&context) { all.pop(); });
         Ok(())
@@ -90,7 +90,7 @@ calls! { exports, Code;
     fn cuCtxSetCurrent(state, context: u64) {
         state.ready()?;
         if context != 0 && !state.contexts.contains_key(&context) {
-            return Err(Code::INVALID_CONTEXT);
+            return Err(CudaCode::INVALID_CONTEXT);
         }
         with_contexts(|all| {
             all.pop();
@@ -100,21 +100,21 @@ calls! { exports, Code;
         });
         Ok(())
     }
-    fn cuCtxGetCurrent(state, context: Out<u64>) {
+    fn cuCtxGetCurrent(state, context: OutPointer<u64>) {
         state.ready()?;
         context.set(with_contexts(|all| all.last().copied().unwrap_or(0)))
     }
     fn cuCtxPushCurrent_v2(state, context: u64) {
         state.ready()?;
         if !state.contexts.contains_key(&context) {
-            return Err(Code::INVALID_CONTEXT);
+            return Err(CudaCode::INVALID_CONTEXT);
         }
         with_contexts(|all| all.push(context));
         Ok(())
     }
-    fn cuCtxPopCurrent_v2(state, context: Out<u64>) {
+    fn cuCtxPopCurrent_v2(state, context: OutPointer<u64>) {
         state.ready()?;
-        let popped = with_contexts(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
+        let popped = with_contexts(Vec::pop).ok_or(CudaCode::INVALID_CONTEXT)?;
         context.set_if_asked(popped);
         Ok(())
     }
@@ -122,35 +122,35 @@ calls! { exports, Code;
         let current = state.current()?;
         state.refuse_capturing_context(current)?;
         state.refuse_while_capturing()?;
-        state.wait("cuCtxSynchronize", Awaited::Context(current))
+        state.wait("cuCtxSynchronize", WaitGoal::Context(current))
     }
-    fn cuCtxGetDevice(state, device: Out<i32>) {
+    fn cuCtxGetDevice(state, device: OutPointer<i32>) {
         let current = state.current_if_lost()?;
         device.set(state.context(current)?.device as i32)
     }
-    fn cuCtxGetApiVersion(state, context: u64, version: Out<u32>) {
+    fn cuCtxGetApiVersion(state, context: u64, version: OutPointer<u32>) {
         state.ready()?;
         let context = if context == 0 { state.current_if_lost()? } else { context };
         state.context(context)?;
         version.set(API_VERSION)
     }
-    fn cuCtxGetFlags(state, flags: Out<u32>) {
+    fn cuCtxGetFlags(state, flags: OutPointer<u32>) {
         let current = state.current_if_lost()?;
         flags.set(state.context(current)?.flags)
     }
-    fn cuCtxGetId(state, context: u64, id: Out<u64>) {
+    fn cuCtxGetId(state, context: u64, id: OutPointer<u64>) {
         state.ready()?;
         let context = if context == 0 { state.current_if_lost()? } else { context };
-        state.context(context).map_err(|_| Code::CONTEXT_IS_DESTROYED)?;
+        state.context(context).map_err(|_| CudaCode::CONTEXT_IS_DESTROYED)?;
         id.set(context)
     }
-    fn cuCtxGetStreamPriorityRange(state, least: Out<i32>, greatest: Out<i32>) {
+    fn cuCtxGetStreamPriorityRange(state, least: OutPointer<i32>, greatest: OutPointer<i32>) {
         state.current()?;
         least.set_if_asked(LEAST_PRIORITY);
         greatest.set_if_asked(GREATEST_PRIORITY);
         Ok(())
     }
-    fn cuCtxGetLimit(state, value: Out<usize>, which: u32) {
+    fn cuCtxGetLimit(state, value: OutPointer<usize>, which: u32) {
         let current = state.current()?;
         let usual = usual_limit(which)?;
         value.set(state.context(current)?.limits.get(&which).copied().unwrap_or(usual))
@@ -169,20 +169,20 @@ calls! { exports, Code;
     fn cuCtxEnablePeerAccess(state, peer: u64, flags: u32) {
         let current = state.current()?;
         if flags != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let (mine, theirs) = (state.context(current)?.device, state.context(peer)?.device);
         if mine == theirs {
-            return Err(if current == peer { Code::INVALID_CONTEXT } else { Code::PEER_ACCESS_UNSUPPORTED });
+            return Err(if current == peer { CudaCode::INVALID_CONTEXT } else { CudaCode::PEER_ACCESS_UNSUPPORTED });
         }
         let new = state.contexts.get_mut(&current).is_some_and(|c| c.peers.insert(peer));
-        if new { Ok(()) } else { Err(Code::PEER_ACCESS_ALREADY_ENABLED) }
+        if new { Ok(()) } else { Err(CudaCode::PEER_ACCESS_ALREADY_ENABLED) }
     }
     fn cuCtxDisablePeerAccess(state, peer: u64) {
         let current = state.current()?;
         state.context(peer)?;
         let was = state.contexts.get_mut(&current).is_some_and(|c| c.peers.remove(&peer));
-        if was { Ok(()) } else { Err(Code::PEER_ACCESS_NOT_ENABLED) }
+        if was { Ok(()) } else { Err(CudaCode::PEER_ACCESS_NOT_ENABLED) }
     }
 }
 
@@ -191,7 +191,7 @@ pub(super) const LEAST_PRIORITY: i32 = 0;
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
 /// A limit as nobody set it.
-fn usual_limit(which: u32) -> Result<usize, Code> {
+fn usual_limit(which: u32) -> Result<usize, CudaCode> {
     match which {
         // Stack, printf's buffer, the heap of kernels, depth and number of launches by kernels, fetches, persisting cache.
         0 => Ok(1024),
@@ -200,8 +200,8 @@ fn usual_limit(which: u32) -> Result<usize, Code> {
         4 => Ok(2048),
         5 => Ok(64),
         6 => Ok(0),
-        7..=9 => Err(Code::UNSUPPORTED_LIMIT),
-        _ => Err(Code::INVALID_VALUE),
+        7..=9 => Err(CudaCode::UNSUPPORTED_LIMIT),
+        _ => Err(CudaCode::INVALID_VALUE),
     }
 }
 impl DriverState {

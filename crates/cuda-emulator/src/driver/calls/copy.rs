@@ -3,11 +3,11 @@
 //! After "API synchronization behavior" of NVIDIA's driver API: what goes to the device from memory that is not locked is
 //! read at the call; what comes from it into such memory has come when the call returns; between locked memory and the
 //! device, and within the device, a copy of a stream runs when its turn comes.
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::copies::{CopyEnd, CopyWork, FillWork};
 use crate::driver::entry::calls;
 use crate::driver::pointer::Host;
-use crate::driver::queue::{Awaited, StreamWork};
+use crate::driver::queue::{StreamWork, WaitGoal};
 use crate::driver::state::DriverState;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ enum Place {
 }
 use Place::{Device as OnDevice, Host as OnHost};
 
-calls! { exports, Code;
+calls! { exports, CudaCode;
     fn cuMemcpyHtoD_v2(state, to: u64, from: Host, bytes: usize) {
         state.copy("cuMemcpyHtoD_v2", OnHost(from), OnDevice(to), bytes, None)
     }
@@ -105,15 +105,15 @@ impl DriverState {
                     state.check_range(call, device, address, bytes as u64)?;
                     let peers = call.starts_with("cuMemcpyPeer");
                     if !peers && !state.may_touch(current, device) {
-                        return Err(Code::INVALID_VALUE);
+                        return Err(CudaCode::INVALID_VALUE);
                     }
                     Ok(CopyEnd::Device { device, address })
                 }
-                OnHost(host) if host.is_null() => Err(Code::INVALID_VALUE),
+                OnHost(host) if host.is_null() => Err(CudaCode::INVALID_VALUE),
                 OnHost(host) if state.host.locked(host.address(), bytes as u64).is_some() => Ok(CopyEnd::Locked(host)),
                 // Only a part of it is locked.
-                OnHost(host) if state.host.locked(host.address(), 1).is_some() => Err(Code::INVALID_VALUE),
-                OnHost(_) if capturing => Err(Code::STREAM_CAPTURE_UNSUPPORTED),
+                OnHost(host) if state.host.locked(host.address(), 1).is_some() => Err(CudaCode::INVALID_VALUE),
+                OnHost(_) if capturing => Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED),
                 OnHost(host) if is_source => Ok(CopyEnd::Bytes(host.read(bytes).into())),
                 OnHost(host) => {
                     waits = true;
@@ -123,12 +123,12 @@ impl DriverState {
         };
         let from = end(self, from, true);
         let to = end(self, to, false);
-        if capturing && from.as_ref().err().or(to.as_ref().err()) == Some(&Code::STREAM_CAPTURE_UNSUPPORTED) {
+        if capturing && from.as_ref().err().or(to.as_ref().err()) == Some(&CudaCode::STREAM_CAPTURE_UNSUPPORTED) {
             self.refuse_capturing_stream(target)?;
         }
         let copy = CopyWork { from: from?, to: to?, bytes: bytes as u64, call };
         self.enqueue(target, StreamWork::Copy(Arc::new(copy)))?;
-        if waits { self.wait(call, Awaited::Stream(target)) } else { Ok(()) }
+        if waits { self.wait(call, WaitGoal::Stream(target)) } else { Ok(()) }
     }
     /// A fill is asked for; the host waits for none.
     fn fill(&mut self, call: &'static str, address: u64, item: [u8; 4], item_bytes: u64, count: usize, stream: Option<u64>) -> Answer {
@@ -139,12 +139,12 @@ impl DriverState {
             self.refuse_while_capturing()?;
         }
         if !address.is_multiple_of(item_bytes) {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         if count == 0 {
             return Ok(());
         }
-        let bytes = (count as u64).checked_mul(item_bytes).ok_or(Code::INVALID_VALUE)?;
+        let bytes = (count as u64).checked_mul(item_bytes).ok_or(CudaCode::INVALID_VALUE)?;
         let device = self.device_of(address)?;
         self.check_range(call, device, address, bytes)?;
         self.enqueue(target, StreamWork::Fill(Arc::new(FillWork { device, address, item, item_bytes, count: count as u64, call })))

@@ -1,10 +1,11 @@
 //! Calls about graphs.
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
 use crate::driver::graph::{ExecutableGraph, Graph, Program};
-use crate::driver::pointer::Out;
+use crate::driver::pointer::OutPointer;
 use crate::driver::queue::StreamWork;
 use crate::driver::state::{DriverState, EmulatedLaunch};
+use crate::emulator::EmulatedFault;
 use crate::machine::finding::FindingKind;
 use std::sync::Arc;
 
@@ -25,32 +26,32 @@ struct Updated {
 const TOPOLOGY_CHANGED: u32 = 2;
 const KIND_CHANGED: u32 = 3;
 
-calls! { exports, Code;
-    fn cuGraphCreate(state, graph: Out<u64>, flags: u32) {
+calls! { exports, CudaCode;
+    fn cuGraphCreate(state, graph: OutPointer<u64>, flags: u32) {
         graph.needed()?;
         state.ready()?;
         if flags != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let made = state.keep_graph(Graph::default());
         graph.set(made)
     }
     fn cuGraphDestroy(state, graph: u64) {
         state.ready()?;
-        let gone = state.graphs.remove(&graph).ok_or(Code::INVALID_HANDLE)?;
+        let gone = state.graphs.remove(&graph).ok_or(CudaCode::INVALID_HANDLE)?;
         for node in gone.handles {
             state.nodes.remove(&node);
         }
         Ok(())
     }
-    fn cuGraphClone(state, clone: Out<u64>, graph: u64) {
+    fn cuGraphClone(state, clone: OutPointer<u64>, graph: u64) {
         clone.needed()?;
         state.ready()?;
         let copy = state.graph(graph)?.clone();
         let made = state.keep_graph(copy);
         clone.set(made)
     }
-    fn cuGraphGetNodes(state, graph: u64, nodes: Out<u64>, count: Out<usize>) {
+    fn cuGraphGetNodes(state, graph: u64, nodes: OutPointer<u64>, count: OutPointer<usize>) {
         state.ready()?;
         let handles = state.graph(graph)?.handles.clone();
         let capacity = if nodes.is_null() { 0 } else { count.get()? };
@@ -60,20 +61,20 @@ calls! { exports, Code;
         }
         count.set(if nodes.is_null() { handles.len() } else { handles.len().min(capacity) })
     }
-    fn cuGraphNodeGetType(state, node: u64, kind: Out<u32>) {
+    fn cuGraphNodeGetType(state, node: u64, kind: OutPointer<u32>) {
         state.ready()?;
-        let (graph, number) = *state.nodes.get(&node).ok_or(Code::INVALID_HANDLE)?;
-        kind.set(state.graph(graph)?.nodes.get(number).ok_or(Code::INVALID_HANDLE)?.kind())
+        let (graph, number) = *state.nodes.get(&node).ok_or(CudaCode::INVALID_HANDLE)?;
+        kind.set(state.graph(graph)?.nodes.get(number).ok_or(CudaCode::INVALID_HANDLE)?.kind())
     }
-    fn cuGraphInstantiateWithFlags(state, executable: Out<u64>, graph: u64, flags: u64) {
+    fn cuGraphInstantiateWithFlags(state, executable: OutPointer<u64>, graph: u64, flags: u64) {
         executable.needed()?;
         let context = state.current()?;
         state.refuse_while_capturing()?;
         if flags & !FLAGS != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         if flags & BY_KERNELS != 0 {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(CudaCode::NOT_SUPPORTED);
         }
         let program = Arc::new(Program::new(&state.graph(graph)?.nodes));
         let handle = state.handle();
@@ -82,21 +83,21 @@ calls! { exports, Code;
     }
     fn cuGraphExecDestroy(state, executable: u64) {
         state.ready()?;
-        state.executables.remove(&executable).map(drop).ok_or(Code::INVALID_HANDLE)
+        state.executables.remove(&executable).map(drop).ok_or(CudaCode::INVALID_HANDLE)
     }
-    fn cuGraphExecUpdate_v2(state, executable: u64, graph: u64, updated: Out<Updated>) {
+    fn cuGraphExecUpdate_v2(state, executable: u64, graph: u64, updated: OutPointer<Updated>) {
         updated.needed()?;
         state.current()?;
         let nodes = state.graph(graph)?.nodes.clone();
         let handles = state.graph(graph)?.handles.clone();
-        let known = state.executables.get(&executable).ok_or(Code::INVALID_HANDLE)?;
+        let known = state.executables.get(&executable).ok_or(CudaCode::INVALID_HANDLE)?;
         let old = &known.program.nodes;
         let same_edges = old.len() == nodes.len() && old.iter().zip(&nodes).all(|(a, b)| a.after == b.after);
         let changed = old.iter().zip(&nodes).position(|(a, b)| a.kind() != b.kind());
         let problem = if !same_edges { Some((TOPOLOGY_CHANGED, None)) } else { changed.map(|k| (KIND_CHANGED, handles.get(k).copied())) };
         if let Some((result, node)) = problem {
             updated.set(Updated { result, padding: 0, node: node.unwrap_or(0), from: 0 })?;
-            return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
+            return Err(CudaCode::GRAPH_EXEC_UPDATE_FAILURE);
         }
         if let Some(known) = state.executables.get_mut(&executable) {
             known.program = Arc::new(Program::new(&nodes));
@@ -119,7 +120,7 @@ calls! { exports, Code;
         });
         if let Some(name) = gone {
             state.find_of_call(FindingKind::UseAfterFree, "cuGraphLaunch", format!("the module of kernel `{name}` is unloaded"), None);
-            return Err(Code::INVALID_HANDLE);
+            return Err(CudaCode::INVALID_HANDLE);
         }
         if state.options.record {
             for node in &program.nodes {
@@ -128,6 +129,9 @@ calls! { exports, Code;
                     state.launched(|| EmulatedLaunch { kernel: l.name.to_string(), grid, block, shared, stream, by_graph: true });
                 }
             }
+        }
+        if last.is_some() && state.goes_wrong(EmulatedFault::StaleGraph) {
+            return Ok(());
         }
         let before: Vec<u64> = last.iter().map(|(task, _)| *task).collect();
         state.enqueue_after(stream, StreamWork::Graph(program), &before, last.as_ref().map(|(_, clock)| (clock, 0.0)))?;
@@ -142,6 +146,6 @@ calls! { exports, Code;
 impl DriverState {
     fn executable(&self, handle: u64) -> Answer<&ExecutableGraph> {
         let current = self.current()?;
-        self.executables.get(&handle).filter(|g| g.context == current).ok_or(Code::INVALID_HANDLE)
+        self.executables.get(&handle).filter(|g| g.context == current).ok_or(CudaCode::INVALID_HANDLE)
     }
 }

@@ -1,11 +1,11 @@
 //! Calls about modules and the kernels in them.
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
 use crate::driver::kernels;
-use crate::driver::pointer::{Host, In, Out, Text};
+use crate::driver::pointer::{Host, InPointer, OutPointer, Text};
 use crate::driver::profile::{SHARED_UNASKED, THREADS_OF_BLOCK};
-use crate::driver::queue::Awaited;
-use crate::driver::state::{DriverState, Function, LoadedModule};
+use crate::driver::queue::WaitGoal;
+use crate::driver::state::{ContextModule, DriverState, KernelFunction};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 
@@ -28,15 +28,15 @@ const CARVEOUT: u32 = 9;
 /// Registers of a thread: only the assembler knows; so many fit at any size of a block.
 const ASSUMED_REGISTERS: i32 = 32;
 
-calls! { exports, Code;
-    fn cuModuleLoadData(state, module: Out<u64>, image: Host) {
+calls! { exports, CudaCode;
+    fn cuModuleLoadData(state, module: OutPointer<u64>, image: Host) {
         state.load(module, image).map_err(|(code, _)| code)
     }
-    fn cuModuleLoadDataEx(state, module: Out<u64>, image: Host, count: u32, options: In<u32>, values: Out<u64>) {
+    fn cuModuleLoadDataEx(state, module: OutPointer<u64>, image: Host, count: u32, options: InPointer<u32>, values: OutPointer<u64>) {
         let given: Answer<Vec<u32>> = (0..count as usize).map(|k| options.at(k)).collect();
         let given = given?;
         if given.iter().any(|o| *o >= LAST_OPTION) {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         state.load(module, image).map_err(|(code, why)| {
             let value = |which: u32| given.iter().position(|o| *o == which).and_then(|k| values.moved(k).get().ok());
@@ -53,42 +53,42 @@ calls! { exports, Code;
     fn cuModuleUnload(state, module: u64) {
         let current = state.current()?;
         state.refuse_while_capturing()?;
-        let known = state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?;
+        let known = state.modules.get(&module).ok_or(CudaCode::INVALID_HANDLE)?;
         if known.context != current {
-            return Err(Code::INVALID_HANDLE);
+            return Err(CudaCode::INVALID_HANDLE);
         }
         // What is under way may run its code.
-        state.run_until(Awaited::Context(current));
+        state.run_until(WaitGoal::Context(current));
         state.modules.remove(&module);
         state.functions.retain(|_, f| f.module != module);
         state.current().map(drop)
     }
-    fn cuModuleGetFunction(state, function: Out<u64>, module: u64, name: Text) {
+    fn cuModuleGetFunction(state, function: OutPointer<u64>, module: u64, name: Text) {
         function.needed()?;
         let name = name.get()?;
         let current = state.current()?;
-        let known = state.modules.get(&module).filter(|m| m.context == current).ok_or(Code::INVALID_HANDLE)?;
-        function.set(*known.functions.get(&name).ok_or(Code::NOT_FOUND)?)
+        let known = state.modules.get(&module).filter(|m| m.context == current).ok_or(CudaCode::INVALID_HANDLE)?;
+        function.set(*known.functions.get(&name).ok_or(CudaCode::NOT_FOUND)?)
     }
-    fn cuModuleGetFunctionCount(state, count: Out<u32>, module: u64) {
+    fn cuModuleGetFunctionCount(state, count: OutPointer<u32>, module: u64) {
         state.current()?;
-        count.set(state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?.functions.len() as u32)
+        count.set(state.modules.get(&module).ok_or(CudaCode::INVALID_HANDLE)?.functions.len() as u32)
     }
-    fn cuModuleGetGlobal_v2(state, address: Out<u64>, bytes: Out<usize>, module: u64, name: Text) {
+    fn cuModuleGetGlobal_v2(state, address: OutPointer<u64>, bytes: OutPointer<usize>, module: u64, name: Text) {
         let name = name.get()?;
         state.current()?;
-        let known = state.modules.get(&module).ok_or(Code::INVALID_HANDLE)?;
-        let (at, length) = known.loaded.global(&name).ok_or(Code::NOT_FOUND)?;
+        let known = state.modules.get(&module).ok_or(CudaCode::INVALID_HANDLE)?;
+        let (at, length) = known.loaded.global(&name).ok_or(CudaCode::NOT_FOUND)?;
         address.set_if_asked(at);
         bytes.set_if_asked(length as usize);
         Ok(())
     }
-    fn cuModuleGetLoadingMode(state, mode: Out<u32>) {
+    fn cuModuleGetLoadingMode(state, mode: OutPointer<u32>) {
         state.ready()?;
         // Eager: what does not load is told when it is loaded.
         mode.set(1)
     }
-    fn cuFuncGetAttribute(state, value: Out<i32>, attribute: u32, function: u64) {
+    fn cuFuncGetAttribute(state, value: OutPointer<i32>, attribute: u32, function: u64) {
         value.needed()?;
         let architecture = state.profile.architecture();
         let function = state.function(function)?;
@@ -102,63 +102,63 @@ calls! { exports, Code;
             DYNAMIC_SHARED => function.dynamic_shared as i32,
             CARVEOUT => function.carveout,
             CONSTANT | CACHED | 10..=15 => 0,
-            _ => return Err(Code::INVALID_VALUE),
+            _ => return Err(CudaCode::INVALID_VALUE),
         })
     }
     fn cuFuncSetAttribute(state, function: u64, attribute: u32, value: i32) {
         let most = state.profile.shared_of_block;
         let own = state.function(function)?.kernel.shared_bytes;
-        let Some(function) = state.functions.get_mut(&function) else { return Err(Code::INVALID_HANDLE) };
+        let Some(function) = state.functions.get_mut(&function) else { return Err(CudaCode::INVALID_HANDLE) };
         match attribute {
             DYNAMIC_SHARED => {
-                let asked = u32::try_from(value).map_err(|_| Code::INVALID_VALUE)?;
+                let asked = u32::try_from(value).map_err(|_| CudaCode::INVALID_VALUE)?;
                 if asked.saturating_add(own) > most {
-                    return Err(Code::INVALID_VALUE);
+                    return Err(CudaCode::INVALID_VALUE);
                 }
                 function.dynamic_shared = asked;
             }
             CARVEOUT if (-1..=100).contains(&value) => function.carveout = value,
-            _ => return Err(Code::INVALID_VALUE),
+            _ => return Err(CudaCode::INVALID_VALUE),
         }
         Ok(())
     }
     fn cuFuncSetCacheConfig(state, function: u64, config: u32) {
         state.function(function)?;
-        if config <= 3 { Ok(()) } else { Err(Code::INVALID_VALUE) }
+        if config <= 3 { Ok(()) } else { Err(CudaCode::INVALID_VALUE) }
     }
-    fn cuFuncGetModule(state, module: Out<u64>, function: u64) {
+    fn cuFuncGetModule(state, module: OutPointer<u64>, function: u64) {
         module.set(state.function(function)?.module)
     }
-    fn cuFuncGetName(state, name: Out<*const c_char>, function: u64) {
+    fn cuFuncGetName(state, name: OutPointer<*const c_char>, function: u64) {
         name.set(state.function(function)?.name.as_ptr())
     }
     fn cuFuncLoad(state, function: u64) {
         state.function(function).map(drop)
     }
-    fn cuFuncIsLoaded(state, loaded: Out<u32>, function: u64) {
+    fn cuFuncIsLoaded(state, loaded: OutPointer<u32>, function: u64) {
         state.function(function)?;
         loaded.set(1)
     }
-    fn cuFuncGetParamInfo(state, function: u64, number: usize, offset: Out<usize>, bytes: Out<usize>) {
-        let parameter = state.function(function)?.kernel.parameters.get(number).ok_or(Code::INVALID_VALUE)?;
+    fn cuFuncGetParamInfo(state, function: u64, number: usize, offset: OutPointer<usize>, bytes: OutPointer<usize>) {
+        let parameter = state.function(function)?.kernel.parameters.get(number).ok_or(CudaCode::INVALID_VALUE)?;
         let (at, size) = (parameter.offset as usize, parameter.size as usize);
         offset.set(at)?;
         bytes.set_if_asked(size);
         Ok(())
     }
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(state, blocks: Out<i32>, function: u64, threads: i32, dynamic: usize) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(state, blocks: OutPointer<i32>, function: u64, threads: i32, dynamic: usize) {
         blocks.set(state.resident(function, threads, dynamic)?)
     }
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(state, blocks: Out<i32>, function: u64, threads: i32, dynamic: usize, flags: u32) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(state, blocks: OutPointer<i32>, function: u64, threads: i32, dynamic: usize, flags: u32) {
         if flags > 1 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         blocks.set(state.resident(function, threads, dynamic)?)
     }
-    fn cuOccupancyAvailableDynamicSMemPerBlock(state, bytes: Out<usize>, function: u64, blocks: i32, threads: i32) {
+    fn cuOccupancyAvailableDynamicSMemPerBlock(state, bytes: OutPointer<usize>, function: u64, blocks: i32, threads: i32) {
         state.function(function)?;
         if blocks < 1 || !(1..=THREADS_OF_BLOCK as i32).contains(&threads) {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let reserved = if state.profile.capability.0 >= 8 { 1024 } else { 0 };
         let of_block = (state.profile.shared_of_processor / blocks as u32).saturating_sub(reserved);
@@ -169,13 +169,13 @@ calls! { exports, Code;
 
 impl DriverState {
     /// A kernel of the current context.
-    pub fn function(&self, handle: u64) -> Answer<&Function> {
+    pub fn function(&self, handle: u64) -> Answer<&KernelFunction> {
         let current = self.current()?;
-        self.functions.get(&handle).filter(|f| f.context == current).ok_or(Code::INVALID_HANDLE)
+        self.functions.get(&handle).filter(|f| f.context == current).ok_or(CudaCode::INVALID_HANDLE)
     }
     fn resident(&self, function: u64, threads: i32, dynamic: usize) -> Answer<i32> {
         let function = self.function(function)?;
-        let threads = u32::try_from(threads).ok().filter(|t| *t > 0).ok_or(Code::INVALID_VALUE)?;
+        let threads = u32::try_from(threads).ok().filter(|t| *t > 0).ok_or(CudaCode::INVALID_VALUE)?;
         let own = u64::from(function.kernel.shared_bytes) + dynamic as u64;
         let most = function.kernel.max_threads.unwrap_or(THREADS_OF_BLOCK).min(THREADS_OF_BLOCK);
         if threads > most || own > u64::from(self.profile.shared_of_block) {
@@ -184,8 +184,8 @@ impl DriverState {
         Ok(self.profile.resident_blocks(threads, own as u32) as i32)
     }
     /// Loads an image; what is wrong with it in words, where something is.
-    fn load(&mut self, module: Out<u64>, image: Host) -> Result<(), (Code, String)> {
-        let plain = |code: Code| (code, String::new());
+    fn load(&mut self, module: OutPointer<u64>, image: Host) -> Result<(), (CudaCode, String)> {
+        let plain = |code: CudaCode| (code, String::new());
         module.needed().map_err(plain)?;
         let current = self.current().map_err(plain)?;
         self.refuse_while_capturing().map_err(plain)?;
@@ -201,13 +201,13 @@ impl DriverState {
         let mut functions = HashMap::new();
         for kernel in kernels::kernels_of(&loaded) {
             let function = self.handle();
-            let name = CString::new(kernel.name.clone()).unwrap_or_default();
-            functions.insert(kernel.name.clone(), function);
+            let name = CString::new(&*kernel.name).unwrap_or_default();
+            functions.insert(kernel.name.to_string(), function);
             let dynamic_shared = SHARED_UNASKED.saturating_sub(kernel.shared_bytes);
             let loaded = loaded.clone();
-            self.functions.insert(function, Function { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
+            self.functions.insert(function, KernelFunction { module: handle, context: current, kernel, name, loaded, dynamic_shared, carveout: -1, target });
         }
-        self.modules.insert(handle, LoadedModule { context: current, loaded, functions });
+        self.modules.insert(handle, ContextModule { context: current, loaded, functions });
         module.set(handle).map_err(plain)
     }
 }

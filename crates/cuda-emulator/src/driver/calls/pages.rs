@@ -1,9 +1,9 @@
 //! Calls about pages: addresses, memory, and the one mapped into the other.
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
-use crate::driver::pointer::{In, Out};
+use crate::driver::pointer::{InPointer, OutPointer};
 use crate::driver::profile::GRANULE;
-use crate::driver::queue::Awaited;
+use crate::driver::queue::WaitGoal;
 use crate::driver::state::{Allocated, DriverState, Reserved};
 use std::collections::BTreeMap;
 
@@ -37,54 +37,54 @@ const ON_DEVICE: u32 = 1;
 /// Reads and writes.
 const READ_WRITE: u32 = 3;
 
-calls! { exports, Code;
-    fn cuMemGetAllocationGranularity(state, bytes: Out<usize>, properties: In<Properties>, option: u32) {
+calls! { exports, CudaCode;
+    fn cuMemGetAllocationGranularity(state, bytes: OutPointer<usize>, properties: InPointer<Properties>, option: u32) {
         bytes.needed()?;
         state.ready()?;
         state.device_for(properties.get()?)?;
         if option > 1 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         bytes.set(GRANULE as usize)
     }
-    fn cuMemAddressReserve(state, address: Out<u64>, bytes: usize, alignment: usize, wanted: u64, flags: u64) {
+    fn cuMemAddressReserve(state, address: OutPointer<u64>, bytes: usize, alignment: usize, wanted: u64, flags: u64) {
         address.needed()?;
         let current = state.current()?;
         let whole = bytes > 0 && (bytes as u64).is_multiple_of(GRANULE);
         let aligned = alignment == 0 || alignment.is_power_of_two() && alignment as u64 <= GRANULE;
         if !whole || !aligned || flags != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let device = state.context(current)?.device;
-        let start = state.memory()?.reserve(bytes as u64).ok_or(Code::OUT_OF_MEMORY)?;
+        let start = state.memory()?.reserve(bytes as u64).ok_or(CudaCode::OUT_OF_MEMORY)?;
         state.reserved.insert(start, Reserved { device, bytes: bytes as u64, mapped: BTreeMap::new() });
         address.set(start)
     }
     fn cuMemAddressFree(state, address: u64, bytes: usize) {
         state.current()?;
-        let range = state.reserved.get(&address).filter(|r| r.bytes == bytes as u64 && r.mapped.is_empty()).ok_or(Code::INVALID_VALUE)?;
-        let Some(device) = state.devices.get(range.device) else { return Err(Code::INVALID_VALUE) };
-        device.memory.release_range(address).map_err(|_| Code::INVALID_VALUE)?;
+        let range = state.reserved.get(&address).filter(|r| r.bytes == bytes as u64 && r.mapped.is_empty()).ok_or(CudaCode::INVALID_VALUE)?;
+        let Some(device) = state.devices.get(range.device) else { return Err(CudaCode::INVALID_VALUE) };
+        device.memory.release_range(address).map_err(|_| CudaCode::INVALID_VALUE)?;
         state.reserved.remove(&address);
         Ok(())
     }
-    fn cuMemCreate(state, handle: Out<u64>, bytes: usize, properties: In<Properties>, flags: u64) {
+    fn cuMemCreate(state, handle: OutPointer<u64>, bytes: usize, properties: InPointer<Properties>, flags: u64) {
         handle.needed()?;
         state.ready()?;
         state.refuse_while_capturing()?;
         let device = state.device_for(properties.get()?)?;
         if bytes == 0 || !(bytes as u64).is_multiple_of(GRANULE) || flags != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
-        let Some(card) = state.devices.get(device) else { return Err(Code::INVALID_DEVICE) };
-        let physical = card.memory.create(bytes as u64).ok_or(Code::OUT_OF_MEMORY)?;
+        let Some(card) = state.devices.get(device) else { return Err(CudaCode::INVALID_DEVICE) };
+        let physical = card.memory.create(bytes as u64).ok_or(CudaCode::OUT_OF_MEMORY)?;
         let made = state.handle();
         state.allocated.insert(made, Allocated { device, bytes: bytes as u64, physical, released: false, mappings: 0 });
         handle.set(made)
     }
     fn cuMemRelease(state, handle: u64) {
         state.ready()?;
-        let memory = state.allocated.get_mut(&handle).filter(|a| !a.released).ok_or(Code::INVALID_VALUE)?;
+        let memory = state.allocated.get_mut(&handle).filter(|a| !a.released).ok_or(CudaCode::INVALID_VALUE)?;
         memory.released = true;
         if memory.mappings == 0 {
             state.allocated.remove(&handle);
@@ -95,16 +95,16 @@ calls! { exports, Code;
         state.ready()?;
         state.refuse_while_capturing()?;
         let bytes = bytes as u64;
-        let memory = state.allocated.get(&handle).filter(|a| !a.released).ok_or(Code::INVALID_VALUE)?;
+        let memory = state.allocated.get(&handle).filter(|a| !a.released).ok_or(CudaCode::INVALID_VALUE)?;
         let whole = bytes > 0 && bytes.is_multiple_of(GRANULE) && address.is_multiple_of(GRANULE);
         // "offset: must be zero" (cuMemMap).
         if !whole || offset != 0 || flags != 0 || bytes > memory.bytes {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let (physical, device) = (memory.physical.clone(), memory.device);
-        let card = state.devices.get(device).ok_or(Code::INVALID_DEVICE)?.memory.clone();
-        let (_, range) = state.reserved.range_mut(..=address).next_back().ok_or(Code::INVALID_VALUE)?;
-        card.map(address, bytes, 0, &physical).map_err(|_| Code::INVALID_VALUE)?;
+        let card = state.devices.get(device).ok_or(CudaCode::INVALID_DEVICE)?.memory.clone();
+        let (_, range) = state.reserved.range_mut(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
+        card.map(address, bytes, 0, &physical).map_err(|_| CudaCode::INVALID_VALUE)?;
         range.mapped.insert(address, (bytes, handle));
         if let Some(memory) = state.allocated.get_mut(&handle) {
             memory.mappings += 1;
@@ -114,12 +114,12 @@ calls! { exports, Code;
     fn cuMemUnmap(state, address: u64, bytes: usize) {
         state.ready()?;
         state.refuse_while_capturing()?;
-        let end = address.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?;
+        let end = address.checked_add(bytes as u64).ok_or(CudaCode::INVALID_VALUE)?;
         let (device, mapped) = state.mapped(address, end)?;
         // What is under way may use it.
-        state.run_until(Awaited::Everything);
-        let Some(device) = state.devices.get_mut(device) else { return Err(Code::INVALID_DEVICE) };
-        device.memory.unmap(address, bytes as u64).map_err(|_| Code::INVALID_VALUE)?;
+        state.run_until(WaitGoal::Everything);
+        let Some(device) = state.devices.get_mut(device) else { return Err(CudaCode::INVALID_DEVICE) };
+        device.memory.unmap(address, bytes as u64).map_err(|_| CudaCode::INVALID_VALUE)?;
         device.accesses.forget(address, bytes as u64);
         state.log.forget_range(address, bytes as u64);
         for (start, handle) in mapped {
@@ -135,32 +135,32 @@ calls! { exports, Code;
         }
         Ok(())
     }
-    fn cuMemSetAccess(state, address: u64, bytes: usize, access: In<AccessDescription>, count: usize) {
+    fn cuMemSetAccess(state, address: u64, bytes: usize, access: InPointer<AccessDescription>, count: usize) {
         state.ready()?;
-        let end = address.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?;
+        let end = address.checked_add(bytes as u64).ok_or(CudaCode::INVALID_VALUE)?;
         if count == 0 || count > 64 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let (device, _) = state.mapped(address, end)?;
         for k in 0..count {
             let access = access.at(k)?;
             if access.location.kind != ON_DEVICE || !matches!(access.flags, 0 | 1 | READ_WRITE) {
-                return Err(Code::INVALID_VALUE);
+                return Err(CudaCode::INVALID_VALUE);
             }
             let asked = state.device(access.location.id)?;
             if asked == device {
-                let memory = state.devices.get(device).ok_or(Code::INVALID_DEVICE)?.memory.clone();
-                memory.set_access(address, bytes as u64, access.flags != 0).map_err(|_| Code::INVALID_VALUE)?;
+                let memory = state.devices.get(device).ok_or(CudaCode::INVALID_DEVICE)?.memory.clone();
+                memory.set_access(address, bytes as u64, access.flags != 0).map_err(|_| CudaCode::INVALID_VALUE)?;
             }
         }
         Ok(())
     }
-    fn cuMemGetAccess(state, flags: Out<u64>, location: In<Location>, address: u64) {
+    fn cuMemGetAccess(state, flags: OutPointer<u64>, location: InPointer<Location>, address: u64) {
         flags.needed()?;
         state.ready()?;
         let location = location.get()?;
         if location.kind != ON_DEVICE {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let asked = state.device(location.id)?;
         let (device, _) = state.mapped(address, address.saturating_add(1)).or_else(|_| state.mapping_of(address))?;
@@ -173,32 +173,32 @@ impl DriverState {
     /// The card that memory is asked for on.
     fn device_for(&self, properties: Properties) -> Answer<usize> {
         if properties.kind != PINNED || properties.location.kind != ON_DEVICE {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         if properties.handles != 0 {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(CudaCode::NOT_SUPPORTED);
         }
         self.device(properties.location.id)
     }
     /// The mappings that make up a range of addresses: which card's, where each begins, and which memory it is.
     fn mapped(&self, address: u64, end: u64) -> Answer<(usize, Vec<(u64, u64)>)> {
-        let (_, range) = self.reserved.range(..=address).next_back().ok_or(Code::INVALID_VALUE)?;
+        let (_, range) = self.reserved.range(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
         let mut at = address;
         let mut all = Vec::new();
         while at < end {
-            let (bytes, handle) = range.mapped.get(&at).ok_or(Code::INVALID_VALUE)?;
+            let (bytes, handle) = range.mapped.get(&at).ok_or(CudaCode::INVALID_VALUE)?;
             all.push((at, *handle));
             at += bytes;
         }
         let device = all.first().and_then(|(_, h)| self.allocated.get(h)).map_or(range.device, |a| a.device);
-        if at == end && !all.is_empty() { Ok((device, all)) } else { Err(Code::INVALID_VALUE) }
+        if at == end && !all.is_empty() { Ok((device, all)) } else { Err(CudaCode::INVALID_VALUE) }
     }
     /// The mapping that holds an address.
     fn mapping_of(&self, address: u64) -> Answer<(usize, Vec<(u64, u64)>)> {
-        let (_, range) = self.reserved.range(..=address).next_back().ok_or(Code::INVALID_VALUE)?;
-        let (start, (bytes, handle)) = range.mapped.range(..=address).next_back().ok_or(Code::INVALID_VALUE)?;
+        let (_, range) = self.reserved.range(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
+        let (start, (bytes, handle)) = range.mapped.range(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
         if address >= start + bytes {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         Ok((self.allocated.get(handle).map_or(range.device, |a| a.device), vec![(*start, *handle)]))
     }

@@ -1,9 +1,9 @@
 //! Calls about streams, events and captures.
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
-use crate::driver::pointer::{Host, HostCall, Out};
-use crate::driver::queue::{Awaited, StreamWork};
-use crate::driver::state::{CAPTURE_MODE, DriverState, Event, LEGACY, PER_THREAD, Recorded};
+use crate::driver::pointer::{Host, HostCall, OutPointer};
+use crate::driver::queue::{StreamWork, WaitGoal};
+use crate::driver::state::{CAPTURE_MODE, DriverState, Event, EventRecord, LEGACY, PER_THREAD};
 use std::ffi::c_void;
 
 /// A stream that is not ordered with the default stream of old.
@@ -18,121 +18,121 @@ const EXTERNAL: u32 = 1;
 /// A function that a stream calls.
 type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
-calls! { exports, Code;
-    fn cuStreamCreate(state, stream: Out<u64>, flags: u32) {
+calls! { exports, CudaCode;
+    fn cuStreamCreate(state, stream: OutPointer<u64>, flags: u32) {
         state.create_stream(stream, flags, 0)
     }
-    fn cuStreamCreateWithPriority(state, stream: Out<u64>, flags: u32, priority: i32) {
+    fn cuStreamCreateWithPriority(state, stream: OutPointer<u64>, flags: u32, priority: i32) {
         state.create_stream(stream, flags, priority)
     }
     fn cuStreamDestroy_v2(state, stream: u64) {
         state.current_if_lost()?;
-        let known = state.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
+        let known = state.streams.get(&stream).ok_or(CudaCode::INVALID_HANDLE)?;
         let per_thread = state.contexts.values().any(|c| c.per_thread.values().any(|s| *s == stream));
         if known.legacy || per_thread {
-            return Err(Code::INVALID_HANDLE);
+            return Err(CudaCode::INVALID_HANDLE);
         }
         state.refuse_capturing_stream(stream)?;
         // It goes when its work is done; the host does not wait for that.
-        state.run_until(Awaited::Stream(stream));
+        state.run_until(WaitGoal::Stream(stream));
         state.drop_stream(stream);
         state.current().map(drop)
     }
     fn cuStreamSynchronize(state, stream: u64) {
         let stream = state.asked_stream(stream)?;
-        state.wait("cuStreamSynchronize", Awaited::Stream(stream))
+        state.wait("cuStreamSynchronize", WaitGoal::Stream(stream))
     }
     fn cuStreamQuery(state, stream: u64) {
         let stream = state.asked_stream(stream)?;
         state.run_a_little();
         state.current()?;
         let done = state.streams.get(&stream).is_none_or(|s| s.work.is_empty());
-        if done { state.finish(Awaited::Stream(stream)) } else { Err(Code::NOT_READY) }
+        if done { state.finish(WaitGoal::Stream(stream)) } else { Err(CudaCode::NOT_READY) }
     }
     fn cuStreamWaitEvent(state, stream: u64, event: u64, flags: u32) {
         let stream = state.stream(stream)?;
         state.event(event)?;
         if flags & !EXTERNAL != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         if flags & EXTERNAL != 0 {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(CudaCode::NOT_SUPPORTED);
         }
         state.wait_event(stream, event)
     }
-    fn cuStreamGetPriority(state, stream: u64, priority: Out<i32>) {
+    fn cuStreamGetPriority(state, stream: u64, priority: OutPointer<i32>) {
         let stream = state.stream(stream)?;
         priority.set(state.streams.get(&stream).map_or(0, |s| s.priority))
     }
-    fn cuStreamGetFlags(state, stream: u64, flags: Out<u32>) {
+    fn cuStreamGetFlags(state, stream: u64, flags: OutPointer<u32>) {
         let stream = state.stream(stream)?;
         flags.set(state.streams.get(&stream).map_or(0, |s| s.flags))
     }
-    fn cuStreamGetCtx(state, stream: u64, context: Out<u64>) {
+    fn cuStreamGetCtx(state, stream: u64, context: OutPointer<u64>) {
         let stream = state.stream(stream)?;
         context.set(state.streams.get(&stream).map_or(0, |s| s.context))
     }
-    fn cuStreamGetId(state, stream: u64, id: Out<u64>) {
+    fn cuStreamGetId(state, stream: u64, id: OutPointer<u64>) {
         let stream = state.stream(stream)?;
         id.set(stream)
     }
     fn cuStreamBeginCapture_v2(state, stream: u64, mode: u32) {
         if matches!(stream, 0 | LEGACY) {
             state.current()?;
-            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+            return Err(CudaCode::STREAM_CAPTURE_UNSUPPORTED);
         }
         let stream = state.stream(stream)?;
         state.begin_capture(stream, mode)
     }
-    fn cuStreamEndCapture(state, stream: u64, graph: Out<u64>) {
+    fn cuStreamEndCapture(state, stream: u64, graph: OutPointer<u64>) {
         graph.needed()?;
         let stream = state.stream(stream)?;
         graph.set(0)?;
         graph.set(state.end_capture(stream)?)
     }
-    fn cuStreamIsCapturing(state, stream: u64, status: Out<u32>) {
+    fn cuStreamIsCapturing(state, stream: u64, status: OutPointer<u32>) {
         let legacy = matches!(stream, 0 | LEGACY);
         let stream = state.stream(stream)?;
         if legacy {
             let context = state.current()?;
             let blocked = state.streams.values().any(|s| s.context == context && s.blocking() && s.capture.is_some());
             if blocked {
-                return Err(Code::STREAM_CAPTURE_IMPLICIT);
+                return Err(CudaCode::STREAM_CAPTURE_IMPLICIT);
             }
         }
         status.set(state.capture_status(stream))
     }
-    fn cuStreamGetCaptureInfo_v3(state, stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<u64>, edges: Out<u64>, count: Out<usize>) {
+    fn cuStreamGetCaptureInfo_v3(state, stream: u64, status: OutPointer<u32>, id: OutPointer<u64>, graph: OutPointer<u64>, nodes: OutPointer<u64>, edges: OutPointer<u64>, count: OutPointer<usize>) {
         edges.set_if_asked(0);
         state.capture_info(stream, status, id, graph, nodes, count)
     }
-    fn cuThreadExchangeStreamCaptureMode(state, mode: Out<u32>) {
+    fn cuThreadExchangeStreamCaptureMode(state, mode: OutPointer<u32>) {
         state.always()?;
         let new = mode.get()?;
         if new > 2 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         mode.set(CAPTURE_MODE.replace(new))
     }
     fn cuLaunchHostFunc(state, stream: u64, function: HostFunction, word: Host) {
         let stream = state.stream(stream)?;
-        let function = function.ok_or(Code::INVALID_VALUE)?;
+        let function = function.ok_or(CudaCode::INVALID_VALUE)?;
         state.enqueue(stream, StreamWork::Call(HostCall { function, word }))
     }
-    fn cuEventCreate(state, event: Out<u64>, flags: u32) {
+    fn cuEventCreate(state, event: OutPointer<u64>, flags: u32) {
         event.needed()?;
         let context = state.current()?;
         let known = flags & !(BLOCKING_SYNC | NO_TIME | INTERPROCESS) == 0;
         if !known || flags & INTERPROCESS != 0 && flags & NO_TIME == 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         let handle = state.handle();
-        state.events.insert(handle, Event { context, flags, recorded: Recorded::Never });
+        state.events.insert(handle, Event { context, flags, recorded: EventRecord::Never });
         event.set(handle)
     }
     fn cuEventDestroy_v2(state, event: u64) {
         state.current_if_lost()?;
-        state.events.remove(&event).ok_or(Code::INVALID_HANDLE)?;
+        state.events.remove(&event).ok_or(CudaCode::INVALID_HANDLE)?;
         state.current().map(drop)
     }
     fn cuEventRecord(state, event: u64, stream: u64) {
@@ -142,10 +142,10 @@ calls! { exports, Code;
     }
     fn cuEventRecordWithFlags(state, event: u64, stream: u64, flags: u32) {
         if flags & !EXTERNAL != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         if flags & EXTERNAL != 0 {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(CudaCode::NOT_SUPPORTED);
         }
         state.event(event)?;
         let stream = state.stream(stream)?;
@@ -156,7 +156,7 @@ calls! { exports, Code;
         state.run_a_little();
         state.current()?;
         if task.is_some_and(|t| state.pending.contains(&t)) {
-            return Err(Code::NOT_READY);
+            return Err(CudaCode::NOT_READY);
         }
         state.after_event(event);
         Ok(())
@@ -164,22 +164,22 @@ calls! { exports, Code;
     fn cuEventSynchronize(state, event: u64) {
         let task = state.asked_event(event)?;
         if let Some(task) = task {
-            state.wait("cuEventSynchronize", Awaited::Task(task))?;
+            state.wait("cuEventSynchronize", WaitGoal::Task(task))?;
         }
         state.after_event(event);
         Ok(())
     }
-    fn cuEventElapsedTime_v2(state, milliseconds: Out<f32>, start: u64, end: u64) {
+    fn cuEventElapsedTime_v2(state, milliseconds: OutPointer<f32>, start: u64, end: u64) {
         state.elapsed(milliseconds, start, end)
     }
 }
 
 impl DriverState {
-    fn create_stream(&mut self, stream: Out<u64>, flags: u32, priority: i32) -> Answer {
+    fn create_stream(&mut self, stream: OutPointer<u64>, flags: u32, priority: i32) -> Answer {
         stream.needed()?;
         let context = self.current()?;
         if flags & !NON_BLOCKING != 0 {
-            return Err(Code::INVALID_VALUE);
+            return Err(CudaCode::INVALID_VALUE);
         }
         // Numbers beyond the range count as its nearest end.
         let priority = priority.clamp(super::context::GREATEST_PRIORITY, super::context::LEAST_PRIORITY);
@@ -203,27 +203,27 @@ impl DriverState {
         let recorded = self.event(handle)?.recorded.clone();
         self.refuse_while_capturing()?;
         match recorded {
-            Recorded::Never => Ok(None),
-            Recorded::Work { task, .. } => Ok(Some(task)),
-            Recorded::Captured { .. } => Err(Code::CAPTURED_EVENT),
+            EventRecord::Never => Ok(None),
+            EventRecord::Work { task, .. } => Ok(Some(task)),
+            EventRecord::Captured { .. } => Err(CudaCode::CAPTURED_EVENT),
         }
     }
     /// The host knows now that what an event stands for is done.
     fn after_event(&mut self, handle: u64) {
-        if let Some(Recorded::Work { at, clock, .. }) = self.events.get(&handle).map(|e| &e.recorded) {
+        if let Some(EventRecord::Work { at, clock, .. }) = self.events.get(&handle).map(|e| &e.recorded) {
             self.host_clock.join(clock);
             self.clock.waited(at.unwrap_or(0.0));
         }
     }
-    fn elapsed(&mut self, milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
+    fn elapsed(&mut self, milliseconds: OutPointer<f32>, start: u64, end: u64) -> Answer {
         milliseconds.needed()?;
         let time = |state: &DriverState, handle: u64| {
             let event = state.event(handle)?;
             match &event.recorded {
-                _ if event.flags & NO_TIME != 0 => Err(Code::INVALID_HANDLE),
-                Recorded::Never => Err(Code::INVALID_HANDLE),
-                Recorded::Captured { .. } => Err(Code::CAPTURED_EVENT),
-                Recorded::Work { at, .. } => at.ok_or(Code::NOT_READY),
+                _ if event.flags & NO_TIME != 0 => Err(CudaCode::INVALID_HANDLE),
+                EventRecord::Never => Err(CudaCode::INVALID_HANDLE),
+                EventRecord::Captured { .. } => Err(CudaCode::CAPTURED_EVENT),
+                EventRecord::Work { at, .. } => at.ok_or(CudaCode::NOT_READY),
             }
         };
         let (start, end) = (time(self, start)?, time(self, end)?);
@@ -238,7 +238,15 @@ impl DriverState {
             Some(false) => 2,
         }
     }
-    fn capture_info(&mut self, stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<u64>, count: Out<usize>) -> Answer {
+    fn capture_info(
+        &mut self,
+        stream: u64,
+        status: OutPointer<u32>,
+        id: OutPointer<u64>,
+        graph: OutPointer<u64>,
+        nodes: OutPointer<u64>,
+        count: OutPointer<usize>,
+    ) -> Answer {
         let stream = self.stream(stream)?;
         status.set(self.capture_status(stream))?;
         id.set_if_asked(self.streams.get(&stream).and_then(|s| s.capture).unwrap_or(0));

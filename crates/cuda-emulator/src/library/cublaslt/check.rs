@@ -2,13 +2,13 @@
 //!
 //! After `cublasLt.h` and the table of supported types in NVIDIA's documentation of `cublasLtMatmul`.
 use super::descriptors::{DescriptorKind, LtStatus};
-use super::number::Number;
+use super::number::LtNumber;
 use crate::driver::state::DriverState;
-use Number::*;
+use LtNumber::*;
 
 /// How sums are made (`cublasComputeType_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Compute {
+pub(crate) enum LtCompute {
     F16,
     F32,
     /// Inputs of 32 bits are rounded first: to f16, to bf16, to tf32.
@@ -22,16 +22,16 @@ pub(crate) enum InputRounding {
     Bf16,
     Tf32,
 }
-impl Compute {
-    fn of(code: u32) -> Option<Compute> {
+impl LtCompute {
+    fn of(code: u32) -> Option<LtCompute> {
         Some(match code {
-            64 | 65 => Compute::F16,
-            68 | 69 => Compute::F32,
-            74 => Compute::F32By(InputRounding::F16),
-            75 => Compute::F32By(InputRounding::Bf16),
-            77 => Compute::F32By(InputRounding::Tf32),
-            70 | 71 => Compute::F64,
-            72 | 73 => Compute::I32,
+            64 | 65 => LtCompute::F16,
+            68 | 69 => LtCompute::F32,
+            74 => LtCompute::F32By(InputRounding::F16),
+            75 => LtCompute::F32By(InputRounding::Bf16),
+            77 => LtCompute::F32By(InputRounding::Tf32),
+            70 | 71 => LtCompute::F64,
+            72 | 73 => LtCompute::I32,
             _ => return None,
         })
     }
@@ -39,9 +39,9 @@ impl Compute {
 
 /// A matrix, or a batch of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Matrix {
+pub(crate) struct EmulatedMatrix {
     pub address: u64,
-    pub number: Number,
+    pub number: LtNumber,
     pub rows: u64,
     pub columns: u64,
     pub leading: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Matrix {
     pub batch: u64,
     pub stride: i64,
 }
-impl Matrix {
+impl EmulatedMatrix {
     /// Elements of one line, and the number of lines.
     pub fn lines(&self) -> (u64, u64) {
         if self.by_rows { (self.columns, self.rows) } else { (self.rows, self.columns) }
@@ -74,20 +74,20 @@ impl Matrix {
 }
 /// A factor: given, or read from the device when the product runs; one for all, or one for each row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Factor {
+pub(crate) enum LtFactor {
     Value(f64),
     Device(u64),
     Rows { address: u64, stride: i64 },
 }
 /// What is done to a product before it is rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Epilogue {
+pub(crate) struct LtEpilogue {
     pub code: u32,
     pub bias: u64,
-    pub bias_number: Number,
+    pub bias_number: LtNumber,
     pub bias_stride: i64,
     pub aux: u64,
-    pub aux_number: Number,
+    pub aux_number: LtNumber,
     pub aux_leading: u64,
     pub aux_stride: i64,
 }
@@ -103,7 +103,7 @@ pub(crate) const BIAS_OF_A: u32 = 256;
 pub(crate) const BIAS_OF_B: u32 = 512;
 /// The codes there are.
 const EPILOGUES: &[u32] = &[1, 2, 130, 4, 6, 134, 136, 152, 32, 160, 36, 164, 192, 208, 256, 512];
-impl Epilogue {
+impl LtEpilogue {
     pub fn has(&self, bit: u32) -> bool {
         self.code != 1 && self.code & bit != 0
     }
@@ -115,26 +115,26 @@ impl Epilogue {
 
 /// A product that is yet to run: D = epilogue(alpha · op(A) · op(B) + beta · C).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LtProduct {
+pub(crate) struct EmulatedProduct {
     pub device: usize,
-    pub compute: Compute,
-    pub scale: Number,
-    pub a: Matrix,
-    pub b: Matrix,
-    pub c: Matrix,
-    pub d: Matrix,
+    pub compute: LtCompute,
+    pub scale: LtNumber,
+    pub a: EmulatedMatrix,
+    pub b: EmulatedMatrix,
+    pub c: EmulatedMatrix,
+    pub d: EmulatedMatrix,
     pub a_transposed: bool,
     pub b_transposed: bool,
-    pub alpha: Factor,
-    pub beta: Factor,
-    pub epilogue: Epilogue,
+    pub alpha: LtFactor,
+    pub beta: LtFactor,
+    pub epilogue: LtEpilogue,
     /// Where the factors of A, B, C, D and of the auxiliary matrix stand; 0: none.
     pub scales: [u64; 5],
     /// Where the largest absolute value of D goes, and that of the auxiliary matrix; 0: nowhere.
     pub largest: [u64; 2],
     pub workspace: (u64, u64),
 }
-impl LtProduct {
+impl EmulatedProduct {
     /// Rows and columns of D, and what is summed over.
     pub fn sizes(&self) -> (u64, u64, u64) {
         let inner = if self.a_transposed { self.a.rows } else { self.a.columns };
@@ -152,7 +152,7 @@ impl LtProduct {
         use std::hash::{Hash, Hasher};
         let mut key = std::hash::DefaultHasher::new();
         for matrix in [self.a, self.b, self.c, self.d] {
-            Matrix { address: 0, ..matrix }.hash(&mut key);
+            EmulatedMatrix { address: 0, ..matrix }.hash(&mut key);
         }
         (self.compute, self.scale, self.a_transposed, self.b_transposed, self.epilogue.code).hash(&mut key);
         key.finish()
@@ -165,14 +165,14 @@ pub(crate) struct GivenProduct {
     pub product: u64,
     pub layouts: [u64; 4],
     pub addresses: [u64; 4],
-    pub alpha: Factor,
-    pub beta: Factor,
+    pub alpha: LtFactor,
+    pub beta: LtFactor,
 }
 
 impl DriverState {
-    fn matrix(&self, layout: u64, address: u64) -> Result<Matrix, LtStatus> {
+    fn matrix(&self, layout: u64, address: u64) -> Result<EmulatedMatrix, LtStatus> {
         let layout = self.descriptor(layout, DescriptorKind::Layout)?;
-        let number = Number::of(layout.word(0)).ok_or(LtStatus::NOT_SUPPORTED)?;
+        let number = LtNumber::of(layout.word(0)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let by_rows = match layout.word(1) {
             0 => false,
             1 => true,
@@ -184,7 +184,7 @@ impl DriverState {
         }
         let leading = u64::try_from(layout.signed(4)).map_err(|_| LtStatus::INVALID_VALUE)?;
         let batch = u64::try_from(layout.word(5) as i32).ok().filter(|b| *b > 0).ok_or(LtStatus::INVALID_VALUE)?;
-        let matrix = Matrix { address, number, rows: layout.get(2), columns: layout.get(3), leading, by_rows, batch, stride: layout.signed(6) };
+        let matrix = EmulatedMatrix { address, number, rows: layout.get(2), columns: layout.get(3), leading, by_rows, batch, stride: layout.signed(6) };
         let (line, lines) = matrix.lines();
         // "Usually only values that can be expressed as int32_t are supported."
         if line == 0 || lines == 0 || line > i32::MAX as u64 || lines > i32::MAX as u64 {
@@ -196,10 +196,10 @@ impl DriverState {
         Ok(matrix)
     }
     /// Reads descriptors; refuses what contradicts itself and what no algorithm does.
-    pub fn product(&self, given: &GivenProduct) -> Result<LtProduct, LtStatus> {
+    pub fn product(&self, given: &GivenProduct) -> Result<EmulatedProduct, LtStatus> {
         let described = self.descriptor(given.product, DescriptorKind::Product)?;
-        let compute = Compute::of(described.word(0)).ok_or(LtStatus::INVALID_VALUE)?;
-        let scale = Number::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
+        let compute = LtCompute::of(described.word(0)).ok_or(LtStatus::INVALID_VALUE)?;
+        let scale = LtNumber::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let [a, b, c, d] = [0, 1, 2, 3].map(|k| self.matrix(given.layouts[k], given.addresses[k]));
         let (a, b, c, d) = (a?, b?, c?, d?);
         let transposed = |which: u32| match described.word(which) {
@@ -212,16 +212,16 @@ impl DriverState {
         if transposed(5)? || described.word(6) != 2 || (31..=35).chain([37]).any(|mode| described.word(mode) != 0) {
             return Err(LtStatus::NOT_SUPPORTED);
         }
-        let number_or = |which: u32, usual: Number| match described.word(which) {
+        let number_or = |which: u32, usual: LtNumber| match described.word(which) {
             u32::MAX => Ok(usual),
-            code => Number::of(code).ok_or(LtStatus::NOT_SUPPORTED),
+            code => LtNumber::of(code).ok_or(LtStatus::NOT_SUPPORTED),
         };
         let usual_bias = match d.number {
             I8 => F32,
             F32 | E4m3 | E5m2 if a.number.is_fp8() => Bf16,
             number => number,
         };
-        let epilogue = Epilogue {
+        let epilogue = LtEpilogue {
             code: described.word(7),
             bias: described.get(8),
             bias_number: number_or(26, usual_bias)?,
@@ -232,7 +232,7 @@ impl DriverState {
             aux_stride: described.signed(13),
         };
         let device = self.context(self.current().map_err(|_| LtStatus::NOT_INITIALIZED)?).map_err(|_| LtStatus::NOT_INITIALIZED)?.device;
-        let product = LtProduct {
+        let product = EmulatedProduct {
             device,
             compute,
             scale,
@@ -256,7 +256,7 @@ impl DriverState {
         Ok(product)
     }
     /// The table of types, and what a card of this age has.
-    fn check_types(&self, p: &LtProduct) -> Result<(), LtStatus> {
+    fn check_types(&self, p: &EmulatedProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if a.is_fp8() || b.is_fp8() {
             return self.check_fp8(p);
@@ -265,11 +265,11 @@ impl DriverState {
             return Err(LtStatus::NOT_SUPPORTED);
         }
         let known = match p.compute {
-            Compute::F16 => (p.scale, a, c) == (F16, F16, F16),
-            Compute::F64 => (p.scale, a, c) == (F64, F64, F64),
-            Compute::F32By(_) => (p.scale, a, c) == (F32, F32, F32),
-            Compute::F32 => p.scale == F32 && matches!((a, c), (Bf16, Bf16) | (F16, F16) | (I8, F32) | (Bf16, F32) | (F16, F32) | (F32, F32)),
-            Compute::I32 => matches!((p.scale, a, c), (I32, I8, I32) | (F32, I8, I8)),
+            LtCompute::F16 => (p.scale, a, c) == (F16, F16, F16),
+            LtCompute::F64 => (p.scale, a, c) == (F64, F64, F64),
+            LtCompute::F32By(_) => (p.scale, a, c) == (F32, F32, F32),
+            LtCompute::F32 => p.scale == F32 && matches!((a, c), (Bf16, Bf16) | (F16, F16) | (I8, F32) | (Bf16, F32) | (F16, F32) | (F32, F32)),
+            LtCompute::I32 => matches!((p.scale, a, c), (I32, I8, I32) | (F32, I8, I8)),
         };
         if !known {
             return Err(LtStatus::NOT_SUPPORTED);
@@ -277,7 +277,7 @@ impl DriverState {
         if a == Bf16 && self.profile.capability.0 < 8 {
             return Err(LtStatus::ARCH_MISMATCH);
         }
-        if a == I8 && p.compute == Compute::I32 {
+        if a == I8 && p.compute == LtCompute::I32 {
             // "A must be transposed and B non-transposed"; m and k, leading dimensions and addresses are multiples of 4.
             let by_rows = [p.a, p.b, p.c, p.d].iter().any(|m| m.by_rows);
             let (rows, _, inner) = p.sizes();
@@ -289,7 +289,7 @@ impl DriverState {
         Ok(())
     }
     /// Inputs of 8 bits: which pairs, which outputs, which way they lie.
-    fn check_fp8(&self, p: &LtProduct) -> Result<(), LtStatus> {
+    fn check_fp8(&self, p: &EmulatedProduct) -> Result<(), LtStatus> {
         let (a, b, c, d) = (p.a.number, p.b.number, p.c.number, p.d.number);
         if self.profile.architecture() < 89 {
             return Err(LtStatus::ARCH_MISMATCH);
@@ -305,7 +305,7 @@ impl DriverState {
         let whole = [rows, columns, inner].iter().all(|s| s % 16 == 0);
         let by_rows = [p.a, p.b, p.c, p.d].iter().any(|m| m.by_rows);
         // The Hopper kernels want op(A) transposed, op(B) not, sizes and addresses in multiples of 16.
-        if p.compute != Compute::F32 || p.scale != F32 || !inputs || !outputs || !p.a_transposed || p.b_transposed || !whole || by_rows {
+        if p.compute != LtCompute::F32 || p.scale != F32 || !inputs || !outputs || !p.a_transposed || p.b_transposed || !whole || by_rows {
             return Err(LtStatus::NOT_SUPPORTED);
         }
         Ok(())
@@ -313,8 +313,8 @@ impl DriverState {
 }
 
 /// Sizes that fit each other, batches of one count, outputs that do not overlap.
-fn check_sizes(p: &LtProduct) -> Result<(), LtStatus> {
-    let transposed_sizes = |m: &Matrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
+fn check_sizes(p: &EmulatedProduct) -> Result<(), LtStatus> {
+    let transposed_sizes = |m: &EmulatedMatrix, t: bool| if t { (m.columns, m.rows) } else { (m.rows, m.columns) };
     let ((m, k), (k_of_b, n)) = (transposed_sizes(&p.a, p.a_transposed), transposed_sizes(&p.b, p.b_transposed));
     let fits = k == k_of_b && (p.d.rows, p.d.columns) == (m, n) && (p.c.rows, p.c.columns) == (m, n) && p.c.by_rows == p.d.by_rows;
     let batches = [p.a, p.b, p.c].iter().all(|x| x.batch == p.d.batch);
@@ -323,14 +323,14 @@ fn check_sizes(p: &LtProduct) -> Result<(), LtStatus> {
         return Err(LtStatus::INVALID_VALUE);
     }
     // In place only as it lies.
-    let in_place = p.c.address == p.d.address && p.d.address != 0 && p.beta != Factor::Value(0.0);
+    let in_place = p.c.address == p.d.address && p.d.address != 0 && p.beta != LtFactor::Value(0.0);
     if in_place && (p.c.leading, p.c.stride, p.c.number) != (p.d.leading, p.d.stride, p.d.number) {
         return Err(LtStatus::INVALID_VALUE);
     }
     Ok(())
 }
 /// Epilogues: which there are, for which types, and what they need.
-fn check_epilogue(p: &LtProduct) -> Result<(), LtStatus> {
+fn check_epilogue(p: &EmulatedProduct) -> Result<(), LtStatus> {
     let e = &p.epilogue;
     if !EPILOGUES.contains(&e.code) {
         return Err(LtStatus::INVALID_VALUE);
@@ -379,8 +379,8 @@ fn check_epilogue(p: &LtProduct) -> Result<(), LtStatus> {
     Ok(())
 }
 /// Factors of matrices are for numbers of 8 bits alone.
-fn check_scales(p: &LtProduct) -> Result<(), LtStatus> {
-    let fp8 = [p.a.number, p.b.number, p.c.number, p.d.number, p.epilogue.aux_number].map(Number::is_fp8);
+fn check_scales(p: &EmulatedProduct) -> Result<(), LtStatus> {
+    let fp8 = [p.a.number, p.b.number, p.c.number, p.d.number, p.epilogue.aux_number].map(LtNumber::is_fp8);
     let wrong = p.scales.iter().zip(fp8).any(|(at, fp8)| *at != 0 && !fp8);
     let wrong = wrong || p.largest[0] != 0 && !fp8[3] || p.largest[1] != 0 && !fp8[4];
     if wrong { Err(LtStatus::INVALID_VALUE) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Descriptors: what a product is, how a matrix lies, what is preferred. Each is a table of attributes by number, whose
 //! sizes and first values are those of `cublasLt.h`.
 use crate::driver::entry::{CallStatus, calls};
-use crate::driver::pointer::{Host, Out};
+use crate::driver::pointer::{Host, OutPointer};
 use crate::driver::state::DriverState;
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ const PRODUCT: &[Attribute] = &[
 /// Attributes of layouts (`cublasLtMatrixLayoutAttribute_t`).
 const LAYOUT: &[Attribute] = &[(0, 4, 0), (1, 4, 0), (2, 8, 0), (3, 8, 0), (4, 8, 0), (5, 4, 1), (6, 8, 0), (7, 8, 0), (8, 4, 0)];
 /// Attributes of preferences (`cublasLtMatmulPreferenceAttributes_t`).
-const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, UNSET), (5, 4, 256), (6, 4, 256), (7, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
+const PREFERENCE: &[Attribute] = &[(0, 4, 0), (1, 8, 0), (3, 4, 7), (5, 4, 256), (6, 4, 256), (7, 4, 256), (8, 4, 256), (9, 4, 0), (12, 8, u64::MAX)];
 
 /// A descriptor.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl Descriptor {
 }
 
 calls! { exports, LtStatus;
-    fn cublasLtCreate(state, handle: Out<u64>) {
+    fn cublasLtCreate(state, handle: OutPointer<u64>) {
         handle.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
         state.current().map_err(|_| LtStatus::NOT_INITIALIZED)?;
         // It allocates.
@@ -106,7 +106,7 @@ calls! { exports, LtStatus;
     fn cublasLtDestroy(state, handle: u64) {
         if state.library.handles.remove(&handle) { Ok(()) } else { Err(LtStatus::NOT_INITIALIZED) }
     }
-    fn cublasLtMatmulDescCreate(state, descriptor: Out<u64>, compute: u32, scale: u32) {
+    fn cublasLtMatmulDescCreate(state, descriptor: OutPointer<u64>, compute: u32, scale: u32) {
         let made = Descriptor::new(DescriptorKind::Product).with(0, u64::from(compute)).with(1, u64::from(scale));
         state.keep_descriptor(descriptor, made)
     }
@@ -116,10 +116,10 @@ calls! { exports, LtStatus;
     fn cublasLtMatmulDescSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
         state.set_attribute(descriptor, DescriptorKind::Product, which, value, bytes)
     }
-    fn cublasLtMatmulDescGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+    fn cublasLtMatmulDescGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: OutPointer<usize>) {
         state.get_attribute(descriptor, DescriptorKind::Product, which, value, bytes, written)
     }
-    fn cublasLtMatrixLayoutCreate(state, descriptor: Out<u64>, number: u32, rows: u64, columns: u64, leading: i64) {
+    fn cublasLtMatrixLayoutCreate(state, descriptor: OutPointer<u64>, number: u32, rows: u64, columns: u64, leading: i64) {
         let made = Descriptor::new(DescriptorKind::Layout).with(0, u64::from(number)).with(2, rows).with(3, columns).with(4, leading as u64);
         state.keep_descriptor(descriptor, made)
     }
@@ -129,10 +129,10 @@ calls! { exports, LtStatus;
     fn cublasLtMatrixLayoutSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
         state.set_attribute(descriptor, DescriptorKind::Layout, which, value, bytes)
     }
-    fn cublasLtMatrixLayoutGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+    fn cublasLtMatrixLayoutGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: OutPointer<usize>) {
         state.get_attribute(descriptor, DescriptorKind::Layout, which, value, bytes, written)
     }
-    fn cublasLtMatmulPreferenceCreate(state, descriptor: Out<u64>) {
+    fn cublasLtMatmulPreferenceCreate(state, descriptor: OutPointer<u64>) {
         state.keep_descriptor(descriptor, Descriptor::new(DescriptorKind::Preference))
     }
     fn cublasLtMatmulPreferenceDestroy(state, descriptor: u64) {
@@ -141,13 +141,13 @@ calls! { exports, LtStatus;
     fn cublasLtMatmulPreferenceSetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize) {
         state.set_attribute(descriptor, DescriptorKind::Preference, which, value, bytes)
     }
-    fn cublasLtMatmulPreferenceGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: Out<usize>) {
+    fn cublasLtMatmulPreferenceGetAttribute(state, descriptor: u64, which: u32, value: Host, bytes: usize, written: OutPointer<usize>) {
         state.get_attribute(descriptor, DescriptorKind::Preference, which, value, bytes, written)
     }
 }
 
 /// Writes an answer of cuBLASLt's.
-pub(crate) fn give<T: Copy>(to: Out<T>, value: T) -> Result<(), LtStatus> {
+pub(crate) fn give<T: Copy>(to: OutPointer<T>, value: T) -> Result<(), LtStatus> {
     to.set(value).map_err(|_| LtStatus::INVALID_VALUE)
 }
 
@@ -156,7 +156,7 @@ impl DriverState {
     pub fn descriptor(&self, handle: u64, kind: DescriptorKind) -> Result<&Descriptor, LtStatus> {
         self.library.descriptors.get(&handle).filter(|d| d.kind == kind).ok_or(LtStatus::INVALID_VALUE)
     }
-    fn keep_descriptor(&mut self, to: Out<u64>, made: Descriptor) -> Result<(), LtStatus> {
+    fn keep_descriptor(&mut self, to: OutPointer<u64>, made: Descriptor) -> Result<(), LtStatus> {
         to.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
         let handle = self.handle();
         self.library.descriptors.insert(handle, made);
@@ -179,7 +179,7 @@ impl DriverState {
         }
         Ok(())
     }
-    fn get_attribute(&self, handle: u64, kind: DescriptorKind, which: u32, value: Host, bytes: usize, written: Out<usize>) -> Result<(), LtStatus> {
+    fn get_attribute(&self, handle: u64, kind: DescriptorKind, which: u32, value: Host, bytes: usize, written: OutPointer<usize>) -> Result<(), LtStatus> {
         let descriptor = self.descriptor(handle, kind)?;
         let size = size_of_attribute(descriptor, which)?;
         if bytes == 0 {

@@ -1,10 +1,10 @@
 //! The call that multiplies, and what the library says of itself.
-use super::check::{Factor, GivenProduct};
+use super::check::{GivenProduct, LtFactor};
 use super::descriptors::{DescriptorKind, LtStatus};
-use super::number::Number;
+use super::number::LtNumber;
 use super::offer::Words;
 use crate::driver::entry::{Export, calls};
-use crate::driver::pointer::{Host, In, Out};
+use crate::driver::pointer::{Host, InPointer, OutPointer};
 use crate::driver::queue::StreamWork;
 use crate::driver::state::EmulatedLaunch;
 use std::ffi::{c_char, c_void};
@@ -16,14 +16,14 @@ const VERSION: usize = 130_002;
 const RUNTIME: usize = 13_000;
 
 calls! { exports, LtStatus;
-    fn cublasLtMatmul(state, handle: u64, product: u64, alpha: Host, a: u64, a_layout: u64, b: u64, b_layout: u64, beta: Host, c: u64, c_layout: u64, d: u64, d_layout: u64, words: In<Words>, workspace: u64, capacity: usize, stream: u64) {
+    fn cublasLtMatmul(state, handle: u64, product: u64, alpha: Host, a: u64, a_layout: u64, b: u64, b_layout: u64, beta: Host, c: u64, c_layout: u64, d: u64, d_layout: u64, words: InPointer<Words>, workspace: u64, capacity: usize, stream: u64) {
         state.known_handle(handle)?;
         state.current().map_err(|_| LtStatus::NOT_INITIALIZED)?;
         let described = state.descriptor(product, DescriptorKind::Product)?;
-        let scale = Number::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
+        let scale = LtNumber::of(described.word(1)).ok_or(LtStatus::NOT_SUPPORTED)?;
         let (alpha, beta) = factors(described.word(2), described.signed(14), scale, alpha, beta)?;
         let layouts = [a_layout, b_layout, c_layout, d_layout];
-        let without_c = beta == Factor::Value(0.0);
+        let without_c = beta == LtFactor::Value(0.0);
         let mut made = state.product(&GivenProduct { product, layouts, addresses: [a, b, if without_c { d } else { c }, d], alpha, beta })?;
         let addressed = [made.a, made.b, made.d].iter().chain((!without_c).then_some(&made.c)).all(|m| m.address != 0 && m.address % m.number.bytes() == 0);
         if !addressed {
@@ -35,7 +35,7 @@ calls! { exports, LtStatus;
         state.launched(|| EmulatedLaunch { kernel: "cublasLtMatmul".into(), grid: [1; 3], block: [1; 3], shared: 0, stream, by_graph: false });
         state.enqueue(stream, StreamWork::Product(Arc::new(made))).map_err(|_| LtStatus::EXECUTION_FAILED)
     }
-    fn cublasLtGetProperty(state, which: u32, value: Out<i32>) {
+    fn cublasLtGetProperty(state, which: u32, value: OutPointer<i32>) {
         let part = match which {
             0 => 13,
             1 => 0,
@@ -44,7 +44,7 @@ calls! { exports, LtStatus;
         };
         value.set(part).map_err(|_| LtStatus::INVALID_VALUE)
     }
-    fn cublasLtHeuristicsCacheGetCapacity(state, capacity: Out<usize>) {
+    fn cublasLtHeuristicsCacheGetCapacity(state, capacity: OutPointer<usize>) {
         capacity.set(8192).map_err(|_| LtStatus::INVALID_VALUE)
     }
     fn cublasLtHeuristicsCacheSetCapacity(state, capacity: usize) {
@@ -53,16 +53,16 @@ calls! { exports, LtStatus;
 }
 
 /// Alpha and beta by the mode of their pointers (`cublasLtPointerMode_t`).
-fn factors(mode: u32, stride: i64, scale: Number, alpha: Host, beta: Host) -> Result<(Factor, Factor), LtStatus> {
-    let value = |at: Host| if at.is_null() { Err(LtStatus::INVALID_VALUE) } else { Ok(Factor::Value(scale.read(&at.read(scale.bytes() as usize)))) };
+fn factors(mode: u32, stride: i64, scale: LtNumber, alpha: Host, beta: Host) -> Result<(LtFactor, LtFactor), LtStatus> {
+    let value = |at: Host| if at.is_null() { Err(LtStatus::INVALID_VALUE) } else { Ok(LtFactor::Value(scale.read(&at.read(scale.bytes() as usize)))) };
     let there = |at: Host| if at.is_null() { Err(LtStatus::INVALID_VALUE) } else { Ok(at.address()) };
     Ok(match mode {
         0 => (value(alpha)?, value(beta)?),
-        1 => (Factor::Device(there(alpha)?), Factor::Device(there(beta)?)),
-        2 => (Factor::Rows { address: there(alpha)?, stride: 0 }, Factor::Rows { address: there(beta)?, stride: 0 }),
+        1 => (LtFactor::Device(there(alpha)?), LtFactor::Device(there(beta)?)),
+        2 => (LtFactor::Rows { address: there(alpha)?, stride: 0 }, LtFactor::Rows { address: there(beta)?, stride: 0 }),
         3 if stride != 0 => return Err(LtStatus::INVALID_VALUE),
-        3 => (Factor::Rows { address: there(alpha)?, stride: 0 }, Factor::Value(0.0)),
-        4 => (Factor::Rows { address: there(alpha)?, stride }, value(beta)?),
+        3 => (LtFactor::Rows { address: there(alpha)?, stride: 0 }, LtFactor::Value(0.0)),
+        4 => (LtFactor::Rows { address: there(alpha)?, stride }, value(beta)?),
         _ => return Err(LtStatus::INVALID_VALUE),
     })
 }
@@ -92,11 +92,11 @@ const STATUSES: &[(u32, &std::ffi::CStr, &std::ffi::CStr)] = &[
 ];
 unsafe extern "C" fn status_name(status: u32) -> *const c_char {
     CALLS[2].fetch_add(1, Ordering::Relaxed);
-    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"CUBLAS_STATUS_UNKNOWN", |(_, name, _)| name).as_ptr()
+    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unrecognized status", |(_, name, _)| name).as_ptr()
 }
 unsafe extern "C" fn status_text(status: u32) -> *const c_char {
     CALLS[3].fetch_add(1, Ordering::Relaxed);
-    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unknown status", |(.., text)| text).as_ptr()
+    STATUSES.iter().find(|(n, ..)| *n == status).map_or(c"unrecognized status", |(.., text)| text).as_ptr()
 }
 /// Functions that answer no status.
 pub(crate) fn plain_exports() -> Vec<Export> {

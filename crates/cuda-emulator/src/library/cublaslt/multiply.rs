@@ -1,13 +1,16 @@
 //! Products in plain loops: sums in f64, one rounding to the type they are summed in, the epilogue, one rounding to D.
 //!
 //! GELU is the tanh form (Hendrycks, Gimpel, "Gaussian error linear units", 2016), as cuBLASLt's is.
-use super::check::{AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, Compute, Factor, GELU, GELU_BACK, InputRounding, LtProduct, Matrix, RELU, RELU_BACK};
-use super::number::{Number, tf32};
+use super::check::{
+    AUX, BIAS, BIAS_BACK, BIAS_OF_A, BIAS_OF_B, EmulatedMatrix, EmulatedProduct, GELU, GELU_BACK, InputRounding, LtCompute, LtFactor, RELU, RELU_BACK,
+};
+use super::number::{LtNumber, tf32};
 use crate::driver::clock::{CardEngine, multiplying};
-use crate::driver::code::{Answer, Code};
+use crate::driver::code::{Answer, CudaCode};
 use crate::driver::copies::kind_of;
-use crate::driver::order::Present;
+use crate::driver::order::WorkNow;
 use crate::driver::state::{DriverState, EmulatedLaunch};
+use crate::emulator::EmulatedFault;
 use crate::machine::finding::FindingKind;
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
@@ -24,7 +27,7 @@ struct ProductMemory<'s, 'p> {
     state: &'s mut DriverState,
     memory: Arc<DeviceMemory>,
     device: usize,
-    present: &'p Present<'p>,
+    present: &'p WorkNow<'p>,
 }
 impl ProductMemory<'_, '_> {
     fn read(&mut self, address: u64, bytes: u64) -> Answer<Vec<u8>> {
@@ -32,12 +35,12 @@ impl ProductMemory<'_, '_> {
         let mut to = vec![0; bytes as usize];
         if let Err(fault) = self.memory.read(address, &mut to) {
             self.state.find_of_call(kind_of(&fault), CALL, fault.to_string(), Some(fault.address));
-            return Err(Code::ILLEGAL_ADDRESS);
+            return Err(CudaCode::ILLEGAL_ADDRESS);
         }
         if !self.memory.is_written(address, bytes) {
             let note = format!("of {bytes} bytes of an input, some were never written");
             self.state.find_of_call(FindingKind::ReadBeforeWritten, CALL, note, Some(address));
-            return Err(Code::LAUNCH_FAILED);
+            return Err(CudaCode::LAUNCH_FAILED);
         }
         Ok(to)
     }
@@ -45,18 +48,18 @@ impl ProductMemory<'_, '_> {
         self.state.touch(self.device, address, bytes.len() as u64, true, self.present);
         self.memory.write(address, bytes).map_err(|fault| {
             self.state.find_of_call(kind_of(&fault), CALL, fault.to_string(), Some(fault.address));
-            Code::ILLEGAL_ADDRESS
+            CudaCode::ILLEGAL_ADDRESS
         })
     }
-    fn number(&mut self, number: Number, address: u64) -> Answer<f64> {
+    fn number(&mut self, number: LtNumber, address: u64) -> Answer<f64> {
         Ok(number.read(&self.read(address, number.bytes())?))
     }
-    fn numbers(&mut self, number: Number, address: u64, count: u64) -> Answer<Vec<f64>> {
+    fn numbers(&mut self, number: LtNumber, address: u64, count: u64) -> Answer<Vec<f64>> {
         let bytes = self.read(address, count * number.bytes())?;
         Ok(bytes.chunks(number.bytes() as usize).map(|b| number.read(b)).collect())
     }
     /// One matrix of a batch, `[rows, columns]`, row after row.
-    fn matrix(&mut self, m: &Matrix, batch: u64) -> Answer<Vec<f64>> {
+    fn matrix(&mut self, m: &EmulatedMatrix, batch: u64) -> Answer<Vec<f64>> {
         let (line, lines) = m.lines();
         let mut lined = Vec::with_capacity((line * lines) as usize);
         if m.leading == line {
@@ -69,7 +72,7 @@ impl ProductMemory<'_, '_> {
         Ok(if m.by_rows { lined } else { transposed(&lined, lines as usize, line as usize) })
     }
     /// Writes one matrix of a batch, given row after row.
-    fn put(&mut self, m: &Matrix, batch: u64, values: &[f64]) -> Answer {
+    fn put(&mut self, m: &EmulatedMatrix, batch: u64, values: &[f64]) -> Answer {
         let (line, lines) = m.lines();
         let lined = if m.by_rows { values.to_vec() } else { transposed(values, m.rows as usize, m.columns as usize) };
         for k in 0..lines {
@@ -82,11 +85,11 @@ impl ProductMemory<'_, '_> {
         }
         Ok(())
     }
-    fn factor(&mut self, factor: Factor, number: Number, rows: u64, batch: u64) -> Answer<Vec<f64>> {
+    fn factor(&mut self, factor: LtFactor, number: LtNumber, rows: u64, batch: u64) -> Answer<Vec<f64>> {
         Ok(match factor {
-            Factor::Value(value) => vec![value; rows as usize],
-            Factor::Device(address) => vec![self.number(number, address)?; rows as usize],
-            Factor::Rows { address, stride } => {
+            LtFactor::Value(value) => vec![value; rows as usize],
+            LtFactor::Device(address) => vec![self.number(number, address)?; rows as usize],
+            LtFactor::Rows { address, stride } => {
                 let at = address.wrapping_add_signed(stride * batch as i64 * number.bytes() as i64);
                 self.numbers(number, at, rows)?
             }
@@ -94,7 +97,7 @@ impl ProductMemory<'_, '_> {
     }
     /// A factor of a matrix: 1 where none is given.
     fn scale(&mut self, address: u64) -> Answer<f64> {
-        if address == 0 { Ok(1.0) } else { self.number(Number::F32, address) }
+        if address == 0 { Ok(1.0) } else { self.number(LtNumber::F32, address) }
     }
 }
 
@@ -122,12 +125,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum::<f64>()
 }
 /// Sums of products of the rows of `a` and of `b`, `inner` long each, as this kind sums.
-fn sums(a: &[f64], b: &[f64], inner: usize, compute: Compute, threads: usize) -> Vec<f64> {
+fn sums(a: &[f64], b: &[f64], inner: usize, compute: LtCompute, threads: usize) -> Vec<f64> {
     let columns = b.len() / inner;
     let one = |a: &[f64], b: &[f64]| match compute {
-        Compute::F64 | Compute::I32 => dot(a, b),
-        Compute::F32 | Compute::F32By(_) => f64::from(dot(a, b) as f32),
-        Compute::F16 => a.chunks(F16_STEP).zip(b.chunks(F16_STEP)).fold(0.0, |sum, (a, b)| Number::F16.rounded(sum + dot(a, b))),
+        LtCompute::F64 | LtCompute::I32 => dot(a, b),
+        LtCompute::F32 | LtCompute::F32By(_) => f64::from(dot(a, b) as f32),
+        LtCompute::F16 => a.chunks(F16_STEP).zip(b.chunks(F16_STEP)).fold(0.0, |sum, (a, b)| LtNumber::F16.rounded(sum + dot(a, b))),
     };
     let mut out = vec![0.0; a.len() / inner * columns];
     let fill = |rows: &[f64], out: &mut [f64]| {
@@ -164,8 +167,8 @@ fn gelu_slope(x: f64) -> f64 {
 
 impl DriverState {
     /// Multiplies.
-    pub fn perform_product(&mut self, p: &LtProduct, present: &Present, ready: f64, by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
-        let memory = self.devices.get(p.device).ok_or(Code::INVALID_CONTEXT)?.memory.clone();
+    pub fn perform_product(&mut self, p: &EmulatedProduct, present: &WorkNow, ready: f64, by_graph: bool) -> Answer<(CardEngine, f64, f64)> {
+        let memory = self.devices.get(p.device).ok_or(CudaCode::INVALID_CONTEXT)?.memory.clone();
         let (rows, columns, inner) = p.sizes();
         if by_graph {
             let stream = present.stamp.stream;
@@ -192,19 +195,21 @@ impl DriverState {
 }
 impl ProductMemory<'_, '_> {
     /// One product of a batch; gives the largest absolute values of D and of the auxiliary matrix.
-    fn one(&mut self, p: &LtProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
+    fn one(&mut self, p: &EmulatedProduct, batch: u64, (rows, columns, inner): (usize, usize, usize)) -> Answer<[f64; 2]> {
         let threads = self.state.options.threads;
+        let (coarse, skip) = (self.state.goes_wrong(EmulatedFault::Tf32), self.state.goes_wrong(EmulatedFault::Epilogue));
         let taken = |values: Vec<f64>| -> Vec<f64> {
-            let Compute::F32By(rounding) = p.compute else { return values };
+            let LtCompute::F32By(rounding) = p.compute else { return values };
             let round = |x: f64| match rounding {
                 // Cards before Ampere have no tf32.
+                InputRounding::Tf32 if coarse => LtNumber::E4m3.rounded(x),
                 InputRounding::Tf32 => tf32(x),
-                InputRounding::F16 => Number::F16.rounded(x),
-                InputRounding::Bf16 => Number::Bf16.rounded(x),
+                InputRounding::F16 => LtNumber::F16.rounded(x),
+                InputRounding::Bf16 => LtNumber::Bf16.rounded(x),
             };
             values.into_iter().map(round).collect()
         };
-        let old = self.state.profile.capability.0 < 8 && p.compute == Compute::F32By(InputRounding::Tf32);
+        let old = self.state.profile.capability.0 < 8 && p.compute == LtCompute::F32By(InputRounding::Tf32);
         let taken = |values: Vec<f64>| if old { values } else { taken(values) };
         // op(A) as rows, op(B) as columns, each `inner` long.
         let a = taken(self.matrix(&p.a, batch)?);
@@ -225,12 +230,12 @@ impl ProductMemory<'_, '_> {
                 x[k] = alpha[r] * inputs * x[k] + added;
             }
         }
-        let largest_aux = self.epilogue(p, batch, &mut x, (&a, &b), (rows, columns, inner), aux_scale)?;
+        let largest_aux = if skip { 0.0 } else { self.epilogue(p, batch, &mut x, (&a, &b), (rows, columns, inner), aux_scale)? };
         let largest = x.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
         if p.d.number.is_fp8() {
             x.iter_mut().for_each(|v| *v *= d_scale);
         }
-        if p.d.number == Number::I8 {
+        if p.d.number == LtNumber::I8 {
             x.iter_mut().for_each(|v| *v = v.clamp(-128.0, 127.0));
         }
         self.put(&p.d, batch, &x)?;
@@ -239,7 +244,7 @@ impl ProductMemory<'_, '_> {
     /// Biases, activations and their slopes, sums for biases.
     fn epilogue(
         &mut self,
-        p: &LtProduct,
+        p: &EmulatedProduct,
         batch: u64,
         x: &mut [f64],
         (a, b): (&[f64], &[f64]),
@@ -265,7 +270,7 @@ impl ProductMemory<'_, '_> {
         } else if e.has(AUX) {
             let number = e.aux_number;
             let stride = e.aux_stride;
-            let matrix = Matrix { address: e.aux, number, leading: e.aux_leading, by_rows: false, stride, ..p.d };
+            let matrix = EmulatedMatrix { address: e.aux, number, leading: e.aux_leading, by_rows: false, stride, ..p.d };
             if e.has(GELU_BACK) {
                 let before = self.matrix(&matrix, batch)?;
                 x.iter_mut().zip(before).for_each(|(v, before)| *v *= gelu_slope(before));
@@ -293,7 +298,7 @@ impl ProductMemory<'_, '_> {
         Ok(largest)
     }
     /// ReLU's mask, a bit for each element, column after column: written, or applied.
-    fn mask(&mut self, p: &LtProduct, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
+    fn mask(&mut self, p: &EmulatedProduct, batch: u64, x: &mut [f64], (rows, columns): (usize, usize)) -> Answer {
         let e = &p.epilogue;
         for column in 0..columns {
             let bits = e.aux_stride * batch as i64 + (e.aux_leading * column as u64) as i64;

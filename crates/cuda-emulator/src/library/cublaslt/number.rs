@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 /// `cudaDataType` as far as products know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Number {
+pub(crate) enum LtNumber {
     F32,
     F64,
     F16,
@@ -18,10 +18,10 @@ pub(crate) enum Number {
     /// Five bits of exponent, two of fraction.
     E5m2,
 }
-use Number::*;
+use LtNumber::*;
 
-impl Number {
-    pub fn of(code: u32) -> Option<Number> {
+impl LtNumber {
+    pub fn of(code: u32) -> Option<LtNumber> {
         [(0, F32), (1, F64), (2, F16), (3, I8), (10, I32), (14, Bf16), (28, E4m3), (29, E5m2)].iter().find(|(c, _)| *c == code).map(|(_, n)| *n)
     }
     pub fn bytes(self) -> u64 {

@@ -1,10 +1,10 @@
 //! What cuBLASLt offers for a product: algorithms, each with the workspace and the alignment it wants. One that is stubborn
 //! offers nothing at times, or something that fails when it is used, as the real one may.
-use super::check::{Factor, GivenProduct, LtProduct};
+use super::check::{EmulatedProduct, GivenProduct, LtFactor};
 use super::descriptors::{DescriptorKind, LtStatus, give};
-use super::number::Number;
+use super::number::LtNumber;
 use crate::driver::entry::calls;
-use crate::driver::pointer::{In, Out};
+use crate::driver::pointer::{InPointer, OutPointer};
 use crate::driver::state::DriverState;
 
 /// `cublasLtMatmulAlgo_t`: the caller's, so it says what it was made for.
@@ -52,7 +52,7 @@ impl Algorithm {
 }
 
 calls! { exports, LtStatus;
-    fn cublasLtMatmulAlgoGetHeuristic(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, preference: u64, count: i32, offers: Out<Offered>, given: Out<i32>) {
+    fn cublasLtMatmulAlgoGetHeuristic(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, preference: u64, count: i32, offers: OutPointer<Offered>, given: OutPointer<i32>) {
         state.known_handle(handle)?;
         given.needed().map_err(|_| LtStatus::INVALID_VALUE)?;
         let capacity = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(LtStatus::INVALID_VALUE)?;
@@ -66,7 +66,7 @@ calls! { exports, LtStatus;
         let alignment = alignment.min(asked.alignment());
         let wanted = match asked.a.number {
             n if n.is_fp8() => 16,
-            Number::I8 => 4,
+            LtNumber::I8 => 4,
             _ => 1,
         };
         let fits = |x: &&Algorithm| x.workspace <= preferred.get(1) && (wanted..=alignment).contains(&x.alignment);
@@ -84,7 +84,7 @@ calls! { exports, LtStatus;
         offers.fill(capacity, &made).map_err(|_| LtStatus::INVALID_VALUE)?;
         give(given, made.len() as i32)
     }
-    fn cublasLtMatmulAlgoCheck(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, words: In<Words>, result: Out<Offered>) {
+    fn cublasLtMatmulAlgoCheck(state, handle: u64, product: u64, a: u64, b: u64, c: u64, d: u64, words: InPointer<Words>, result: OutPointer<Offered>) {
         state.known_handle(handle)?;
         let asked = state.asked(product, [a, b, c, d])?;
         let words = words.get().map_err(|_| LtStatus::INVALID_VALUE)?;
@@ -92,14 +92,14 @@ calls! { exports, LtStatus;
         let words = algorithm.words(asked.key());
         give(result, Offered { words, workspace: algorithm.workspace as usize, state: 0, waves: 1.0, reserved: [0; 4] })
     }
-    fn cublasLtMatmulAlgoGetIds(state, handle: u64, compute: u32, scale: u32, a: u32, b: u32, c: u32, d: u32, count: i32, numbers: Out<i32>, given: Out<i32>) {
+    fn cublasLtMatmulAlgoGetIds(state, handle: u64, compute: u32, scale: u32, a: u32, b: u32, c: u32, d: u32, count: i32, numbers: OutPointer<i32>, given: OutPointer<i32>) {
         state.known_handle(handle)?;
         let capacity = usize::try_from(count).ok().filter(|c| *c > 0).ok_or(LtStatus::INVALID_VALUE)?;
         let all: Vec<i32> = ALGORITHMS.iter().map(|a| a.number as i32).collect();
         numbers.fill(capacity, &all).map_err(|_| LtStatus::INVALID_VALUE)?;
         give(given, all.len().min(capacity) as i32)
     }
-    fn cublasLtMatmulAlgoConfigGetAttribute(state, words: In<Words>, which: u32, value: Out<i32>, bytes: usize, written: Out<usize>) {
+    fn cublasLtMatmulAlgoConfigGetAttribute(state, words: InPointer<Words>, which: u32, value: OutPointer<i32>, bytes: usize, written: OutPointer<usize>) {
         let words = words.get().map_err(|_| LtStatus::INVALID_VALUE)?;
         let (algorithm, _) = Algorithm::of(&words).ok_or(LtStatus::INVALID_VALUE)?;
         // The number; tiles, splits and stages are the same for all.
@@ -122,8 +122,8 @@ impl DriverState {
         if self.library.handles.contains(&handle) { Ok(()) } else { Err(LtStatus::NOT_INITIALIZED) }
     }
     /// A product without addresses.
-    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<LtProduct, LtStatus> {
-        let one = Factor::Value(1.0);
+    fn asked(&self, product: u64, layouts: [u64; 4]) -> Result<EmulatedProduct, LtStatus> {
+        let one = LtFactor::Value(1.0);
         self.product(&GivenProduct { product, layouts, addresses: [0; 4], alpha: one, beta: one })
     }
     /// Takes offers away, or makes some fail, where that is asked for.
@@ -142,7 +142,7 @@ impl DriverState {
         }
     }
     /// Refuses an algorithm that was made for another product, or lacks what it wants.
-    pub fn check_algorithm(&self, words: In<Words>, product: &LtProduct) -> Result<(), LtStatus> {
+    pub fn check_algorithm(&self, words: InPointer<Words>, product: &EmulatedProduct) -> Result<(), LtStatus> {
         let Ok(words) = words.get() else {
             // None is given: one that wants nothing is taken.
             return Ok(());

@@ -1,21 +1,21 @@
 //! Instructions of several threads together: barriers, shuffles, votes, products of matrices.
-use super::{Decoded, Decoder, unknown};
+use super::{Decoded, PtxDecoder, unknown};
 use crate::{
     machine::{
         registers::TRUE,
-        step::{Barrier, Collective, Count, Multiply, Step, Together},
+        step::{Barrier, BarrierCount, Collective, MachineStep, Multiply, WarpAct},
     },
-    ptx::{Function, Operand, Statement, Type},
+    ptx::{Operand, PtxFunction, PtxType, Statement},
 };
 
-impl Decoder<'_> {
-    pub fn collective(&mut self, function: &Function, s: &Statement) -> Decoded<Step> {
+impl PtxDecoder<'_> {
+    pub fn collective(&mut self, function: &PtxFunction, s: &Statement) -> Decoded<MachineStep> {
         let words: Vec<&str> = s.words.iter().map(String::as_str).filter(|w| !matches!(*w, "cta" | "aligned")).collect();
         match words.as_slice() {
             ["bar" | "barrier", "warp", "sync"] => {
                 let [mask] = s.operands.as_slice() else { return Err(unknown(s)) };
-                let mask = self.read(function, mask, Type::B32, s)?;
-                Ok(Step::Collective(Box::new(empty(Together::Sync, mask))))
+                let mask = self.read(function, mask, PtxType::B32, s)?;
+                Ok(MachineStep::Collective(Box::new(empty(WarpAct::Sync, mask))))
             }
             ["bar" | "barrier", rest @ ..] => self.barrier(function, s, rest),
             ["shfl", "sync", mode, "b32"] => self.shuffle(function, s, mode),
@@ -25,26 +25,26 @@ impl Decoder<'_> {
             ["redux", "sync", operation, t] => self.reduced(function, s, operation, t),
             ["activemask", "b32"] => {
                 let [d] = s.operands.as_slice() else { return Err(unknown(s)) };
-                Ok(Step::ActiveMask(self.write(function, d, Type::B32, s)?))
+                Ok(MachineStep::ActiveMask(self.write(function, d, PtxType::B32, s)?))
             }
-            ["nanosleep", "u32"] => Ok(Step::Nothing),
+            ["nanosleep", "u32"] => Ok(MachineStep::Nothing),
             ["mma", "sync", shape, "row", "col", rest @ ..] => self.multiply(function, s, shape, rest),
             _ => Err(unknown(s)),
         }
     }
-    fn barrier(&mut self, function: &Function, s: &Statement, words: &[&str]) -> Decoded<Step> {
+    fn barrier(&mut self, function: &PtxFunction, s: &Statement, words: &[&str]) -> Decoded<MachineStep> {
         let mut operands = s.operands.iter();
         let mut next = || operands.next().ok_or_else(|| unknown(s));
-        let mut barrier = Barrier { id: 0, threads: None, arrive: false, count: Count::None, predicate: (TRUE, false) };
+        let mut barrier = Barrier { id: 0, threads: None, arrive: false, count: BarrierCount::None, predicate: (TRUE, false) };
         match words {
             ["sync"] => {}
             ["arrive"] => barrier.arrive = true,
-            ["red", "popc", "u32"] => barrier.count = Count::Population(self.write(function, next()?, Type::U32, s)?),
-            ["red", "and", "pred"] => barrier.count = Count::And(self.predicate(function, next()?, s)?),
-            ["red", "or", "pred"] => barrier.count = Count::Or(self.predicate(function, next()?, s)?),
+            ["red", "popc", "u32"] => barrier.count = BarrierCount::Population(self.write(function, next()?, PtxType::U32, s)?),
+            ["red", "and", "pred"] => barrier.count = BarrierCount::And(self.predicate(function, next()?, s)?),
+            ["red", "or", "pred"] => barrier.count = BarrierCount::Or(self.predicate(function, next()?, s)?),
             _ => return Err(unknown(s)),
         }
-        barrier.id = self.read(function, next()?, Type::U32, s)?;
+        barrier.id = self.read(function, next()?, PtxType::U32, s)?;
         let rest: Vec<&Operand> = operands.collect();
         let (threads, predicate) = match (words[0] == "red", rest.as_slice()) {
             (false, []) if words[0] == "sync" => (None, None),
@@ -54,86 +54,86 @@ impl Decoder<'_> {
             _ => return Err(unknown(s)),
         };
         if let Some(threads) = threads {
-            barrier.threads = Some(self.read(function, threads, Type::U32, s)?);
+            barrier.threads = Some(self.read(function, threads, PtxType::U32, s)?);
         }
         if let Some(predicate) = predicate {
-            barrier.predicate = self.turned(function, predicate, s)?;
+            barrier.predicate = self.negated(function, predicate, s)?;
         }
-        Ok(Step::Barrier(Box::new(barrier)))
+        Ok(MachineStep::Barrier(Box::new(barrier)))
     }
     /// A word and a predicate, or the word alone.
-    fn word_and_predicate(&mut self, function: &Function, d: &Operand, s: &Statement) -> Decoded<(u32, Option<u32>)> {
+    fn word_and_predicate(&mut self, function: &PtxFunction, d: &Operand, s: &Statement) -> Decoded<(u32, Option<u32>)> {
         match d {
-            Operand::Pair(d, p) => Ok((self.write(function, d, Type::B32, s)?, Some(self.predicate(function, p, s)?))),
-            d => Ok((self.write(function, d, Type::B32, s)?, None)),
+            Operand::Pair(d, p) => Ok((self.write(function, d, PtxType::B32, s)?, Some(self.predicate(function, p, s)?))),
+            d => Ok((self.write(function, d, PtxType::B32, s)?, None)),
         }
     }
-    fn shuffle(&mut self, function: &Function, s: &Statement, mode: &str) -> Decoded<Step> {
+    fn shuffle(&mut self, function: &PtxFunction, s: &Statement, mode: &str) -> Decoded<MachineStep> {
         let [d, a, b, c, mask] = s.operands.as_slice() else { return Err(unknown(s)) };
         let what = match mode {
-            "up" => Together::Up,
-            "down" => Together::Down,
-            "bfly" => Together::Butterfly,
-            "idx" => Together::Index,
+            "up" => WarpAct::Up,
+            "down" => WarpAct::Down,
+            "bfly" => WarpAct::Butterfly,
+            "idx" => WarpAct::Index,
             _ => return Err(unknown(s)),
         };
-        let mut found = empty(what, self.read(function, mask, Type::B32, s)?);
+        let mut found = empty(what, self.read(function, mask, PtxType::B32, s)?);
         (found.d, found.p) = self.word_and_predicate(function, d, s)?;
-        found.a = self.read(function, a, Type::B32, s)?;
-        found.b = self.read(function, b, Type::B32, s)?;
-        found.c = self.read(function, c, Type::B32, s)?;
-        Ok(Step::Collective(Box::new(found)))
+        found.a = self.read(function, a, PtxType::B32, s)?;
+        found.b = self.read(function, b, PtxType::B32, s)?;
+        found.c = self.read(function, c, PtxType::B32, s)?;
+        Ok(MachineStep::Collective(Box::new(found)))
     }
-    fn vote(&mut self, function: &Function, s: &Statement, mode: &str) -> Decoded<Step> {
+    fn vote(&mut self, function: &PtxFunction, s: &Statement, mode: &str) -> Decoded<MachineStep> {
         let [d, a, mask] = s.operands.as_slice() else { return Err(unknown(s)) };
         let what = match mode {
-            "all" => Together::VoteAll,
-            "any" => Together::VoteAny,
-            "uni" => Together::VoteUniform,
-            "ballot" => Together::Ballot,
+            "all" => WarpAct::VoteAll,
+            "any" => WarpAct::VoteAny,
+            "uni" => WarpAct::VoteUniform,
+            "ballot" => WarpAct::Ballot,
             _ => return Err(unknown(s)),
         };
-        let mut found = empty(what, self.read(function, mask, Type::B32, s)?);
-        found.d = if what == Together::Ballot { self.write(function, d, Type::B32, s)? } else { self.predicate(function, d, s)? };
-        (found.a, found.turned) = self.turned(function, a, s)?;
-        Ok(Step::Collective(Box::new(found)))
+        let mut found = empty(what, self.read(function, mask, PtxType::B32, s)?);
+        found.d = if what == WarpAct::Ballot { self.write(function, d, PtxType::B32, s)? } else { self.predicate(function, d, s)? };
+        (found.a, found.negated) = self.negated(function, a, s)?;
+        Ok(MachineStep::Collective(Box::new(found)))
     }
-    fn matched(&mut self, function: &Function, s: &Statement, mode: &str, t: &str) -> Decoded<Step> {
+    fn matched(&mut self, function: &PtxFunction, s: &Statement, mode: &str, t: &str) -> Decoded<MachineStep> {
         let [d, a, mask] = s.operands.as_slice() else { return Err(unknown(s)) };
         let what = match mode {
-            "any" => Together::MatchAny,
-            "all" => Together::MatchAll,
+            "any" => WarpAct::MatchAny,
+            "all" => WarpAct::MatchAll,
             _ => return Err(unknown(s)),
         };
-        let t = Type::named(t).filter(|t| matches!(t, Type::B32 | Type::B64)).ok_or_else(|| unknown(s))?;
-        let mut found = empty(what, self.read(function, mask, Type::B32, s)?);
+        let t = PtxType::named(t).filter(|t| matches!(t, PtxType::B32 | PtxType::B64)).ok_or_else(|| unknown(s))?;
+        let mut found = empty(what, self.read(function, mask, PtxType::B32, s)?);
         (found.d, found.p) = self.word_and_predicate(function, d, s)?;
         found.a = self.read(function, a, t, s)?;
-        found.a_wide = t == Type::B64;
-        Ok(Step::Collective(Box::new(found)))
+        found.a_wide = t == PtxType::B64;
+        Ok(MachineStep::Collective(Box::new(found)))
     }
-    fn reduced(&mut self, function: &Function, s: &Statement, operation: &str, t: &str) -> Decoded<Step> {
+    fn reduced(&mut self, function: &PtxFunction, s: &Statement, operation: &str, t: &str) -> Decoded<MachineStep> {
         let [d, a, mask] = s.operands.as_slice() else { return Err(unknown(s)) };
         let what = match operation {
-            "add" => Together::ReduceAdd,
-            "min" => Together::ReduceMin,
-            "max" => Together::ReduceMax,
-            "and" => Together::ReduceAnd,
-            "or" => Together::ReduceOr,
-            "xor" => Together::ReduceXor,
+            "add" => WarpAct::ReduceAdd,
+            "min" => WarpAct::ReduceMin,
+            "max" => WarpAct::ReduceMax,
+            "and" => WarpAct::ReduceAnd,
+            "or" => WarpAct::ReduceOr,
+            "xor" => WarpAct::ReduceXor,
             _ => return Err(unknown(s)),
         };
-        let t = Type::named(t).filter(|t| matches!(t, Type::B32 | Type::U32 | Type::S32)).ok_or_else(|| unknown(s))?;
-        let mut found = empty(what, self.read(function, mask, Type::B32, s)?);
+        let t = PtxType::named(t).filter(|t| matches!(t, PtxType::B32 | PtxType::U32 | PtxType::S32)).ok_or_else(|| unknown(s))?;
+        let mut found = empty(what, self.read(function, mask, PtxType::B32, s)?);
         found.d = self.write(function, d, t, s)?;
         found.a = self.read(function, a, t, s)?;
-        found.signed = t == Type::S32;
-        Ok(Step::Collective(Box::new(found)))
+        found.signed = t == PtxType::S32;
+        Ok(MachineStep::Collective(Box::new(found)))
     }
-    fn multiply(&mut self, function: &Function, s: &Statement, shape: &str, words: &[&str]) -> Decoded<Step> {
+    fn multiply(&mut self, function: &PtxFunction, s: &Statement, shape: &str, words: &[&str]) -> Decoded<MachineStep> {
         let (saturate, types): (bool, Vec<&&str>) = (words.contains(&"satfinite"), words.iter().filter(|w| **w != "satfinite").collect());
         // `kind::f8f6f4` only says what the types say as well.
-        let types: Vec<Type> = types.iter().filter(|w| !w.starts_with("kind::")).filter_map(|w| Type::named(w)).collect();
+        let types: Vec<PtxType> = types.iter().filter(|w| !w.starts_with("kind::")).filter_map(|w| PtxType::named(w)).collect();
         let [d_type, a_type, b_type, c_type] = types[..] else { return Err(unknown(s)) };
         let (m, n, k) = match shape {
             "m16n8k4" => (16, 8, 4),
@@ -142,15 +142,15 @@ impl Decoder<'_> {
             "m16n8k32" => (16, 8, 32),
             _ => return Err(unknown(s)),
         };
-        let float = matches!(d_type, Type::F32 | Type::F16) && matches!(c_type, Type::F32 | Type::F16);
-        let eight = |t: Type| matches!(t, Type::E4m3 | Type::E5m2);
-        let bytes = |t: Type| matches!(t, Type::S8 | Type::U8);
+        let float = matches!(d_type, PtxType::F32 | PtxType::F16) && matches!(c_type, PtxType::F32 | PtxType::F16);
+        let eight = |t: PtxType| matches!(t, PtxType::E4m3 | PtxType::E5m2);
+        let bytes = |t: PtxType| matches!(t, PtxType::S8 | PtxType::U8);
         let fits = match (a_type, b_type) {
-            (Type::F16, Type::F16) => float && matches!(k, 8 | 16),
-            (Type::Bf16, Type::Bf16) => d_type == Type::F32 && c_type == Type::F32 && matches!(k, 8 | 16),
-            (Type::Tf32, Type::Tf32) => d_type == Type::F32 && c_type == Type::F32 && matches!(k, 4 | 8),
+            (PtxType::F16, PtxType::F16) => float && matches!(k, 8 | 16),
+            (PtxType::Bf16, PtxType::Bf16) => d_type == PtxType::F32 && c_type == PtxType::F32 && matches!(k, 8 | 16),
+            (PtxType::Tf32, PtxType::Tf32) => d_type == PtxType::F32 && c_type == PtxType::F32 && matches!(k, 4 | 8),
             (a, b) if eight(a) && eight(b) => float && k == 32,
-            (a, b) if bytes(a) && bytes(b) => d_type == Type::S32 && c_type == Type::S32 && matches!(k, 16 | 32),
+            (a, b) if bytes(a) && bytes(b) => d_type == PtxType::S32 && c_type == PtxType::S32 && matches!(k, 16 | 32),
             _ => false,
         };
         if !fits || saturate && !bytes(a_type) {
@@ -167,12 +167,10 @@ impl Decoder<'_> {
             if list.len() as u64 != wanted {
                 return Err(unknown(s));
             }
-            list.iter().map(|o| if write { self.write(function, o, Type::B32, s) } else { self.read(function, o, Type::B32, s) }).collect()
+            list.iter().map(|o| if write { self.write(function, o, PtxType::B32, s) } else { self.read(function, o, PtxType::B32, s) }).collect()
         };
-        let bits = |t: Type| if t == Type::Tf32 { 32 } else { t.bits() };
-        Ok(Step::Multiply(Box::new(Multiply {
-            m,
-            n,
+        let bits = |t: PtxType| if t == PtxType::Tf32 { 32 } else { t.bits() };
+        Ok(MachineStep::Multiply(Box::new(Multiply {
             k,
             a_type,
             b_type,
@@ -187,6 +185,6 @@ impl Decoder<'_> {
     }
 }
 
-fn empty(what: Together, mask: u32) -> Collective {
-    Collective { what, mask, d: 0, p: None, a: 0, a_wide: false, turned: false, b: 0, c: 0, signed: false }
+fn empty(what: WarpAct, mask: u32) -> Collective {
+    Collective { what, mask, d: 0, p: None, a: 0, a_wide: false, negated: false, b: 0, c: 0, signed: false }
 }
