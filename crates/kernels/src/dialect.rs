@@ -87,6 +87,10 @@ pub trait Dialect: Sync {
     fn register(&self, dtype: DType) -> Result<&'static str, ErrorKind>;
     /// Which of the scalar table's two texts of a function on floats it takes.
     fn row<'r>(&self, wgsl: &'r str, c: &'r str) -> &'r str;
+    /// Does it compute a function of narrower floats by that of f64?
+    fn is_by_f64(&self, _function: &str) -> bool {
+        false
+    }
     /// The type that integer functions of a dtype are made for, as helpers' names end.
     ///
     /// # Errors

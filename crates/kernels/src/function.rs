@@ -38,6 +38,13 @@ impl Texts {
             if dtype == DType::F64 {
                 return wide::text(self.name, self.float, operands).ok_or_else(|| dialect.lacks(format!("{} of f64", self.name)));
             }
+            if dialect.is_by_f64(self.name) {
+                let wide: Vec<(&str, String)> = operands.iter().map(|(name, of)| (*name, format!("(double)({of})"))).collect();
+                let wide: Vec<(&str, &str)> = wide.iter().map(|(name, of)| (*name, of.as_str())).collect();
+                let value = wide::text(self.name, self.float, &wide).ok_or_else(|| dialect.lacks(format!("{} of f64", self.name)))?;
+                // What is narrower than f32 is rounded once more.
+                return Ok(if dtype == DType::F32 { format!("(float)({value})") } else { format!("adm_odd({value})") });
+            }
             return Ok(notation::substitute(self.float, operands));
         }
         let text = self.int.unwrap_or(self.float);

@@ -63,10 +63,14 @@ fn find(name: &str) -> Option<(usize, Definition)> {
     Some((FLOAT.len() + k, Definition::Notation(instance(INT[k].source, t))))
 }
 
+/// Lines of a helper that is long.
+pub(crate) const LONG: usize = 12;
 /// The definitions that a text in a dialect needs: every `adm_` helper it names, and what those name.
 pub fn preamble(text: &str, dialect: &dyn Dialect) -> String {
     let written = |definition| match definition {
         Definition::Notation(source) => dialect.helper(&source),
+        // What is long is one function, not a part of all that call it: a compiler takes long over it, and a thread many registers.
+        Definition::C(name, source) if source.lines().count() > LONG => guarded(name, &source.replacen("static inline ", "ADM_ALONE ", 1)),
         Definition::C(name, source) => guarded(name, source),
     };
     closure(text, &|name| dialect.has_helper(name)).into_iter().fold(dialect.prelude().to_string(), |all, definition| all + &written(definition) + "\n")

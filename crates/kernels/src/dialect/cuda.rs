@@ -9,8 +9,8 @@
 //! bits are promised.
 mod entry;
 
-use super::{Atomic, C, Dialect, Subgroup};
-use crate::{bindings::Access, frame::KernelFrame};
+use super::{Atomic, C, Dialect, Subgroup, c::guarded, to_c};
+use crate::{bindings::Access, frame::KernelFrame, preambles::LONG};
 use adamant_ir::{DType, ErrorKind};
 
 /// CUDA C++ for NVRTC.
@@ -19,6 +19,10 @@ pub struct Cuda;
 
 /// The most buffers that a kernel binds, its parameters not counted.
 pub const CUDA_BUFFERS: usize = 32;
+/// Functions whose helper on f32 has fewer digits than the table allows where a device has f64 to compute them with: near roots,
+/// and where a phase is many times the number.
+const BY_F64: &[&str] =
+    &["airy_ai", "airy_ai_derivative", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "lgamma", "logaddexp", "logaddexp2", "igamma", "igammac"];
 /// Helpers that the prelude has as instructions.
 const OWN: &[&str] = &["adm_bits_of_f16", "adm_f16_of_bits", "adm_round_f16", "adm_bits_of_bf16", "adm_round_bf16"];
 
@@ -39,7 +43,11 @@ impl Dialect for Cuda {
         self.told(C.register(dtype))
     }
     fn row<'r>(&self, wgsl: &'r str, c: &'r str) -> &'r str {
-        C.row(wgsl, c)
+        // Far below zero e^x alone has fewer digits than its product with x.
+        if c == "x * adm_sigmoid(x)" { wgsl } else { C.row(wgsl, c) }
+    }
+    fn is_by_f64(&self, function: &str) -> bool {
+        BY_F64.contains(&function)
     }
     fn integer(&self, dtype: DType) -> Result<&'static str, ErrorKind> {
         self.told(C.integer(dtype))
@@ -48,10 +56,18 @@ impl Dialect for Cuda {
         C.of_bool(x)
     }
     fn helper(&self, text: &str) -> String {
-        C.helper(text)
+        // By our own arithmetic: where helpers multiply what is rounded, CUDA's functions have too few digits.
+        let mut code = to_c(text, false);
+        if code.lines().count() > 2 * LONG {
+            code = code.replacen("static inline ", "ADM_ALONE ", 1);
+        }
+        match text.strip_prefix("fn ").and_then(|rest| rest.split('(').next()) {
+            Some(name) => guarded(name, &code),
+            None => code,
+        }
     }
     fn has_helper(&self, name: &str) -> bool {
-        OWN.contains(&name) || C.has_helper(name)
+        OWN.contains(&name)
     }
     fn prelude(&self) -> &'static str {
         include_str!("cuda/prelude.cuh")

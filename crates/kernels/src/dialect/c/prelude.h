@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <tgmath.h>
+/* Before a long function. */
+#define ADM_ALONE static inline
 #define ADM_SELECT(otherwise, then, condition) ((condition) ? (then) : (otherwise))
 #define ADM_MIN(x, y) ((y) < (x) ? (y) : (x))
 #define ADM_MAX(x, y) ((x) < (y) ? (y) : (x))

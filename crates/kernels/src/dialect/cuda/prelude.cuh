@@ -50,6 +50,8 @@ typedef adm_wrapping<long long, uint64_t> int64_t;
 #define INT64_MIN int64_t(-9223372036854775807ll - 1ll)
 #define INT64_MAX int64_t(9223372036854775807ll)
 #define INT32_MIN int32_t(-2147483647 - 1)
+/* Before a long function. */
+#define ADM_ALONE static __noinline__
 #define ADM_SELECT(otherwise, then, condition) ((condition) ? (then) : (otherwise))
 #define ADM_MIN(x, y) ((y) < (x) ? (y) : (x))
 #define ADM_MAX(x, y) ((x) < (y) ? (y) : (x))
