@@ -141,14 +141,13 @@ fn driver() -> Result<(), ErrorKind> {
 fn compiler() -> Result<(), ErrorKind> {
     let names: &[&str] = if cfg!(windows) { &["nvrtc64_130_0.dll"] } else { &["libnvrtc.so.13", "libnvrtc.so"] };
     let folders = folders();
-    let by_path = folders.iter().flat_map(|f| names.iter().map(move |n| f.join(n))).filter(|p| p.is_file());
-    for path in by_path {
+    let by_path = folders.iter().flat_map(|f| names.iter().map(move |n| f.join(n))).find(|p| p.is_file());
+    if let Some(path) = by_path {
         // It looks for its builtins by name, which finds nothing outside the system's folders unless they are open.
-        if let Some(builtins) = path.parent().and_then(builtins_of) {
-            opened(&builtins).map(keep).map_err(|e| absent(format!("{} cannot be opened: {e}", builtins.display())))?;
-        } else {
-            return Err(absent(format!("{} is there and its libnvrtc-builtins is not: install the package nvidia-cuda-nvrtc whole", path.display())));
-        }
+        let beside = path.parent().and_then(builtins_of);
+        let builtins = beside
+            .ok_or_else(|| absent(format!("{} is there and its libnvrtc-builtins is not: install the package nvidia-cuda-nvrtc whole", path.display())))?;
+        opened(&builtins).map(keep).map_err(|e| absent(format!("{} cannot be opened: {e}", builtins.display())))?;
         return checked(opened(&path), &path);
     }
     let Some(library) = names.iter().find_map(|name| opened(Path::new(name)).ok()) else {
