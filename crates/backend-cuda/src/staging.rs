@@ -1,5 +1,8 @@
 //! Pinned memory of the host, through which all bytes go to a device and come from it: a copy from it runs when the stream comes
 //! to it, and the host does not wait. A piece is used again when the copy that uses it has passed.
+//!
+//! A turn of a stream gives pieces back, and whether a piece is free is asked of the streams: so the list is never locked while
+//! they are.
 use crate::{
     driver::{self, Pinned},
     opened::{CudaContext, Opened},
@@ -31,26 +34,34 @@ impl Staging {
     /// No memory; a lost device.
     pub fn take(&self, opened: &Opened, bytes: usize) -> Result<Pinned, ErrorKind> {
         let size = bytes.next_power_of_two().max(LEAST);
-        if size <= LARGEST {
-            let mut free = self.free.lock();
-            let fits = |p: &Pinned| p.bytes == size;
-            let ready = free.iter().position(|(p, after)| fits(p) && opened.is_done(*after));
-            // With as many as are kept, the oldest is waited for.
-            let kept: usize = free.iter().map(|(p, _)| p.bytes).sum();
-            let waited = || (kept + size > KEPT).then(|| free.iter().position(|(p, _)| fits(p))).flatten();
-            if let Some(at) = ready.or_else(waited) {
-                let (piece, after) = free.remove(at);
-                drop(free);
-                return match opened.wait(after) {
-                    Ok(()) => Ok(piece),
-                    Err(e) => {
-                        self.give(piece, after);
-                        Err(e)
-                    }
-                };
-            }
+        if size <= LARGEST
+            && let Some((piece, after)) = self.free_piece(opened, size)
+        {
+            return match opened.wait(after) {
+                Ok(()) => Ok(piece),
+                Err(e) => {
+                    self.give(piece, after);
+                    Err(e)
+                }
+            };
         }
         self.fresh(if size <= LARGEST { size } else { bytes })
+    }
+    /// A piece of this size that is free; with as many as are kept, the one that has been given back first, which may be in use
+    /// still.
+    fn free_piece(&self, opened: &Opened, size: usize) -> Option<(Pinned, Event)> {
+        let (mut fitting, kept) = {
+            let mut free = self.free.lock();
+            let kept: usize = free.iter().map(|(p, _)| p.bytes).sum();
+            let (fitting, others): (Vec<_>, Vec<_>) = free.drain(..).partition(|(p, _)| p.bytes == size);
+            *free = others;
+            (fitting, kept)
+        };
+        let ready = fitting.iter().position(|(_, after)| opened.is_done(*after));
+        let waited = (kept + size > KEPT && !fitting.is_empty()).then_some(0);
+        let found = ready.or(waited).map(|at| fitting.remove(at));
+        self.free.lock().extend(fitting);
+        found
     }
     /// A piece that was not there before.
     ///
@@ -68,17 +79,19 @@ impl Staging {
     }
     /// Gives up what is beyond what is kept, and has passed.
     pub fn trim(&self, opened: &Opened) {
-        let mut free = self.free.lock();
-        let mut kept: usize = free.iter().map(|(p, _)| p.bytes).sum();
-        let mut at = 0;
-        while kept > KEPT && at < free.len() {
-            if free[at].0.bytes > LARGEST && opened.is_done(free[at].1) {
-                let (piece, _) = free.remove(at);
-                kept -= piece.bytes;
-                let _ = self.context.call(|| driver::unpin(&piece));
-            } else {
-                at += 1;
+        let large = {
+            let mut free = self.free.lock();
+            if free.iter().map(|(p, _)| p.bytes).sum::<usize>() <= KEPT {
+                return;
             }
+            let (large, others): (Vec<_>, Vec<_>) = free.drain(..).partition(|(p, _)| p.bytes > LARGEST);
+            *free = others;
+            large
+        };
+        let (passed, used): (Vec<_>, Vec<_>) = large.into_iter().partition(|(_, after)| opened.is_done(*after));
+        self.free.lock().extend(used);
+        for (piece, _) in passed {
+            let _ = self.context.call(|| driver::unpin(&piece));
         }
     }
 }
