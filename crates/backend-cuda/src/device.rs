@@ -4,6 +4,7 @@ use crate::{
     launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, ours},
     opened::Opened,
+    products,
     words::CudaWords,
 };
 use adamant_kernels::skeleton::{self, Mapped};
@@ -125,7 +126,10 @@ impl Backend for CudaBackend {
         &self.info
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
-        if skeleton::supports(&self.opened().target(), kernel, dtypes) { Support::Native } else { Support::No }
+        let opened = self.opened();
+        // The library's sums are the library's, with an epilogue behind them or none: fused = op by op.
+        let is_librarys = opened.products.is_some() && products::is_fused(kernel);
+        if !is_librarys && skeleton::supports(&opened.target(), kernel, dtypes) { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CudaMemory::new(&self.opened(), bytes)?))

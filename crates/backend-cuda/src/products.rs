@@ -7,8 +7,13 @@ use adamant_kernels::{Array, Work};
 use adamant_runtime::{
     backend::When,
     kernel::{KernelKind, Step},
+    product::Sums,
 };
 
+/// Is it a matrix product with more than its sums, of a dtype that the library has?
+pub(crate) fn is_fused(kernel: &KernelKind) -> bool {
+    matches!(kernel, KernelKind::Product(product) if product.sums == Sums::Matmul && BlasLt::computes(product.dtype))
+}
 /// The product of a step as the library sees it, if it is one for it; `address` gives an operand's.
 pub(crate) fn of(step: &Step<'_>, work: &Work<'_>, address: impl Fn(usize) -> Option<u64>) -> Option<(LtProduct, [u64; 3])> {
     let (KernelKind::Matmul, When::Always) = (&step.kernel.kind, step.guard.when) else { return None };

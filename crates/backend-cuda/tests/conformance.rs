@@ -11,4 +11,4 @@ fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
     *DEVICE.get_or_init(|| common::device(Options::default()))
 }
-adamant_conformance::suite!(device, graphs = 16, one_of = 32);
+adamant_conformance::suite!(device, graphs = 10, one_of = 64);
