@@ -1,7 +1,8 @@
 //! Follows a run and tells every open page: two threads, one that reads the folder's files and one that asks the run where it is.
 //!
 //! A page that is opened is told all that is known under the same lock under which lines are taken, so that none is missed or told twice. A
-//! page that does not keep up is dropped: it comes back by itself, and begins anew.
+//! page that does not keep up is dropped: it comes back by itself, and begins anew. A run that writes more lines than are told one by one
+//! drops nobody: its pages are told all that is known once more in their streams, every other second, so that they stay connected.
 use super::record::{DebugRecord, FILES};
 use crate::follow::LineFollower;
 use adamant_train::{Failure, control::ControlClient};
@@ -9,19 +10,21 @@ use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Pages at once.
 const MOST_PAGES: usize = 16;
 /// Events that may wait for a page.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 256;
 /// Bytes of lines in an event, and lines: more are told as if all began anew.
 const EVENT_BYTES: usize = 256 << 10;
 const MOST_LINES: usize = 2000;
 /// How often the files are read.
 const READS: Duration = Duration::from_millis(200);
+/// How often pages are told all anew, where lines come faster than they are told.
+const ANEW: Duration = Duration::from_secs(2);
 /// How often the run is asked where it is.
 const ASKS: Duration = Duration::from_millis(500);
 /// Small files that are told whole, and the largest that are.
@@ -111,9 +114,12 @@ impl KnownRun {
     fn tell(&mut self, events: &[Arc<PageEvent>]) {
         self.pages.retain(|page| events.iter().all(|event| page.try_send(event.clone()).is_ok()));
     }
-    /// Every page begins anew: that is what a stream that ends comes to.
+    /// Every page begins anew, in its stream.
     fn begin_anew(&mut self) {
-        self.pages.clear();
+        if !self.pages.is_empty() {
+            let all = self.all();
+            self.tell(&all);
+        }
     }
 }
 fn document(name: &str, value: &Value) -> Arc<PageEvent> {
@@ -150,6 +156,8 @@ struct FollowedFiles {
     documents: Vec<SeenDocument>,
     /// more came than pages are told line by line
     catches_up: bool,
+    /// when pages began anew the last time
+    anew: Option<Instant>,
 }
 impl FollowedFiles {
     fn of(folder: &Path) -> FollowedFiles {
@@ -157,6 +165,7 @@ impl FollowedFiles {
             files: FILES.iter().map(|name| LineFollower::new(folder.join(format!("{name}.jsonl")))).collect(),
             documents: DOCUMENTS.iter().map(|name| SeenDocument::of(folder, name)).collect(),
             catches_up: false,
+            anew: None,
         }
     }
     /// Reads on in each of them, a few MiB of it, and tells the pages. Is there more?
@@ -201,9 +210,9 @@ impl FollowedFiles {
             let whole = known.whole();
             known.tell(&[whole]);
         }
-        if self.catches_up && !is_behind {
+        if self.catches_up && !is_behind && self.anew.is_none_or(|at| at.elapsed() >= ANEW) {
             known.begin_anew();
-            self.catches_up = false;
+            (self.catches_up, self.anew) = (false, Some(Instant::now()));
         }
         is_behind
     }
@@ -274,6 +283,29 @@ mod tests {
             came += 1;
         }
         assert_eq!(came, MOST_WAITING);
+    }
+    #[test]
+    fn a_run_that_is_faster_than_its_lines_are_told_drops_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("metrics.jsonl");
+        let line = |k: usize| json!({ "kind": "step", "step": k, "loss": 1.0 }).to_string() + "\n";
+        std::fs::write(&file, line(0)).unwrap();
+        let feed = Feed { known: Mutex::default() };
+        let mut files = FollowedFiles::of(folder.path());
+        while files.read_on(&feed) {}
+        let mut page = feed.open().unwrap();
+        let mut began = 0;
+        for round in 1..4 {
+            let more: String = (0..2 * MOST_LINES).map(|k| line(2 * MOST_LINES * round + k)).collect();
+            std::fs::OpenOptions::new().append(true).open(&file).and_then(|mut f| std::io::Write::write_all(&mut f, more.as_bytes())).unwrap();
+            while files.read_on(&feed) {}
+            while let Ok(event) = page.comes.try_recv() {
+                began += usize::from(event.name == "begin");
+            }
+            assert!(!page.comes.is_closed() && feed.known().pages.len() == 1, "round {round}: the page was dropped");
+        }
+        // Once at first; not again before its time has come.
+        assert_eq!(began, 1);
     }
     #[test]
     fn pages_without_end_and_lines_in_one_event() {

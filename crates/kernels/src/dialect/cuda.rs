@@ -22,7 +22,7 @@ pub const CUDA_BUFFERS: usize = 32;
 /// Functions whose helper on f32 has fewer digits than the table allows where a device has f64 to compute them with: near roots,
 /// and where a phase is many times the number.
 const BY_F64: &[&str] =
-    &["airy_ai", "airy_ai_derivative", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "lgamma", "logaddexp", "logaddexp2", "igamma", "igammac"];
+    &["airy_ai", "airy_ai_derivative", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "digamma", "lgamma", "logaddexp", "logaddexp2", "igamma", "igammac"];
 /// Helpers that the prelude has as instructions.
 const OWN: &[&str] = &["adm_bits_of_f16", "adm_f16_of_bits", "adm_round_f16", "adm_bits_of_bf16", "adm_round_bf16"];
 
