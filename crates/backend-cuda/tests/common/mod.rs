@@ -1,5 +1,7 @@
 //! What all tests of a card begin with: the emulator in its place.
 #![allow(dead_code, reason = "each test file uses a part")]
+pub mod multiplied;
+
 use adamant_backend_cuda::CudaBackend;
 use adamant_core::{Device, ErrorKind};
 use adamant_cuda_emulator::{Emulator, Options};

@@ -259,7 +259,8 @@ impl TileWay {
     fn or_larger(self, known: &[Key]) -> TileWay {
         let ideal = match self {
             TileWay::Shared(ideal) => ideal,
-            TileWay::Matrices(is_large) => return TileWay::Matrices(is_large || !known.contains(&TileWay::Matrices(false).ending())),
+            TileWay::Matrices(false) if !known.is_empty() && !known.contains(&self.ending()) => return TileWay::Matrices(true),
+            TileWay::Matrices(_) => return self,
             TileWay::Subgroups(_) => return self,
         };
         let fits = |end: &Key| match &end[..] {

@@ -1,7 +1,7 @@
 //! Tiles by the matrix unit of a warp: 16 x 8 x 16 elements by one instruction, factors of 16 bits, sums in f32. Factors lie
 //! in the block's memory as they lie in their own, along K or across it, in pieces of 16 bytes that are swapped within their
 //! rows so that eight rows of one piece lie in eight different banks; `ldmatrix` takes them out as the unit wants them, transposed
-//! round where they lie across.
+//! where they lie across.
 //!
 //! K is walked in slices of 32 in three stages: while one is multiplied, the next two are on their way. A factor whose pieces
 //! are whole and aligned in memory is copied piece by piece without passing through registers (`cp.async`); any other is
