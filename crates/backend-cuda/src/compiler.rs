@@ -27,12 +27,6 @@ pub(crate) struct Compiler {
     wants_ptx: AtomicBool,
     disk: Option<KernelDisk>,
 }
-/// How a text is compiled.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct CompileOptions {
-    /// products and sums in one instruction, which rounds once
-    pub contracts: bool,
-}
 fn told(call: &str, code: nvrtcResult) -> Result<(), ErrorKind> {
     if code == nvrtcResult::NVRTC_SUCCESS { Ok(()) } else { Err(ErrorKind::Internal(format!("{call} says {code:?}"))) }
 }
@@ -80,9 +74,9 @@ impl Compiler {
     ///
     /// # Errors
     /// It is no CUDA C++: the compiler's words.
-    pub fn compile(&self, text: &str, options: CompileOptions) -> Result<Vec<u8>, ErrorKind> {
+    pub fn compile(&self, text: &str) -> Result<Vec<u8>, ErrorKind> {
         let kind = self.kind();
-        let arguments = self.arguments(kind, options);
+        let arguments = self.arguments(kind);
         let key = format!("{}.{}\0{}\0{text}", self.version.0, self.version.1, arguments.join(" "));
         if let Some(found) = self.disk.as_ref().and_then(|d| d.read(&key)) {
             return Ok(found);
@@ -93,13 +87,11 @@ impl Compiler {
         }
         Ok(made)
     }
-    fn arguments(&self, kind: Image, options: CompileOptions) -> Vec<String> {
+    fn arguments(&self, kind: Image) -> Vec<String> {
         let arch = format!("--gpu-architecture={}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch);
-        let contracts = format!("--fmad={}", options.contracts);
-        [arch, contracts]
-            .into_iter()
-            .chain(["--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"].map(String::from))
-            .collect()
+        // Products and sums are rounded one by one: fused = op by op.
+        let others = ["--fmad=false", "--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"];
+        std::iter::once(arch).chain(others.map(String::from)).collect()
     }
 }
 fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, ErrorKind> {

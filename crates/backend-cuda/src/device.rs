@@ -1,13 +1,15 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
-    disk,
     launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, ours},
     opened::Opened,
     products,
     words::CudaWords,
 };
-use adamant_kernels::skeleton::{self, Mapped};
+use adamant_kernels::{
+    cache_directory,
+    skeleton::{self, Mapped},
+};
 use adamant_runtime::{
     DType, ErrorKind,
     backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
@@ -84,7 +86,7 @@ impl CudaBackend {
     /// }
     /// ```
     pub fn builder() -> CudaBuilder {
-        CudaBuilder { device: 0, cache: disk::directory() }
+        CudaBuilder { device: 0, cache: cache_directory() }
     }
     /// How it was opened.
     pub fn options(&self) -> &CudaBuilder {

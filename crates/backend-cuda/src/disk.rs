@@ -1,30 +1,20 @@
 //! Compiled texts on disk, a file each, named after a hash of what it was compiled from and with. A file proves that it is what
 //! was written; whatever is wrong with one, the text is compiled again. No result depends on it.
+use adamant_kernels::{CACHE_DIRECTORY, own_directory};
 use std::{
-    env, fs,
-    io::{self, Read, Write},
+    fs,
+    io::{Read, Write},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-/// Set to a directory, it is where caches lie; set to nothing, there are none.
-pub(crate) const DIRECTORY: &str = "ADAMANT_CACHE_DIR";
 const MAGIC: &[u8; 8] = b"ADMCUDA\n";
 /// Magic, checksum.
 const HEADER: usize = 8 + 32;
 /// A file that is larger is not one of ours.
 const MOST: u64 = 1 << 26;
 
-/// Where caches of this program's user lie: `ADAMANT_CACHE_DIR`, else a folder in the system's directory for caches.
-pub(crate) fn directory() -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    if env::var_os(DIRECTORY).is_some() {
-        return set(DIRECTORY);
-    }
-    let system = set("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| set("LOCALAPPDATA")).or_else(|| set("HOME").map(|home| home.join(".cache")));
-    system.map(|s| s.join("adamant"))
-}
 /// A directory of compiled texts.
 pub(crate) struct KernelDisk {
     folder: PathBuf,
@@ -35,9 +25,9 @@ pub(crate) struct KernelDisk {
 impl KernelDisk {
     /// The folder `cuda` of a directory, and what is to be told of it. What others could have filled is not used.
     pub fn open(directory: Option<&Path>) -> (Option<KernelDisk>, String) {
-        let Some(directory) = directory else { return (None, format!("none ({DIRECTORY} is empty, or there is no directory for caches)")) };
+        let Some(directory) = directory else { return (None, format!("none ({CACHE_DIRECTORY} is empty, or there is no directory for caches)")) };
         let folder = directory.join("cuda");
-        match own(&folder) {
+        match own_directory(&folder) {
             Ok(()) => {
                 let told = folder.display().to_string();
                 (Some(KernelDisk { folder, failed: AtomicBool::new(false), written: AtomicU64::new(0) }), told)
@@ -78,33 +68,10 @@ impl KernelDisk {
 fn checksum(key: &str, data: &[u8]) -> [u8; 32] {
     *blake3::Hasher::new().update(MAGIC).update(&(key.len() as u64).to_le_bytes()).update(key.as_bytes()).update(data).finalize().as_bytes()
 }
-/// Makes the directory, for nobody else. One that others could have filled is refused.
-fn own(directory: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        let found = fs::metadata(directory)?;
-        if found.permissions().mode() & 0o022 != 0 {
-            return Err(io::Error::other("others can write in it"));
-        }
-        // Where the system tells who this process is.
-        if let Ok(process) = fs::metadata("/proc/self")
-            && ![process.uid(), 0].contains(&found.uid())
-        {
-            return Err(io::Error::other("it is another user's"));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn what_is_damaged_is_not_taken() -> io::Result<()> {

@@ -3,7 +3,6 @@
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
     blaslt::{LtPlan, WORKSPACE},
-    compiler::CompileOptions,
     driver::{self, EventHandle, Pinned, StreamHandle},
     memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
@@ -193,7 +192,7 @@ impl<'a> Launches<'a> {
     /// # Errors
     /// A text that cannot be compiled.
     pub fn inherit(&mut self, words: &CudaWords, number: u32, from: &CudaWords, of: &[u32]) -> Result<(), ErrorKind> {
-        let kernel = self.opened.compiled(gate::inherits(&Cuda)?.1, CompileOptions { contracts: false })?;
+        let kernel = self.opened.compiled(gate::inherits(&Cuda)?.1)?;
         self.unloaded.push(kernel.clone());
         let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
         let resources = [from, words].map(|w| Resource::At(w.address()));
@@ -238,7 +237,7 @@ impl<'a> Launches<'a> {
         if gates.is_empty() {
             return Ok(Vec::new());
         }
-        let kernel = self.opened.compiled(gate::text(&Cuda)?.1, CompileOptions { contracts: false })?;
+        let kernel = self.opened.compiled(gate::text(&Cuda)?.1)?;
         self.unloaded.push(kernel.clone());
         let launch = |(k, g): (usize, Gate)| {
             let parameters = self.placed(&gate::parameters(&g.places, g.if_raised, k, &[[1, 0, 0]]));

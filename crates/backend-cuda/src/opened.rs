@@ -2,7 +2,7 @@
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
     blaslt::BlasLt,
-    compiler::{CompileOptions, Compiler},
+    compiler::Compiler,
     disk::KernelDisk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
@@ -126,7 +126,6 @@ impl Drop for LoadedModule {
 pub(crate) struct CompiledKernel {
     text: String,
     name: String,
-    options: CompileOptions,
     /// threads of a block
     pub threads: u32,
     loaded: OnceLock<(FunctionHandle, Arc<LoadedModule>)>,
@@ -158,7 +157,7 @@ pub(crate) struct Opened {
     pub multiplies: String,
     /// what is to be told of the texts that are kept
     pub kept: String,
-    texts: Mutex<HashMap<(String, CompileOptions), Arc<CompiledKernel>>>,
+    texts: Mutex<HashMap<String, Arc<CompiledKernel>>>,
     forms: Forms,
     // The last field: what is above is given back to it.
     pub context: Arc<CudaContext>,
@@ -232,7 +231,7 @@ impl Opened {
         if let Some(found) = prepared.text(key, self.is_ours()) {
             return Ok(found);
         }
-        let made = self.compiled(write()?, CompileOptions { contracts: false })?;
+        let made = self.compiled(write()?)?;
         prepared.keep(key, made.clone());
         Ok(made)
     }
@@ -258,18 +257,16 @@ impl Opened {
     ///
     /// # Errors
     /// It is no kernel's text.
-    pub fn compiled(&self, text: String, options: CompileOptions) -> Result<Arc<CompiledKernel>, ErrorKind> {
+    pub fn compiled(&self, text: String) -> Result<Arc<CompiledKernel>, ErrorKind> {
         let mut texts = self.texts.lock();
-        let key = (text, options);
-        if let Some(found) = texts.get(&key) {
+        if let Some(found) = texts.get(&text) {
             return Ok(found.clone());
         }
-        let text = key.0.clone();
         let name = entry_of(&text).ok_or_else(|| internal("a text without a kernel"))?.to_string();
         let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split(')').next()?.parse().ok());
         let threads = threads.ok_or_else(|| internal("a kernel that does not say how many threads it has"))?;
-        let made = Arc::new(CompiledKernel { text, name, options, threads, loaded: OnceLock::new(), context: self.context.clone() });
-        texts.insert(key, made.clone());
+        let made = Arc::new(CompiledKernel { text: text.clone(), name, threads, loaded: OnceLock::new(), context: self.context.clone() });
+        texts.insert(text, made.clone());
         Ok(made)
     }
     /// Compiles and loads those that are not, together.
@@ -277,30 +274,28 @@ impl Opened {
     /// # Errors
     /// One that cannot be compiled: the compiler's words; a lost device.
     pub fn load(&self, kernels: &[Arc<CompiledKernel>]) -> Result<(), ErrorKind> {
-        for contracts in [false, true] {
-            let options = CompileOptions { contracts };
-            let mut own: Vec<&Arc<CompiledKernel>> = kernels.iter().filter(|k| k.options == options && !k.is_loaded()).collect();
-            own.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            own.dedup_by(|a, b| Arc::ptr_eq(a, b));
-            for some in own.chunks(TOGETHER) {
-                let text: String = some.iter().map(|k| k.text.as_str()).collect();
-                let module = Arc::new(LoadedModule { handle: self.module_of(&text, options)?, context: self.context.clone() });
-                for kernel in some {
-                    let function = self.context.call(|| driver::function(module.handle, &kernel.name))?;
-                    self.counts.kernels.fetch_add(1, Relaxed);
-                    let _ = kernel.loaded.set((function, module.clone()));
-                }
+        let mut new: Vec<&Arc<CompiledKernel>> = kernels.iter().filter(|k| !k.is_loaded()).collect();
+        new.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        new.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        for some in new.chunks(TOGETHER) {
+            let text: String = some.iter().map(|k| k.text.as_str()).collect();
+            let module = Arc::new(LoadedModule { handle: self.module_of(&text)?, context: self.context.clone() });
+            for kernel in some {
+                let function = self.context.call(|| driver::function(module.handle, &kernel.name))?;
+                self.counts.kernels.fetch_add(1, Relaxed);
+                // Another thread may have loaded it meanwhile.
+                let _ = kernel.loaded.set((function, module.clone()));
             }
         }
         Ok(())
     }
     /// The texts of all kernels so far, for tools that look at what becomes of them.
     pub fn texts(&self) -> Vec<String> {
-        self.texts.lock().keys().map(|(text, _)| text.clone()).collect()
+        self.texts.lock().keys().cloned().collect()
     }
-    fn module_of(&self, text: &str, options: CompileOptions) -> Result<ModuleHandle, ErrorKind> {
+    fn module_of(&self, text: &str) -> Result<ModuleHandle, ErrorKind> {
         let load = || {
-            let image = self.compiler.compile(text, options)?;
+            let image = self.compiler.compile(text)?;
             self.context.call(|| Ok(driver::load(&image)))
         };
         let mut loaded = load()?;

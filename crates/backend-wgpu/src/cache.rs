@@ -1,17 +1,16 @@
 //! Compiled pipelines on disk, where the adapter's driver hands them out (Vulkan): a program that starts again compiles
 //! less. The file is one of the user's alone and proves that it is what was written: whatever is wrong with it, it is
 //! ignored and replaced. That it is a cache is all that depends on it: no result does.
+use adamant_kernels::{CACHE_DIRECTORY, own_directory};
 use parking_lot::Mutex;
 use std::{
-    env, fs,
+    fs,
     io::{self, Read, Write},
     path::{Path, PathBuf},
     process,
     time::{Duration, Instant},
 };
 
-/// Set to a directory, it is where caches lie; set to nothing, there are none.
-pub(crate) const DIRECTORY: &str = "ADAMANT_CACHE_DIR";
 const MAGIC: &[u8; 8] = b"ADMPIPE\n";
 /// Of the file's own layout.
 const VERSION: u32 = 1;
@@ -21,16 +20,6 @@ const HEADER: usize = 8 + 4 + 32 + 8 + 32;
 const MOST: u64 = 1 << 28;
 /// How long a few new pipelines may wait for more.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where caches of this program's user lie: `ADAMANT_CACHE_DIR`, else a folder in the system's directory for caches.
-pub(crate) fn directory() -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    if env::var_os(DIRECTORY).is_some() {
-        return set(DIRECTORY);
-    }
-    let system = set("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| set("LOCALAPPDATA")).or_else(|| set("HOME").map(|home| home.join(".cache")));
-    system.map(|s| s.join("adamant"))
-}
 
 /// The driver's cache and the file that it goes to.
 pub(crate) struct Cache {
@@ -50,10 +39,10 @@ impl Cache {
     /// The cache of an adapter in a directory, and what is to be told of it. There is none where the driver has none or
     /// the directory cannot be had.
     pub fn open(device: &wgpu::Device, adapter: &wgpu::AdapterInfo, directory: Option<&Path>) -> (Option<Cache>, String) {
-        let Some(directory) = directory else { return (None, format!("none ({DIRECTORY} is empty, or there is no directory for caches)")) };
+        let Some(directory) = directory else { return (None, format!("none ({CACHE_DIRECTORY} is empty, or there is no directory for caches)")) };
         let key = device.features().contains(wgpu::Features::PIPELINE_CACHE).then(|| wgpu::util::pipeline_cache_key(adapter)).flatten();
         let Some(key) = key else { return (None, format!("none (its driver for {} hands out no pipelines)", adapter.backend)) };
-        if let Err(e) = own(directory) {
+        if let Err(e) = own_directory(directory) {
             return (None, format!("none ({}: {e})", directory.display()));
         }
         let (file, writer) = (directory.join(format!("{key}.bin")), writer_of(adapter));
@@ -85,29 +74,6 @@ impl Cache {
 fn writer_of(a: &wgpu::AdapterInfo) -> [u8; 32] {
     let words = [a.name.as_str(), &a.driver, &a.driver_info, &a.backend.to_string(), &format!("{} {}", a.vendor, a.device)];
     *blake3::hash(words.join("\0").as_bytes()).as_bytes()
-}
-/// Makes the directory, for nobody else. One that others could have filled is refused.
-fn own(directory: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        let found = fs::metadata(directory)?;
-        if found.permissions().mode() & 0o022 != 0 {
-            return Err(io::Error::other("others can write in it"));
-        }
-        // Where the system tells who this process is.
-        if let Ok(process) = fs::metadata("/proc/self")
-            && ![process.uid(), 0].contains(&found.uid())
-        {
-            return Err(io::Error::other("it is another user's"));
-        }
-    }
-    Ok(())
 }
 fn checksum(writer: &[u8; 32], data: &[u8]) -> [u8; 32] {
     *blake3::Hasher::new().update(MAGIC).update(&VERSION.to_le_bytes()).update(writer).update(data).finalize().as_bytes()
@@ -181,10 +147,10 @@ mod tests {
         }
         write(&file, &writer, &data)?;
         assert_eq!(read(&file, &writer)?, data);
-        assert!(own(folder.path()).is_ok());
+        assert!(own_directory(folder.path()).is_ok());
         #[cfg(target_os = "linux")]
         if std::os::unix::fs::chown(folder.path(), Some(54_321), None).is_ok() {
-            assert!(own(folder.path()).is_err_and(|why| why.to_string().contains("another user")));
+            assert!(own_directory(folder.path()).is_err_and(|why| why.to_string().contains("another user")));
         } else {
             eprintln!("SKIPPED: a directory of another user, which only root can make");
         }

@@ -1,6 +1,5 @@
 //! The backend itself: core's contract on one opened adapter.
 use crate::{
-    cache,
     clock::PassClock,
     gpu::Gpu,
     launch::{HeldStep, Launches, SharedBuffers},
@@ -50,7 +49,7 @@ impl WgpuBackend {
     /// # Errors
     /// `DeviceAbsent`: there is none, or no such number.
     pub fn open(number: usize) -> Result<WgpuBackend, ErrorKind> {
-        let caches = cache::directory();
+        let caches = adamant_kernels::cache_directory();
         WgpuBackend::from(Gpu::open(number, true, caches.as_deref())?, number, caches)
     }
     /// As [`WgpuBackend::open`], with compiled pipelines kept in a directory of the user's choice, or nowhere. What is wrong

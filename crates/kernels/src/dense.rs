@@ -19,6 +19,10 @@ pub(crate) struct Output {
     is_packed: bool,
 }
 impl Output {
+    /// Statements that write element `i` of output number `k` by itself.
+    fn set_at(&self, bindings: &Bindings, k: usize, offset: &str, bits: &str) -> String {
+        format!("let out{k}: u32 = {offset} + i;\n{}\n", bindings.set_bits(self.binding, self.dtype.size(), &format!("out{k}"), bits))
+    }
     fn elements_of_a_word(&self) -> u32 {
         4 / self.dtype.size() as u32
     }
@@ -143,7 +147,7 @@ impl Dense {
             takes += &array("made", k, size);
             makes += &format!("made{k}[e] = {bits};\n");
             puts += &format!("adm_put_{size}<{each}>(b{}, {offset} + first, made{k});\n", o.binding);
-            singles += &format!("let out{k}: u32 = {offset} + i;\n{}\n", bindings.set_bits(o.binding, size, &format!("out{k}"), bits));
+            singles += &o.set_at(bindings, k, &offset, bits);
         }
         let total = format!("p[{}u]", self.base);
         let verbatim = |text: String| bindings.dialect.verbatim(text);
@@ -173,7 +177,7 @@ let i: u32 = first + e;
         for (k, (o, bits)) in self.outputs.iter().zip(bits).enumerate() {
             let offset = format!("p[{}u]", self.base + 2 + k);
             if !o.is_packed {
-                inside += &format!("let out{k}: u32 = {offset} + i;\n{}\n", bindings.set_bits(o.binding, o.dtype.size(), &format!("out{k}"), bits));
+                inside += &o.set_at(bindings, k, &offset, bits);
                 continue;
             }
             let (of_word, width) = (o.elements_of_a_word(), 32 / o.elements_of_a_word());

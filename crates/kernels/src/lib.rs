@@ -69,6 +69,7 @@ mod dialect;
 mod expression;
 mod frame;
 mod function;
+mod kept;
 mod launcher;
 mod nest;
 mod notation;
@@ -83,6 +84,7 @@ pub use dialect::{Atomic, C, CUDA_BUFFERS, Cuda, Dialect, Subgroup, Wgsl, entry_
 pub use expression::{ExprText, Sources, write_expr};
 pub use frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element};
 pub use function::{binary_text, unary_text};
+pub use kept::{CACHE_DIRECTORY, cache_directory, own_directory};
 pub use launcher::{Again, Array, CompiledText, Found, Key, LaunchTarget, Launcher, Work};
 pub use nest::{AxisGroup, Form, Nest, Strides};
 pub use preambles::preamble;
