@@ -99,10 +99,10 @@ impl Page {
 /// A stream of events, as it comes.
 struct EventLines(BufReader<TcpStream>);
 impl EventLines {
-    /// The next event: its name and data; none where the stream has ended.
+    /// The next event: its name and data; none where the stream has ended, or nothing but its marks of life comes.
     fn next(&mut self) -> Option<(String, Value)> {
-        let mut name = String::new();
-        loop {
+        let (mut name, begun) = (String::new(), Instant::now());
+        while begun.elapsed() < PATIENCE {
             let mut line = String::new();
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
@@ -113,6 +113,7 @@ impl EventLines {
                 _ => {}
             }
         }
+        None
     }
     /// All lines of a file up to an event that is looked for; none where the stream ends before it.
     fn until(&mut self, file: &str, is_it: impl Fn(&str, &Value) -> bool) -> Option<Vec<Value>> {
@@ -247,10 +248,12 @@ fn a_line_that_does_not_reach_the_page() {
     assert_eq!(stream.until("incidents", |name, _| name == "incidents").unwrap(), [json!({ "step": 5, "origin": null })]);
     fs::write(at.join("run/failure.json"), "{\"error\":{\"kind\":\"run\"}}").unwrap();
     assert!(stream.until("metrics", |name, data| name == "document" && data["name"] == "failure.json").is_some());
-    // The run is cut back: the stream ends, and one that is opened anew begins with what stands there now.
+    // The run is cut back: the stream begins anew with what stands there now, and so does one that is opened.
     fs::write(&metrics, "{\"kind\":\"step\",\"step\":1,\"loss\":7.5}\n").unwrap();
-    while stream.next().is_some() {}
-    assert_eq!(page.stream().whole("metrics"), [json!({ "kind": "step", "step": 1, "loss": 7.5 })]);
+    assert!(stream.until("metrics", |name, _| name == "begin").is_some());
+    for mut stream in [stream, page.stream()] {
+        assert_eq!(stream.whole("metrics"), [json!({ "kind": "step", "step": 1, "loss": 7.5 })]);
+    }
     // Streams are bounded, and who leaves makes place.
     let mut streams: Vec<EventLines> = (0..16).map(|_| page.stream()).collect();
     streams.iter_mut().for_each(|stream| drop(stream.whole("metrics")));
