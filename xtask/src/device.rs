@@ -49,6 +49,19 @@ fn installed(card: &str) -> Result<(), Exit> {
         Exit::DeviceAbsent
     })
 }
+/// The driver that the emulator plays launches nothing from now on: what is left is what the host does.
+///
+/// # Errors
+/// Usage: no emulator was asked for.
+pub fn launch_nothing() -> Result<(), Exit> {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        emulator.set_null(true);
+        return Ok(());
+    }
+    eprintln!("only a driver that is emulated launches nothing: give `--emulated` too");
+    Err(Exit::Usage)
+}
 #[cfg(not(feature = "emulated"))]
 fn installed(_: &str) -> Result<(), Exit> {
     eprintln!("this program was built without its feature `emulated`");

@@ -8,8 +8,9 @@ use crate::{
     exit::Exit,
 };
 use adamant::{
-    Device, Result, Tensor,
+    Device, Error, ErrorKind, Result, Tensor,
     amp::{GradScaler, Precision, PrecisionMode},
+    compile,
     functional::{CrossEntropyOptions, cross_entropy, embedding},
     optim::{AdamW, Optimizer, UpdateRule},
 };
@@ -38,6 +39,12 @@ pub struct Options {
     /// f32, bf16, f16 (with a scaler) or fp8
     #[arg(long, default_value = "f32")]
     precision: PrecisionMode,
+    /// The step is one captured function (`compile`), which is replayed
+    #[arg(long)]
+    captured: bool,
+    /// With `--emulated`: the driver launches nothing, so what is timed is what the host does (losses are of no use then)
+    #[arg(long)]
+    null: bool,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -48,6 +55,8 @@ struct LaunchStep {
     batch: usize,
     loss: f32,
     seconds: f64,
+    /// of them until all was handed over
+    host_seconds: f64,
     /// ops that were recorded and ran
     ops: u64,
     /// steps of plans
@@ -69,6 +78,11 @@ pub fn run(options: &Options) -> Exit {
         Ok(device) => device,
         Err(exit) => return exit,
     };
+    if options.null
+        && let Err(exit) = device::launch_nothing()
+    {
+        return exit;
+    }
     match device.scoped(|| steps(device, options)) {
         Ok(steps) => report(&steps, options.json),
         Err(e) => {
@@ -98,26 +112,34 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     let region = precision.region()?;
     let mut scaler = GradScaler::with(precision.scaler.clone())?;
     let mut all: Vec<LaunchStep> = Vec::new();
+    let captures = compile::captures();
     for &batch in &options.batches {
         let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
         device.synchronize()?;
         adamant::schedule::take_stats();
         let (before, begin) = (device.counters(), Instant::now());
-        let forward = || cross_entropy(&logits_of(&x)?.reshape([batch * time, vocabulary]), &y, &CrossEntropyOptions::default()).ok();
-        let loss = match &region {
-            None => {
-                let loss = forward()?;
-                optimizer.step(&loss.backward()?)?;
-                loss
-            }
-            Some(region) => scaler.attempt(|scaler| {
-                let loss = region.run(forward)?;
-                let mut grads = scaler.scale(&loss)?.backward()?;
-                scaler.step(&mut optimizer, &mut grads)?;
-                Ok(loss)
-            })?,
+        let mut step = |given: &[Tensor]| {
+            let [x, y] = given else { return Ok(Vec::new()) };
+            let forward = || cross_entropy(&logits_of(x)?.reshape([batch * time, vocabulary]), y, &CrossEntropyOptions::default()).ok();
+            let loss = match &region {
+                None => {
+                    let loss = forward()?;
+                    optimizer.step(&loss.backward()?)?;
+                    loss
+                }
+                Some(region) => scaler.attempt(|scaler| {
+                    let loss = region.run(forward)?;
+                    let mut grads = scaler.scale(&loss)?.backward()?;
+                    scaler.step(&mut optimizer, &mut grads)?;
+                    Ok(loss)
+                })?,
+            };
+            Ok(vec![loss])
         };
-        let committed = device.counters();
+        let outputs = if options.captured { captures.call_with(&[&x, &y], &mut step)?.into_vec() } else { step(&[x, y])? };
+        let loss = outputs.into_iter().next().ok_or_else(|| Error::new("launches", ErrorKind::Internal("a step without a loss".into())))?;
+        loss.materialize()?;
+        let (committed, handed_over) = (device.counters(), begin.elapsed().as_secs_f64());
         let loss = loss.item::<f32>()?;
         let read = device.counters();
         device.synchronize()?;
@@ -128,6 +150,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             batch,
             loss,
             seconds,
+            host_seconds: handed_over,
             ops: plans.kernels + plans.fused,
             kernels: plans.kernels,
             launches: counted("launches"),
@@ -155,11 +178,12 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
     } else {
         for (k, s) in steps.iter().enumerate() {
             println!(
-                "step {}: batch {}, loss {:.4}, {:.2} s; {} ops recorded, {} kernels, {} launches in {} submissions, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
+                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
                 k + 1,
                 s.batch,
                 s.loss,
                 s.seconds,
+                s.host_seconds * 1e3,
                 s.ops,
                 s.kernels,
                 s.launches,

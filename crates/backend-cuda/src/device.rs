@@ -1,5 +1,6 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
+    graph::CudaGraph,
     launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, ours},
     opened::Opened,
@@ -12,11 +13,11 @@ use adamant_kernels::{
 };
 use adamant_runtime::{
     DType, ErrorKind,
-    backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
+    backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;
-use std::{any::Any, path::PathBuf, sync::Arc, time::Instant};
+use std::{any::Any, collections::HashMap, path::PathBuf, ptr, sync::Arc, time::Instant};
 
 /// A card as a device.
 pub struct CudaBackend {
@@ -30,6 +31,7 @@ pub struct CudaBackend {
 pub struct CudaBuilder {
     device: usize,
     cache: Option<PathBuf>,
+    graphs: Option<FreezeRule>,
 }
 impl CudaBuilder {
     /// The card's number, as the driver counts; 0 by default.
@@ -40,6 +42,12 @@ impl CudaBuilder {
     /// Where compiled kernels are kept, or nowhere; by default `ADAMANT_CACHE_DIR`, else the user's directory for caches.
     pub fn cache(mut self, directory: Option<PathBuf>) -> CudaBuilder {
         self.cache = directory;
+        self
+    }
+    /// Which plans become CUDA graphs, of one launch each, or none; by default those of 8 kernels and more, at their third run
+    /// with the same sizes. Each keeps its memory.
+    pub fn graphs(mut self, rule: Option<FreezeRule>) -> CudaBuilder {
+        self.graphs = rule;
         self
     }
     /// Opens the card.
@@ -86,7 +94,7 @@ impl CudaBackend {
     /// }
     /// ```
     pub fn builder() -> CudaBuilder {
-        CudaBuilder { device: 0, cache: cache_directory() }
+        CudaBuilder { device: 0, cache: cache_directory(), graphs: Some(FreezeRule { run: 3, steps: 8 }) }
     }
     /// How it was opened.
     pub fn options(&self) -> &CudaBuilder {
@@ -239,6 +247,19 @@ impl Asynchronous for CudaBackend {
     }
     fn read_words(&self, words: &Arc<dyn Words>, after: Event) -> Result<Box<dyn Reports>, ErrorKind> {
         Ok(Box::new(CudaWords::of(words)?.read(after)?))
+    }
+    fn freezes(&self) -> Option<FreezeRule> {
+        self.options.graphs
+    }
+    fn freeze(&self, steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
+        let opened = self.opened();
+        opened.context.check()?;
+        let mut launches = Launches::new(&opened);
+        launches.hears = false;
+        CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
+        let places: HashMap<usize, usize> = steps.iter().flat_map(|s| s.args).enumerate().map(|(k, a)| (ptr::from_ref(a) as usize, k)).collect();
+        let words = steps.iter().find_map(|s| s.guard.words).map(CudaWords::of).transpose()?;
+        Ok(Box::new(CudaGraph::new(&opened, launches.freeze(|place| places.get(&place).copied())?, words)))
     }
     fn is_done(&self, event: Event) -> bool {
         self.opened().is_done(event)

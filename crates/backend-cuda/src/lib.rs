@@ -17,6 +17,8 @@
 //! the driver: a number of the runtime's. Uploads and reads go through pinned memory on the copy stream (`staging`) and wait
 //! for, and are waited for by, the turns that the runtime names: the host waits where it reads, and nowhere else.
 //!
+//! *Graphs.* A plan that comes again over the same memory becomes a graph of the driver's (`graph`): one launch.
+//!
 //! *Bad data.* Where a step can find bad data its fault word is on the device (`words`). A step that bad data forbids is
 //! launched all the same, with the address of a word that a gate before it has written; where that is zero, its blocks end at
 //! once.
@@ -37,6 +39,7 @@ mod compiler;
 mod device;
 mod disk;
 mod driver;
+mod graph;
 mod launch;
 mod libraries;
 mod memory;

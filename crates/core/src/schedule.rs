@@ -318,6 +318,9 @@ impl Caller for Recorded<'_> {
     fn writes(&self) -> Vec<Write> {
         (self.writes)()
     }
+    fn is_watched(&self) -> bool {
+        watch::is_on()
+    }
     fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         watch::submit(replay, steps, chosen)
     }

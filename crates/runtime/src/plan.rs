@@ -355,6 +355,8 @@ pub struct Sized {
     pub shapes: Vec<Shape>,
     /// which of them lie row-major without gaps from the beginning of their memory
     pub whole: Vec<bool>,
+    /// what a device keeps of it
+    pub(crate) frozen: execute::FrozenSlot,
 }
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
@@ -402,7 +404,7 @@ impl Sized {
         let published: Vec<Place> = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
         let shapes: Vec<Shape> = plan.publish.iter().map(|&(_, v)| g.vals[v as usize].meta.shape).collect();
         let whole = published.iter().zip(&shapes).map(|(p, shape)| p.layout == Layout::dense(shape) && p.moves.is_empty()).collect();
-        Sized { steps, bytes, block, blocks, published, shapes, whole }
+        Sized { steps, bytes, block, blocks, published, shapes, whole, frozen: execute::FrozenSlot::default() }
     }
 }
 /// The place of every value in its storage. Places in inputs are relative to the input's own layout's offset.

@@ -113,6 +113,9 @@ impl Caller for AskedRecords<'_> {
     fn writes(&self) -> Vec<Write> {
         self.recorded.writes()
     }
+    fn is_watched(&self) -> bool {
+        self.recorded.is_watched()
+    }
     fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         self.recorded.submit(replay, steps, chosen)
     }

@@ -1,5 +1,6 @@
 //! Which values of a plan depend on which data that may be bad: followed once along the plan's graph, from each step that looks
 //! at its data and from each input of which nobody knows yet. It says what a fault spoils before there is one.
+use super::asynchronous::WriteRules;
 use crate::{
     Op,
     kernel::{Kernel, KernelKind},
@@ -7,6 +8,7 @@ use crate::{
     shape::{Layout, Shape},
     taint::Seeds,
 };
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub(crate) struct Dependence {
     pub reports: Vec<Option<u32>>,
     /// takes back what was not written
     pub copy: Kernel,
+    /// how runs write, as far as is known
+    pub(super) rules: Mutex<Vec<Arc<WriteRules>>>,
 }
 /// The dependences of a plan, by the inputs that may be bad.
 pub(crate) type Known = Vec<(SmallVec<[u32; 4]>, Arc<Dependence>)>;
@@ -127,6 +131,6 @@ impl Dependence {
                 (x.first..x.first + x.outputs).for_each(|o| of[o as usize].extend(&from));
             }
         }
-        Dependence { sources, of, words, reports, copy: Kernel::new(KernelKind::Copy) }
+        Dependence { sources, of, words, reports, copy: Kernel::new(KernelKind::Copy), rules: Mutex::default() }
     }
 }
