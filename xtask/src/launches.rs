@@ -63,6 +63,9 @@ struct LaunchStep {
     kernels: u64,
     launches: u64,
     submissions: u64,
+    /// graphs made, and launches of graphs
+    graphs: u64,
+    replays: u64,
     /// waits of the host: while the step was recorded and committed, and when its loss was read
     waits: u64,
     waits_at_read: u64,
@@ -155,6 +158,8 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             kernels: plans.kernels,
             launches: counted("launches"),
             submissions: counted("submissions"),
+            graphs: counted("graphs"),
+            replays: counted("replays"),
             waits: of(&committed, "waits") - of(&before, "waits"),
             waits_at_read: of(&read, "waits") - of(&committed, "waits"),
             pipelines: counted("pipelines"),
@@ -178,7 +183,7 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
     } else {
         for (k, s) in steps.iter().enumerate() {
             println!(
-                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
+                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} graphs made and {} launched, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
                 k + 1,
                 s.batch,
                 s.loss,
@@ -188,6 +193,8 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
                 s.kernels,
                 s.launches,
                 s.submissions,
+                s.graphs,
+                s.replays,
                 s.waits,
                 s.waits_at_read,
                 s.pipelines,

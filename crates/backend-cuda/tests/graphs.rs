@@ -128,6 +128,58 @@ fn a_graph_that_gives_other_bits() {
     let found: Vec<_> = emulator.findings().into_iter().filter(|f| f.kind != FindingKind::HostReadUnwritten).collect();
     assert!(found.is_empty(), "{found:#?}");
 }
+/// A deeper net by a rule with two moments, as optimizers have them; how many graphs were made and launched, and the other launches
+/// of the last step.
+fn counted_steps(device: Device, captured: bool, reads: bool) -> Result<[u64; 3]> {
+    let sizes = [(24, 40), (40, 32), (32, 16)];
+    let weights = sizes.iter().zip(1..).map(|(&(m, n), k)| Cell::new(&tensor([m, n], 0.6, k), true)).collect::<Result<Vec<_>>>()?;
+    let zeros = || sizes.iter().map(|&(m, n)| Cell::new(&Tensor::zeros([m, n]), false)).collect::<Result<Vec<_>>>();
+    let (firsts, seconds, count) = (zeros()?, zeros()?, Cell::new(&Tensor::zeros([1]), false)?);
+    let once = |x: &Tensor, classes: &Tensor| -> Result<Tensor> {
+        let hidden = weights[..2].iter().fold(x.clone(), |x, w| x.matmul(w.get()).tanh());
+        let loss = (hidden.matmul(weights[2].get()).gather(1, &classes.unsqueeze(1)) - 0.5).square().mean(..);
+        let grads = loss.backward()?;
+        step(|| {
+            let steps = count.detached() + 1.0;
+            for ((w, m), v) in weights.iter().zip(&firsts).zip(&seconds) {
+                let Some(g) = grads.of(w) else { continue };
+                let (first, second) = (m.detached() * 0.9 + g * 0.1, v.detached() * 0.99 + g.square() * 0.01);
+                w.set(&(w.detached() * 0.999 - &first / (second.sqrt() + 1e-3) * 0.01 * steps.clone().rsqrt()))?;
+                m.set(&first)?;
+                v.set(&second)?;
+            }
+            count.set(&steps)
+        })?;
+        Ok(loss)
+    };
+    let captures = compile::captures();
+    let mut launches = 0;
+    for k in 0..20 {
+        let x = tensor([32, 24], 2.0, 10 + k);
+        let classes = Tensor::from_vec((0..32).map(|row| i64::from((row * 7 + k) % 16)).collect::<Vec<i64>>(), [32]);
+        let before = counted(device, "launches");
+        let loss = match captured {
+            false => once(&x, &classes)?,
+            true => captures.call_with(&[&x, &classes], &mut |given| Ok(vec![once(&given[0], &given[1])?]))?.remove(0),
+        };
+        loss.materialize()?;
+        launches = counted(device, "launches") - before;
+        if reads {
+            loss.item::<f32>()?;
+        }
+    }
+    Ok([counted(device, "graphs"), counted(device, "replays"), launches])
+}
+#[test]
+fn a_training_whose_plans_are_made_graphs_again_and_again() {
+    let _turn = TURN.lock();
+    for (captured, reads, most) in [(true, true, 1), (true, false, 1), (false, true, 2), (false, false, 2)] {
+        let Some(device) = device(Some(FreezeRule { run: 3, steps: 2 })) else { return };
+        let [graphs, replays, launches] = device.scoped(|| counted_steps(device, captured, reads)).unwrap();
+        println!("captured {captured}, read at once {reads}: {graphs} graphs, {replays} launches of them, {launches} launches in the last step");
+        assert!(graphs <= 3 * most && replays >= 14 * most, "captured {captured}, read at once {reads}: {graphs} graphs, {replays} launches of them");
+    }
+}
 #[test]
 fn a_value_of_a_run_that_the_next_run_overwrites() {
     let _turn = TURN.lock();
