@@ -13,7 +13,10 @@ use adamant_kernels::{
 };
 use adamant_runtime::{
     DType, ErrorKind,
-    backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
+    backend::{
+        Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support,
+        Words,
+    },
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;

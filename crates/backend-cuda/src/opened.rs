@@ -60,9 +60,17 @@ pub(crate) struct Counts {
 impl Counts {
     /// By name.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
-        [("pipelines", &self.kernels), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits), ("graphs", &self.graphs), ("replays", &self.replays), ("allocated", &self.allocated)]
-            .map(|(name, n)| (name, n.load(Relaxed)))
-            .to_vec()
+        [
+            ("pipelines", &self.kernels),
+            ("submissions", &self.submissions),
+            ("launches", &self.launches),
+            ("waits", &self.waits),
+            ("graphs", &self.graphs),
+            ("replays", &self.replays),
+            ("allocated", &self.allocated),
+        ]
+        .map(|(name, n)| (name, n.load(Relaxed)))
+        .to_vec()
     }
 }
 pub(crate) fn internal(what: &str) -> ErrorKind {

@@ -1,5 +1,7 @@
 //! A backend as core calls it: what panics in it is an error of the call.
-use super::{Asynchronous, Backend, DeviceInfo, Event, FreezeRule, FrozenRun, FrozenSteps, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words};
+use super::{
+    Asynchronous, Backend, DeviceInfo, Event, FreezeRule, FrozenRun, FrozenSteps, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words,
+};
 use crate::{
     ErrorKind, HostVec,
     foreign::guarded,

@@ -6,7 +6,12 @@
 //!
 //! Which word forbids what: a group of writes depends on every seed behind one of its values. What a step that writes cells
 //! leaves unwritten spoils what reads that memory.
-use super::{Buffers, Dependence, Exchanges, Failed, New, Old, Outcome, Replay, RunFaults, Write, WriteFate, dependence::From, frozen::FrozenTurn, suppressed_writes};
+use super::{
+    Buffers, Dependence, Exchanges, Failed, New, Old, Outcome, Replay, RunFaults, Write, WriteFate,
+    dependence::{AwaitedInput, From},
+    frozen::FrozenTurn,
+    suppressed_writes,
+};
 use crate::{
     Error, ErrorKind, Layout, Shape, Stored, Taint, TensorType,
     backend::{Asynchronous, Event, Guard, Inherited, Queue, Refused, When, Words},
@@ -135,17 +140,11 @@ impl Replay<'_> {
     pub(super) fn run_asynchronous(&self, device: &dyn Asynchronous, own: Buffers) -> Result<Outcome, Failed> {
         // What is known already is as on any device. It is asked for last: what another thread finds out in between is then
         // looked for by both.
-        let awaited: SmallVec<[u32; 4]> =
-            (0..).zip(self.inputs).filter(|(_, s)| s.taint.as_ref().is_some_and(|t| t.known().is_none())).map(|(k, _)| k).collect();
+        let (awaited, inherited) = self.awaited();
         let taints = self.inputs.iter().any(|s| s.known_fault().is_some()).then(|| self.taints(&[]));
         let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
         let dependence = self.plan.dependence(&awaited);
         let here = |kind| self.anywhere(kind);
-        let inherited = (0..).zip(&awaited).filter_map(|(number, &k)| match &self.inputs[k as usize].taint {
-            Some(Taint::Awaited(a)) => Some(Inherited { number, from: &a.faults.words, of: a.faults.words_of(&a.seeds), after: a.faults.after }),
-            _ => None,
-        });
-        let inherited: SmallVec<[Inherited<'_>; 4]> = inherited.collect();
         let writes = self.caller.writes();
         let rules = self.rules(&dependence, &writes);
         let known = taints.as_ref().map(|taints| suppressed_writes(&writes, taints));
@@ -187,6 +186,22 @@ impl Replay<'_> {
             self.device.outstanding().add(faults.clone());
         }
         Ok(Outcome { own, suppressed, taints, awaited: Some(Awaiting { faults, dependence, rules, written }) })
+    }
+    /// The inputs of which nobody knows yet, and what their words come from.
+    fn awaited(&self) -> (SmallVec<[AwaitedInput; 4]>, SmallVec<[Inherited<'_>; 4]>) {
+        let (mut inputs, mut inherited): (SmallVec<[AwaitedInput; 4]>, SmallVec<[Inherited<'_>; 4]>) = Default::default();
+        let mut of: SmallVec<[&Awaited; 4]> = SmallVec::new();
+        for (input, stored) in (0..).zip(self.inputs) {
+            let Some(Taint::Awaited(a)) = stored.taint.as_ref().filter(|t| t.known().is_none()) else { continue };
+            let known = of.iter().position(|o| Arc::ptr_eq(&o.faults, &a.faults) && o.seeds == a.seeds);
+            let word = known.unwrap_or_else(|| {
+                inherited.push(Inherited { number: of.len() as u32, from: &a.faults.words, of: a.faults.words_of(&a.seeds), after: a.faults.after });
+                of.push(a);
+                of.len() - 1
+            });
+            inputs.push(AwaitedInput { input, word: word as u32 });
+        }
+        (inputs, inherited)
     }
     /// The same by frozen steps.
     fn run_frozen(
@@ -409,14 +424,12 @@ impl Replay<'_> {
             Step { kernel, space: c.ty.shape, inputs, outputs, args: &[], fault: &NO_FAULT, guard }
         });
         let steps: Vec<Step<'_>> = steps.collect();
-        self.hand_over(&steps).map_err(|Refused { step, kind }| {
-            match step.and_then(|k| copies.get(k)).unwrap_or(first).value {
-                Some(v) => {
-                    let record = self.plan.graph.node_of(v).record;
-                    Error::at(self.caller.op(record).name, kind, self.caller.origin(record)).into()
-                }
-                None => self.anywhere(kind).into(),
+        self.hand_over(&steps).map_err(|Refused { step, kind }| match step.and_then(|k| copies.get(k)).unwrap_or(first).value {
+            Some(v) => {
+                let record = self.plan.graph.node_of(v).record;
+                Error::at(self.caller.op(record).name, kind, self.caller.origin(record)).into()
             }
+            None => self.anywhere(kind).into(),
         })
     }
     /// The shape in this run of a value that is handed out.

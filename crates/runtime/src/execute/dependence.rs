@@ -41,13 +41,19 @@ pub(crate) struct Dependence {
     pub(super) rules: Mutex<Vec<Arc<WriteRules>>>,
 }
 /// The dependences of a plan, by the inputs that may be bad.
-pub(crate) type Known = Vec<(SmallVec<[u32; 4]>, Arc<Dependence>)>;
+pub(crate) type Known = Vec<(SmallVec<[AwaitedInput; 4]>, Arc<Dependence>)>;
+/// An input of which nobody knows yet, and the word that tells: inputs that the same seeds of a run tell of share one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AwaitedInput {
+    pub input: u32,
+    pub word: u32,
+}
 /// So many are remembered.
 const MOST: usize = 8;
 
 impl Plan {
     /// What depends on its own steps and on these inputs.
-    pub(crate) fn dependence(&self, inputs: &[u32]) -> Arc<Dependence> {
+    pub(crate) fn dependence(&self, inputs: &[AwaitedInput]) -> Arc<Dependence> {
         let mut known = self.dependences.lock();
         if let Some((_, found)) = known.iter().find(|(of, _)| of[..] == *inputs) {
             return found.clone();
@@ -101,16 +107,18 @@ impl SizedStep {
     }
 }
 impl Dependence {
-    fn new(plan: &Plan, inputs: &[u32]) -> Dependence {
+    fn new(plan: &Plan, inputs: &[AwaitedInput]) -> Dependence {
         let g = &plan.graph;
         let (mut sources, mut of) = (Vec::new(), vec![Seeds::default(); g.vals.len()]);
-        for (word, &input) in inputs.iter().enumerate() {
+        for &AwaitedInput { input, word } in inputs {
             if let Some((v, _)) = g.inputs.get(input as usize) {
-                of[*v as usize].insert(sources.len());
-                sources.push(Source { word: word as u32, from: From::Input(input) });
+                of[*v as usize].insert(word as usize);
+                if word as usize == sources.len() {
+                    sources.push(Source { word, from: From::Input(input) });
+                }
             }
         }
-        let mut words = inputs.len() as u32;
+        let mut words = sources.len() as u32;
         let mut reports = vec![None; plan.steps.len()];
         for (at, step) in plan.steps.iter().enumerate().filter(|(_, step)| step.faultable) {
             reports[at] = Some(words);

@@ -261,7 +261,12 @@ impl Replay<'_> {
     ///
     /// # Errors
     /// A lost device.
-    pub(super) fn frozen_turn(&self, device: &dyn Asynchronous, dependence: &Arc<Dependence>, rules: &Arc<WriteRules>) -> Result<Option<FrozenTurn<'_>>, Failed> {
+    pub(super) fn frozen_turn(
+        &self,
+        device: &dyn Asynchronous,
+        dependence: &Arc<Dependence>,
+        rules: &Arc<WriteRules>,
+    ) -> Result<Option<FrozenTurn<'_>>, Failed> {
         let mut state = self.sized.frozen.0.lock();
         let Some(frozen) = state.frozen.as_mut().filter(|f| f.fits(self)) else { return Ok(None) };
         let known = |v: &FrozenVariant| Arc::ptr_eq(&v.dependence, dependence) && Arc::ptr_eq(&v.rules, rules);
