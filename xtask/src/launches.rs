@@ -66,6 +66,8 @@ struct LaunchStep {
     /// graphs made, and launches of graphs
     graphs: u64,
     replays: u64,
+    /// copies before and behind them
+    copies: u64,
     /// waits of the host: while the step was recorded and committed, and when its loss was read
     waits: u64,
     waits_at_read: u64,
@@ -87,7 +89,7 @@ pub fn run(options: &Options) -> Exit {
         return exit;
     }
     match device.scoped(|| steps(device, options)) {
-        Ok(steps) => report(&steps, options.json),
+        Ok(steps) => report(&steps, options.captured, options.json),
         Err(e) => {
             eprintln!("{e}");
             Exit::Failed
@@ -160,6 +162,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             submissions: counted("submissions"),
             graphs: counted("graphs"),
             replays: counted("replays"),
+            copies: counted("copies"),
             waits: of(&committed, "waits") - of(&before, "waits"),
             waits_at_read: of(&read, "waits") - of(&committed, "waits"),
             pipelines: counted("pipelines"),
@@ -170,20 +173,23 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     }
     Ok(all)
 }
-fn report(steps: &[LaunchStep], json: bool) -> Exit {
+fn report(steps: &[LaunchStep], captured: bool, json: bool) -> Exit {
     let compiled = steps.iter().skip(1).map(|s| s.pipelines).sum::<u64>();
     let made = steps.iter().skip(2).map(|s| s.plans_made).sum::<u64>();
     let waited = steps.iter().map(|s| s.waits).sum::<u64>();
-    let passed = compiled == 0 && made == 0 && waited == 0;
+    // A step that launches graphs alone, and one that follows it with the same batch.
+    let frozen = |pair: &&[LaunchStep]| pair[0].replays > 0 && pair[0].graphs == 0 && pair[0].batch == pair[1].batch;
+    let loose = steps.windows(2).filter(frozen).filter(|pair| captured && (pair[1].launches != 1 || pair[1].copies > 3)).count();
+    let passed = compiled == 0 && made == 0 && waited == 0 && loose == 0;
     if json {
         println!(
             "{}",
-            serde_json::json!({ "steps": steps, "pipelines_after_the_first": compiled, "plans_made_from_the_third": made, "waits_before_the_read": waited, "passed": passed })
+            serde_json::json!({ "steps": steps, "pipelines_after_the_first": compiled, "plans_made_from_the_third": made, "waits_before_the_read": waited, "frozen_steps_with_more": loose, "passed": passed })
         );
     } else {
         for (k, s) in steps.iter().enumerate() {
             println!(
-                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} graphs made and {} launched, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
+                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} graphs made and {} launched beside {} copies, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
                 k + 1,
                 s.batch,
                 s.loss,
@@ -195,6 +201,7 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
                 s.submissions,
                 s.graphs,
                 s.replays,
+                s.copies,
                 s.waits,
                 s.waits_at_read,
                 s.pipelines,
@@ -204,7 +211,7 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
             );
         }
         println!(
-            "{compiled} pipelines compiled after the first step, {made} plans made from the third on, {waited} waits before a loss was read: {}",
+            "{compiled} pipelines compiled after the first step, {made} plans made from the third on, {waited} waits before a loss was read, {loose} frozen steps of more than a launch and three copies: {}",
             if passed { "passed" } else { "FAILED" }
         );
     }

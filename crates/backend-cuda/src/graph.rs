@@ -71,6 +71,8 @@ impl FrozenSteps for CudaGraph {
         let told = self.words.as_ref().map(CudaWords::another).transpose()?;
         let mut behind = after.to_vec();
         behind.extend(told.as_ref().map(|(_, read)| *read));
+        let [before, last] = run.copies;
+        let copies = before.len() + last.len() + usize::from(told.is_some()) + usize::from(!state.is_placed);
         let piece = if state.is_placed { None } else { Some(opened.pinned_words(&state.parameters, false)?) };
         let turn = opened.queue(Queue::Compute).turn(&opened.behind(Queue::Compute, &behind))?;
         let event = turn.event();
@@ -87,7 +89,6 @@ impl FrozenSteps for CudaGraph {
             let (from, to) = (ours(c.from)?.address(), ours(c.to)?.address());
             turn.call(|s| driver::copy(to, from, c.bytes, s))
         };
-        let [before, last] = run.copies;
         before.iter().try_for_each(copy)?;
         turn.call(|s| driver::launch_graph(self.launches.graph, s))?;
         last.iter().try_for_each(copy)?;
@@ -99,6 +100,7 @@ impl FrozenSteps for CudaGraph {
         opened.counts.submissions.fetch_add(1, Relaxed);
         opened.counts.launches.fetch_add(1, Relaxed);
         opened.counts.replays.fetch_add(1, Relaxed);
+        opened.counts.copies.fetch_add(copies as u64, Relaxed);
         Ok((event, told.map(|(words, _)| Arc::new(words) as Arc<dyn Words>)))
     }
 }

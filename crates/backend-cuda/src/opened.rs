@@ -54,6 +54,8 @@ pub(crate) struct Counts {
     pub graphs: AtomicU64,
     /// launches of graphs
     pub replays: AtomicU64,
+    /// copies before and behind them
+    pub copies: AtomicU64,
     /// bytes allocated
     pub allocated: AtomicU64,
 }
