@@ -5,6 +5,8 @@
 //!
 //! The backward is two launches: by queries for the cotangent of q (and the row sums that both need), by keys for those
 //! of k and v. That of a mask that is added is the body's.
+mod matrices;
+
 use super::{matmul::narrowed, rows::all_floats};
 use crate::{
     Dialect, Subgroup,
@@ -75,10 +77,16 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
     let random = (attention.dropout > 0.0).then(&mut next).transpose()?;
     let mut operands = AttentionOperands { q, k, v, mask, random, cotangent: None, of_lse: None };
     let Some((g, backward)) = g.zip(backward) else {
+        if matrices::takes(&launcher.target(), &attention, &operands, work.outputs) {
+            return matrices::record(launcher, &attention, &operands, work.outputs);
+        }
         return launch(launcher, &attention, &operands, AttentionRole::Forward, work.outputs);
     };
     operands.cotangent = Some([g, next()?, next()?]);
     operands.of_lse = backward.with_lse.then(next).transpose()?;
+    if matrices::takes(&launcher.target(), &attention, &operands, work.outputs) {
+        return matrices::record(launcher, &attention, &operands, work.outputs);
+    }
     let [dq, of_keys @ ..] = work.outputs else { return Err(wrong()) };
     launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
     launch(launcher, &attention, &operands, AttentionRole::OfKeys, of_keys)
@@ -191,7 +199,7 @@ let plane: u32 = number / (tiles * chunks);
 {body}",
             LANES / size
         );
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }.text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())

@@ -355,7 +355,7 @@ fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, c
         // Pairs of columns lie side by side.
         if form.paired { format!("(own % {across}u) * {}u", size * wide / 2) } else { format!("(own % {across}u) * {}u", size * wide) }
     );
-    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, body }.text()
+    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, greedy: false, body }.text()
 }
 /// The entry point: one tile of the result.
 fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize; 2], form: ProductForm) -> Result<String, ErrorKind> {
@@ -401,5 +401,5 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
         tile_of([rows, columns])
     );
     let shared = vec![SharedArray { name: "lefts", of: t, length: rows * SLICE }, SharedArray { name: "rights", of: t, length: columns * SLICE }];
-    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
 }

@@ -129,7 +129,7 @@ for (uint32_t slice = 0; slice < slices; slice++) {{
     );
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * extents[k] * SLICE / 2 }).collect();
-    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
+    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
 }
 /// Where a piece lies in its stage, in elements: `row` along which it lies and its number there.
 fn place(factor: &UnitFactor, extent: usize, row: &str, piece: &str) -> String {
