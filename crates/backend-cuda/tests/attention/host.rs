@@ -45,11 +45,11 @@ impl Summed {
         }
     }
 }
-/// Output, logarithms, and the cotangents of queries, keys and values.
+/// Output, logarithms, and the cotangents of queries, keys, values, and of a mask that is added.
 pub struct HostAnswer {
     pub out: Summed,
     pub lse: Vec<f64>,
-    pub cotangents: [Summed; 3],
+    pub cotangents: [Summed; 4],
 }
 
 /// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011: Philox of four words in ten rounds.
@@ -67,14 +67,18 @@ fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
     a.iter().zip(b).fold((0.0, 0.0), |(sum, all), (x, y)| (sum + x * y, all + (x * y).abs()))
 }
 impl Attended {
+    /// Which element of the mask is a score's.
+    fn place(&self, head: usize, query: usize, key: usize) -> usize {
+        let extents = self.mask.as_ref().map_or([1; 3], |m| m.1);
+        [head, query, key].iter().zip(extents).fold(0, |at, (k, n)| at * n + k % n)
+    }
     fn hides(&self, head: usize, query: usize, key: usize) -> (bool, f64) {
         let order = self.causal && key > query;
-        let Some((mask, [_, queries, keys])) = &self.mask else { return (order, 0.0) };
-        let extents = [self.mask.as_ref().map_or(1, |m| m.1[0]), *queries, *keys];
-        let place = [head, query, key].iter().zip(extents).fold(0, |at, (k, n)| at * n + k % n);
-        match mask {
-            HostMask::Seen(seen) => (order || !seen[place], 0.0),
-            HostMask::Added(added) => (order, added[place]),
+        let place = self.place(head, query, key);
+        match &self.mask {
+            None => (order, 0.0),
+            Some((HostMask::Seen(seen), _)) => (order || !seen[place], 0.0),
+            Some((HostMask::Added(added), _)) => (order, added[place]),
         }
     }
     fn keep(&self, head: usize, query: usize, key: usize) -> f64 {
@@ -92,6 +96,7 @@ impl Attended {
         let mut lse = Vec::with_capacity(heads * queries);
         let mut of_q = Summed::zeros(self.q.len());
         let (mut of_k, mut of_v) = (Summed::zeros(self.k.len()), Summed::zeros(self.v.len()));
+        let mut of_mask = Summed::zeros(self.mask.as_ref().map_or(1, |m| m.1.iter().product()));
         fn row(m: &[f64], n: usize, columns: usize) -> &[f64] {
             &m[n * columns..][..columns]
         }
@@ -124,12 +129,14 @@ impl Attended {
             }
             let of_lse = self.of_lse.as_ref().map_or(0.0, |of| of[line]);
             for key in 0..keys {
-                let ds = weights[key] * (own[key].0 - delta + of_lse) * self.scale;
-                let magnitude = weights[key] * (own[key].1 + all + of_lse.abs()) * self.scale.abs();
+                let ds = weights[key] * (own[key].0 - delta + of_lse);
+                let magnitude = weights[key] * (own[key].1 + all + of_lse.abs());
+                of_mask.add(self.place(head, query, key), (ds, magnitude), &[1.0]);
+                let (ds, magnitude) = (ds * self.scale, magnitude * self.scale.abs());
                 of_q.add(line, (ds, magnitude), row(&self.k, far + key, self.features));
                 of_k.add(far + key, (ds, magnitude), q);
             }
         }
-        HostAnswer { out, lse, cotangents: [of_q, of_k, of_v] }
+        HostAnswer { out, lse, cotangents: [of_q, of_k, of_v, of_mask] }
     }
 }

@@ -13,19 +13,24 @@ use adamant_conformance::{
     tolerance::{COMPOSED_ULP, ulp},
 };
 use adamant_core::{
-    Arg, DType, Device, Op, Origin, Tensor,
+    Arg, Compound, DType, Device, Op, Origin, Tensor,
     composite::{
         attention::{Attention, AttentionBackward},
         keyed,
     },
-    Compound,
 };
 use adamant_cuda_emulator::{Emulator, FindingKind, Options};
 use cases::{Chosen, Drawn};
 use host::{Attended, HostMask, Summed};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
 
 /// Cases of an ordinary run.
-const SHARE: usize = 14;
+const SHARE: usize = 20;
+/// Cases of every run: f16, with rows that a mask of queries hides for all keys, causal and not.
+const OF_EVERY_RUN: [Chosen; 2] = [[0, 65, 63, 40, 40, 1, 1, 3, 0, 2, 1, 0], [1, 63, 65, 16, 80, 0, 2, 3, 1, 1, 2, 2]];
 
 /// A tensor of drawn numbers that its dtype holds, on the host, and the numbers.
 fn numbers(drawn: &mut Drawn, shape: &[usize], dtype: DType, most: f32, hides: bool) -> (Tensor, Vec<f64>) {
@@ -39,7 +44,7 @@ fn numbers(drawn: &mut Drawn, shape: &[usize], dtype: DType, most: f32, hides: b
     })
 }
 fn floats(tensor: &Tensor) -> Vec<f64> {
-    let array = download(tensor).unwrap_or_else(|e| panic!("{e}"));
+    let array = download(tensor).unwrap_or_else(|e| panic!("{e}: {:#?}", findings()));
     (0..array.len()).map(|k| array.float(k)).collect()
 }
 fn apply(composite: impl Compound, inputs: &[Tensor]) -> Vec<Tensor> {
@@ -120,20 +125,17 @@ fn posed(case: &Chosen, seed: u64) -> Posed {
     };
     Posed { dtype, attention: Attention { scale, causal, mask: mask > 0, dropout }, inputs, g, of_lse: with_lse.then_some(of_lse), host }
 }
-/// The results on the device: output, logarithms, and the cotangents unless a mask has one too.
+/// The results on the device: output, logarithms, and the cotangents, of a mask too where it is added.
 fn computed(device: Device, posed: &Posed) -> Vec<Vec<f64>> {
     let here = |t: &Tensor| t.to(device);
     device.scoped(|| {
         let inputs: Vec<Tensor> = posed.inputs.iter().map(here).collect();
         let mut results = apply(posed.attention, &inputs);
-        let has_backward = posed.inputs.get(3).is_none_or(|m| !m.dtype().is_ok_and(|d| d.is_float()));
-        if has_backward {
-            let mut all = vec![here(&posed.g)];
-            all.extend(inputs);
-            all.extend(results.iter().cloned());
-            all.extend(posed.of_lse.as_ref().map(here));
-            results.extend(apply(AttentionBackward { forward: posed.attention, with_lse: posed.of_lse.is_some() }, &all));
-        }
+        let mut all = vec![here(&posed.g)];
+        all.extend(inputs);
+        all.extend(results.iter().cloned());
+        all.extend(posed.of_lse.as_ref().map(here));
+        results.extend(apply(AttentionBackward { forward: posed.attention, with_lse: posed.of_lse.is_some() }, &all));
         results.iter().map(floats).collect()
     })
 }
@@ -146,35 +148,100 @@ fn check(device: Device, case: &Chosen, number: usize) {
     near("the output", &name, posed.dtype, &got[0], &want.out, features + keys);
     let lse = Summed { magnitude: want.lse.iter().map(|v| if v.is_finite() { v.abs() } else { 0.0 }).collect(), result: want.lse };
     near("the logarithms", &name, DType::F32, &got[1], &lse, 0);
-    let terms = features + posed.host.values + posed.host.queries * posed.host.heads / posed.host.shared + keys;
-    for ((what, want), got) in ["queries", "keys", "values"].iter().zip(&want.cotangents).zip(got.iter().skip(2)) {
-        near(&format!("the cotangent of {what}"), &name, posed.dtype, got, want, terms);
+    let terms = features + posed.host.values + posed.host.queries * posed.host.heads + keys;
+    let added = posed.inputs.get(3).and_then(|m| m.dtype().ok()).filter(|d| d.is_float());
+    assert_eq!(got.len(), if added.is_some() { 6 } else { 5 }, "{name}");
+    for ((what, want), got) in ["queries", "keys", "values", "the mask"].iter().zip(&want.cotangents).zip(&got[2..]) {
+        let dtype = if *what == "the mask" { added.unwrap_or(posed.dtype) } else { posed.dtype };
+        near(&format!("the cotangent of {what}"), &name, dtype, got, want, terms);
     }
 }
 fn findings() -> Vec<adamant_cuda_emulator::Finding> {
     let found = Emulator::installed().map(Emulator::findings).unwrap_or_default();
     found.into_iter().filter(|f| f.kind != FindingKind::HostReadUnwritten).collect()
 }
+/// One card for all tests, which take turns: what it found is of the test that looks.
+fn card() -> Option<(Device, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = *DEVICE.get_or_init(|| common::device(Options { seed: 11, cublaslt: false, ..Options::default() }));
+    device.map(|d| (d, turn))
+}
+/// A device of its own on the card, with nothing allocated yet.
+fn fresh() -> Device {
+    Device::from_backend(Box::new(CudaBackend::builder().cache(None).build().unwrap()))
+}
+/// How many of the device's texts are attention by the matrix unit, and how many plain.
+fn texts(device: Device) -> [usize; 2] {
+    let texts = device.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
+    ["adm_attention_", "line7"].map(|mark| texts.iter().filter(|t| t.contains(mark)).count())
+}
 #[test]
 fn attention_is_near_the_host_whatever_options_meet() {
-    let Some(device) = common::device(Options { seed: 11, cublaslt: false, ..Options::default() }) else { return };
-    let all = cases::all(1);
+    let Some((device, _turn)) = card() else { return };
+    let mut all = OF_EVERY_RUN.to_vec();
+    all.extend(cases::all(1));
     let asked = std::env::var("ADAMANT_ATTENTION").unwrap_or_default();
-    let chosen: Vec<usize> = match asked.parse::<usize>() {
-        Ok(one) => vec![one],
+    let chosen: BTreeSet<usize> = match asked.parse::<usize>() {
+        Ok(one) => [one].into(),
         Err(_) if asked == "whole" => (0..all.len()).collect(),
         Err(_) => {
             let mut drawn = Drawn(3);
-            (0..SHARE).map(|_| drawn.next() % all.len()).collect()
+            (0..OF_EVERY_RUN.len()).chain((0..SHARE).map(|_| drawn.next() % all.len())).collect()
         }
     };
     for number in chosen {
-        let begun = std::time::Instant::now();
+        let plain = texts(device)[1];
         check(device, &all[number], number);
         let found = findings();
-        assert!(found.is_empty(), "case {number}, {}: {found:#?}", cases::described(&all[number]));
-        println!("case {number} of {}: {:?}", all.len(), begun.elapsed());
+        let name = cases::described(&all[number]);
+        assert!(found.is_empty(), "case {number}, {name}: {found:#?}");
+        assert!(texts(device)[0] > 0 && texts(device)[1] == plain, "case {number}, {name}: a plain kernel ran");
     }
-    let texts = device.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
-    assert!(texts.iter().filter(|t| t.contains("adm_attention_")).count() > 3, "plain kernels ran");
+}
+#[test]
+fn the_bits_are_those_of_any_order() {
+    let Some((device, _turn)) = card() else { return };
+    let emulator = Emulator::installed().unwrap();
+    // bf16, 257 queries and 65 keys: causal heads of 64 that share, with dropout; of 128 with a mask.
+    for case in [[1, 257, 65, 64, 64, 1, 0, 0, 1, 3, 1, 0], [1, 65, 257, 128, 40, 0, 1, 1, 0, 1, 2, 1]] {
+        let posed = posed(&case, 5);
+        let first = computed(device, &posed);
+        for seed in 1..5 {
+            emulator.set_seed(seed);
+            assert!(computed(device, &posed) == first, "{}: other bits with seed {seed}", cases::described(&case));
+        }
+    }
+    assert!(findings().is_empty());
+}
+#[test]
+fn what_the_unit_does_not_take_is_computed_plainly() {
+    let Some((device, _turn)) = card() else { return };
+    // Rows that are no whole pieces, and longer ones than registers hold.
+    for (features, values) in [(20, 16), (16, 6), (264, 16)] {
+        let [unit, plain] = texts(device);
+        check(device, &[0, 65, 63, features, values, 1, 0, 0, 0, 2, 1, 0], 1);
+        let [now, plain_now] = texts(device);
+        assert!(now == unit && plain_now >= plain.max(1), "{features} features, {values} values: no plain kernel ran");
+    }
+    assert!(findings().is_empty());
+}
+#[test]
+fn nothing_as_large_as_the_scores_is_allocated() {
+    let Some((_, _turn)) = card() else { return };
+    // Causal, and with a mask of the keys alone.
+    for (causal, mask) in [(1, 0), (0, 1)] {
+        let allocated = [256, 1024].map(|length| {
+            let (device, posed) = (fresh(), posed(&[1, length, length, 16, 16, causal, mask, 2, 0, 2, 1, 0], 1));
+            computed(device, &posed);
+            let bytes = device.backend().counters().iter().find(|(name, _)| *name == "allocated").map_or(0, |(_, n)| *n);
+            // 3 tensors of 2 heads, 3 of one, and as many cotangents but one; 16-bit rows of 16. The rest are numbers of rows, and parameters.
+            let tensors = (length * 16 * 2) as u64 * (2 + 1 + 1 + 2 + 2 + 2 + 1 + 1);
+            assert!(bytes < 3 * tensors / 2 + 40_000, "length {length}: {bytes} bytes are allocated, {tensors} are those of tensors");
+            bytes
+        });
+        let [few, many] = allocated;
+        assert!(many < 4 * few, "{few} bytes for 256 keys, {many} for 1024");
+    }
 }

@@ -4,8 +4,9 @@
 //! over subgroups, which form the scores again.
 //!
 //! The backward is two launches: by queries for the cotangent of q (and the row sums that both need), by keys for those
-//! of k and v. That of a mask that is added is the body's.
+//! of k and v. A mask that is added has one more (`of_mask.rs`), unless its loops are too long for who runs them.
 mod matrices;
+mod of_mask;
 
 use super::{matmul::narrowed, rows::all_floats};
 use crate::{
@@ -38,7 +39,7 @@ pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes:
     let mask = 3 + usize::from(backward.is_some());
     let rest = mask + usize::from(attention.mask) + usize::from(attention.dropout > 0.0);
     let is_added = attention.mask && dtypes.get(mask) != Some(&DType::Bool);
-    target.subgroup.is_some() && dtypes.len() > rest && all_floats(&dtypes[..mask]) && all_floats(&dtypes[rest..]) && !(is_added && backward.is_some())
+    target.subgroup.is_some() && dtypes.len() > rest && all_floats(&dtypes[..mask]) && all_floats(&dtypes[rest..]) && !(is_added && backward.is_some() && target.on_host)
 }
 
 /// Which side's rows a subgroup keeps, and what it makes of them.
@@ -84,12 +85,14 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
     };
     operands.cotangent = Some([g, next()?, next()?]);
     operands.of_lse = backward.with_lse.then(next).transpose()?;
-    if matrices::takes(&launcher.target(), &attention, &operands, work.outputs) {
-        return matrices::record(launcher, &attention, &operands, work.outputs);
+    let [dq, dk, dv, of_mask @ ..] = work.outputs else { return Err(wrong()) };
+    if matrices::takes(&launcher.target(), &attention, &operands, &work.outputs[..3]) {
+        matrices::record(launcher, &attention, &operands, &work.outputs[..3])?;
+    } else {
+        launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
+        launch(launcher, &attention, &operands, AttentionRole::OfKeys, &[*dk, *dv])?;
     }
-    let [dq, of_keys @ ..] = work.outputs else { return Err(wrong()) };
-    launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
-    launch(launcher, &attention, &operands, AttentionRole::OfKeys, of_keys)
+    of_mask.first().map_or(Ok(()), |out| of_mask::record(launcher, &attention, &operands, out))
 }
 /// Words of the sizes at the beginning of the parameters.
 const SIZES: [&str; 10] = ["heads", "queries", "keys", "features", "values", "ratio", "tiles", "chunks", "scale", "kept"];
