@@ -11,7 +11,10 @@
 //! Groups of channels are the batches. The geometry of the window is the kernel's own and stands in the text; channels,
 //! images and places are parameters. A weight gradient, which has few results and a long depth, is summed over parts of
 //! the images, and the parts are added in order. A depth of very many rounds is walked by several launches, one after the other, each of a
-//! box of channels and places; sums wait in scratch between them.
+//! box of channels and places; sums wait in scratch between them. Of 16-bit floats they are the matrix unit's where there is one
+//! (`conv/matrices.rs`).
+mod matrices;
+
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::{KernelFrame, Numbering, ROUNDS, per_element},
@@ -86,6 +89,9 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
         ConvRole::InputGrad => (out, second, first),
         ConvRole::WeightGrad => (first, out, second),
     };
+    if let Some(unit) = matrices::ConvProduct::of(launcher, spec, [x, w, y]) {
+        return unit.record(launcher, out, product.map(|product| (product, Work { inputs: others, ..*work })));
+    }
     let places = |o: &Array| o.shape[2..].iter().product::<usize>();
     let (images, ci, co) = (x.shape[0], w.shape[1], w.shape[0] / spec.groups);
     let (rows, columns) = match spec.role {

@@ -141,9 +141,9 @@ fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 
     Some(UnitFactors { dtype, sides: [side(0), side(1)] })
 }
 /// Rows, columns or a depth of which the matrix unit would be mostly idle.
-const FEW: usize = 16;
+pub(crate) const FEW: usize = 16;
 /// Elements of 16 bits in a piece of 16 bytes.
-const OF_PIECE: isize = 8;
+pub(crate) const OF_PIECE: isize = 8;
 /// A sum as a register of the dtype, rounded once.
 pub(crate) fn narrowed(dtype: DType, total: &str) -> String {
     match dtype {

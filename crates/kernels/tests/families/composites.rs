@@ -147,8 +147,10 @@ pub fn attention(mut m: Maker) -> Case {
     let [of_q, of_k, of_v] = [[heads, queries, features], [shared, keys, features], [shared, keys, values]].map(|s| m.shape_of(&s));
     let mut inputs = vec![m.floats(of_q, dtype), m.floats(of_k, dtype), m.floats(of_v, dtype)];
     if forward.mask {
-        let of = *m.random.pick(&[[heads, queries, keys], [1, queries, keys], [1, 1, keys], [heads, queries, 1], [1, 1, 1]]);
-        let of = m.shape_of(&of[m.random.below(2) * usize::from(of[0] == 1)..]);
+        // Along keys the cotangents of scores cancel.
+        let of = *m.random.pick(&[[heads, queries, keys], [1, queries, keys], [1, 1, keys]]);
+        let from = m.random.below(2) * usize::from(of[0] == 1);
+        let of = m.shape_of(&of[from..]);
         inputs.push(if is_added { m.floats(of, dtype) } else { draw(of, DType::Bool, Spread::Coarse, &mut m.random) });
     }
     if forward.dropout > 0.0 {
