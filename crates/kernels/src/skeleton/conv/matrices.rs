@@ -25,7 +25,8 @@ use adamant_ir::{
 };
 
 /// Behind the product's own: the step of the left factor's rows, channels of a group in and out, groups, offsets of x, w, y, and
-/// their sizes for each axis.
+/// their sizes for each axis; then what divides by the places of the kernel and of what is numbered, and by the sizes of each but
+/// of their first axis.
 const STEP: usize = OWN;
 const INS: usize = OWN + 1;
 const OUTS: usize = OWN + 2;
@@ -80,6 +81,10 @@ impl<'c> ConvProduct<'c> {
         for a in 2..x.shape.rank() {
             parameters.extend([x.shape[a] as u32, w.shape[a] as u32, y.shape[a] as u32]);
         }
+        for shape in [W, self.numbered()].map(|t| tensors[t].shape) {
+            parameters.extend(divider(shape[2..].iter().product()));
+            shape[3..].iter().for_each(|&size| parameters.extend(divider(size)));
+        }
         let mut epilogue = behind.as_ref().map(|(product, work)| BoundEpilogue::new(launcher, &mut bindings, product, work)).transpose()?;
         let mut key = Key::from_slice(&[0xFA, tensors[left].dtype as u8, out.dtype as u8, bound[0] as u8, bound[1] as u8, target as u8]);
         if let (Some(epilogue), Some((_, work))) = (&mut epilogue, &behind) {
@@ -96,7 +101,7 @@ impl<'c> ConvProduct<'c> {
         let form = ProductForm { paired: false, along: [true, by_places], matrices: Some(UnitFactors { dtype: tensors[left].dtype, sides }) };
         product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
             let factors = self.left(bindings, bound[0], is_copied) + &self.right(bindings, bound[1]);
-            let place = format!("let of_result: u32 = {};\nlet place: u32 = p[{}u] + of_result;\n", self.result(), OFFSETS + self.ends()[2]);
+            let place = self.result(bindings) + &format!("let place: u32 = p[{}u] + of_result;\n", OFFSETS + self.ends()[2]);
             if let Some(epilogue) = &epilogue {
                 let store = bindings.store(target, out.dtype, "place", "value");
                 let value = epilogue.finished("total", "of_result");
@@ -114,22 +119,42 @@ impl<'c> ConvProduct<'c> {
         let sizes: Vec<String> = (0..self.spec.spatial()).map(|a| ConvProduct::size(tensor, a)).collect();
         format!("({})", sizes.join(" * "))
     }
-    /// Where a result lies in its tensor.
-    fn result(&self) -> String {
-        match self.spec.role {
-            ConvRole::WeightGrad => format!("(batch * p[{OUTS}u] + row) * p[1u] + column"),
-            role => {
-                let (channels, plane) = if role == ConvRole::Forward { (OUTS, self.plane(Y)) } else { (INS, self.plane(X)) };
-                format!("((column / {plane} * p[{GROUPS}u] + batch) * p[{channels}u] + row) * {plane} + column % {plane}")
-            }
+    /// The tensor whose places are one of the two numbers; the kernel's are the other.
+    fn numbered(&self) -> usize {
+        if self.spec.role == ConvRole::InputGrad { X } else { Y }
+    }
+    /// A number divided by the places of the kernel (W) or of what is numbered, or by the size of an axis of them.
+    fn quotient(&self, bindings: &Bindings, number: &str, tensor: usize, axis: Option<usize>) -> String {
+        let axes = self.spec.spatial();
+        let at = PLACES + 3 * axes + 2 * (axis.unwrap_or(0) + if tensor == W { 0 } else { axes });
+        bindings.dialect.verbatim(format!("(uint32_t)((uint64_t){number} * p[{at}] >> p[{}])", at + 1))
+    }
+    /// Where a result lies in its tensor, from its beginning.
+    fn result(&self, bindings: &Bindings) -> String {
+        let numbered = self.numbered();
+        let (channels, plane) = (if numbered == Y { OUTS } else { INS }, self.plane(numbered));
+        if self.spec.role == ConvRole::WeightGrad {
+            return format!("let of_result: u32 = (batch * p[{OUTS}u] + row) * p[1u] + column;\n");
         }
+        let image = self.quotient(bindings, "column", numbered, None);
+        format!(
+            "let image: u32 = {image};
+let of_result: u32 = ((image * p[{GROUPS}u] + batch) * p[{channels}u] + row) * {plane} + column - image * {plane};
+"
+        )
     }
     fn left(&self, bindings: &Bindings, binding: usize, is_copied: bool) -> String {
         let (of_w, of_y) = (self.plane(W), self.plane(Y));
-        let at = match self.spec.role {
-            ConvRole::Forward => format!("p[{}u] + (batch * p[{OUTS}u] + row) * p[{STEP}u] + k", OFFSETS + W),
-            ConvRole::InputGrad => format!("p[{}u] + ((batch * p[{OUTS}u] + k / {of_w}) * p[{INS}u] + row) * {of_w} + k % {of_w}", OFFSETS + W),
-            ConvRole::WeightGrad => format!("p[{}u] + ((k / {of_y} * p[{GROUPS}u] + batch) * p[{OUTS}u] + row) * {of_y} + k % {of_y}", OFFSETS + Y),
+        let (number, at) = match self.spec.role {
+            ConvRole::Forward => ("0u".into(), format!("p[{}u] + (batch * p[{OUTS}u] + row) * p[{STEP}u] + k", OFFSETS + W)),
+            ConvRole::InputGrad => (
+                self.quotient(bindings, "k", W, None),
+                format!("p[{}u] + ((batch * p[{OUTS}u] + number) * p[{INS}u] + row) * {of_w} + k - number * {of_w}", OFFSETS + W),
+            ),
+            ConvRole::WeightGrad => (
+                self.quotient(bindings, "k", Y, None),
+                format!("p[{}u] + ((number * p[{GROUPS}u] + batch) * p[{OUTS}u] + row) * {of_y} + k - number * {of_y}", OFFSETS + Y),
+            ),
         };
         let base = if is_copied {
             format!("fn left_base(batch: u32) -> u32 {{\nreturn p[{}u] + batch * p[{OUTS}u] * p[{STEP}u];\n}}\n", OFFSETS + W)
@@ -137,20 +162,26 @@ impl<'c> ConvProduct<'c> {
             String::new()
         };
         let load = bindings.load(binding, self.tensors[self.ends()[0]].dtype, "at");
-        base + &format!("fn left(batch: u32, row: u32, k: u32) -> f32 {{\nlet at: u32 = {at};\nreturn {load};\n}}\n")
+        base + &format!("fn left(batch: u32, row: u32, k: u32) -> f32 {{\nlet number: u32 = {number};\nlet at: u32 = {at};\nreturn {load};\n}}\n")
     }
     /// What a window reads, from the number of a channel and its place in the kernel, and that of an image and its place.
     fn right(&self, bindings: &Bindings, binding: usize) -> String {
         let ConvSpec { role, stride, dilation, padding, .. } = self.spec;
         let (kernel, places) = if *role == ConvRole::WeightGrad { ("column", "k") } else { ("k", "column") };
-        let (numbered, read, channels) = if *role == ConvRole::InputGrad { (X, Y, OUTS) } else { (Y, X, INS) };
-        let (of_w, of_places) = (self.plane(W), self.plane(numbered));
+        let (read, channels) = if *role == ConvRole::InputGrad { (Y, OUTS) } else { (X, INS) };
         let axes = self.spec.spatial();
-        let digits = |name: &str, tensor: usize| -> String {
-            let digit = |a: usize| format!("let {name}{a}: u32 = {name} % {size};\n{name} = {name} / {size};\n", size = ConvProduct::size(tensor, a));
-            (0..axes).rev().map(digit).collect()
+        // The number of a channel or an image, and the place in it, axis by axis.
+        let cut = |of: &str, [whole, name]: [&str; 2], tensor: usize| -> String {
+            let quotient = |number: &str, axis| self.quotient(bindings, number, tensor, axis);
+            let mut text = format!("let {whole}: u32 = {};\nlet {name}_{axes}: u32 = {of} - {whole} * {};\n", quotient(of, None), self.plane(tensor));
+            for a in (1..axes).rev() {
+                let rest = format!("{name}_{}", a + 1);
+                text += &format!("let {name}_{a}: u32 = {};\n", quotient(&rest, Some(a)));
+                text += &format!("let {name}{a}: u32 = {rest} - {name}_{a} * {};\n", ConvProduct::size(tensor, a));
+            }
+            text + &format!("let {name}0: u32 = {name}_1;\n")
         };
-        let mut text = format!("var v: u32 = {kernel} % {of_w};\n{}var c: u32 = {places} % {of_places};\n{}", digits("v", W), digits("c", numbered));
+        let mut text = cut(kernel, ["channel", "v"], W) + &cut(places, ["image", "c"], self.numbered());
         let (mut inside, mut flat) = (Vec::new(), String::from("0u"));
         for a in 0..axes {
             let (stride, dilation, before) = (stride[a], dilation[a], padding[a].0);
@@ -167,7 +198,7 @@ impl<'c> ConvProduct<'c> {
         format!(
             "fn right(batch: u32, k: u32, column: u32) -> f32 {{
 {text}if (!({inside})) {{ return 0.0; }}
-let at: u32 = p[{offset}u] + (({places} / {of_places} * p[{GROUPS}u] + batch) * p[{channels}u] + {kernel} / {of_w}) * {plane} + {flat};
+let at: u32 = p[{offset}u] + ((image * p[{GROUPS}u] + batch) * p[{channels}u] + channel) * {plane} + {flat};
 return {load};
 }}
 ",
@@ -176,5 +207,28 @@ return {load};
             plane = self.plane(read),
             load = bindings.load(binding, self.tensors[self.ends()[1]].dtype, "at"),
         )
+    }
+}
+/// By which factor, and by how many bits then, a number below 2^31 is divided (Granlund and Montgomery, "Division by invariant
+/// integers using multiplication", 1994).
+fn divider(by: usize) -> [u32; 2] {
+    let by = by.max(1) as u64;
+    let shift = 31 + by.next_power_of_two().trailing_zeros();
+    [(1u64 << shift).div_ceil(by) as u32, shift]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quotient_is_off_by_one() {
+        for by in (1..2000).chain([4095, 4096, 4097, 65_535, 1_000_003, (1 << 30) - 1, 1 << 30, (1 << 31) - 1]) {
+            let [factor, shift] = divider(by as usize);
+            let near = |n: u64| [n.saturating_sub(1), n, n + 1];
+            for x in [0, 1, by / 2, by, 2 * by, 977 * by, (1 << 31) / by * by].into_iter().flat_map(near).filter(|x| *x < 1 << 31) {
+                assert_eq!((x * u64::from(factor)) >> shift, x / by, "{x} / {by}");
+            }
+        }
     }
 }
