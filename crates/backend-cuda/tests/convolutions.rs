@@ -4,7 +4,7 @@ mod common;
 
 use adamant_backend_cuda::CudaBackend;
 use adamant_conformance::{
-    data::{Spread, draw, download, upload},
+    data::{Spread, download, draw, upload},
     random::Random,
     tolerance,
 };
@@ -84,7 +84,13 @@ fn convolutions_by_the_matrix_unit_are_near_the_reference_in_all_roles() {
     let texts = device.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
     let unit = |how: fn(&str) -> bool| texts.iter().filter(|t| t.contains("mma.sync") && how(t)).count();
     assert!(unit(|t| t.contains("cp.async.cg")) > 0 && unit(|t| !t.contains("cp.async.cg")) > 0, "weights are not copied, or all are");
-    if let Ok(d) = std::env::var("ADM_DUMP") { for (k, t) in texts.iter().enumerate() { std::fs::write(format!("{d}/{k}.cu"), t).unwrap(); } }
     // The plain kernel keeps blocks of eight rows.
     assert!(!texts.iter().any(|t| t.contains("row_at7")), "a plain kernel ran");
+    // A card without the unit takes plain kernels.
+    Emulator::installed().unwrap().reset(Options { cublaslt: false, ..Options::of("sm_75") }).unwrap();
+    let Some(old) = common::device(Options::default()) else { return };
+    check(old, ConvRole::Forward, 0);
+    let texts = old.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
+    assert!(texts.iter().any(|t| t.contains("row_at7")) && !texts.iter().any(|t| t.contains("mma.sync")), "no plain kernel ran");
+    assert!(findings().is_empty());
 }

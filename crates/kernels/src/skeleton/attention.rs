@@ -39,7 +39,11 @@ pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes:
     let mask = 3 + usize::from(backward.is_some());
     let rest = mask + usize::from(attention.mask) + usize::from(attention.dropout > 0.0);
     let is_added = attention.mask && dtypes.get(mask) != Some(&DType::Bool);
-    target.subgroup.is_some() && dtypes.len() > rest && all_floats(&dtypes[..mask]) && all_floats(&dtypes[rest..]) && !(is_added && backward.is_some() && target.on_host)
+    target.subgroup.is_some()
+        && dtypes.len() > rest
+        && all_floats(&dtypes[..mask])
+        && all_floats(&dtypes[rest..])
+        && !(is_added && backward.is_some() && target.on_host)
 }
 
 /// Which side's rows a subgroup keeps, and what it makes of them.
@@ -202,7 +206,8 @@ let plane: u32 = number / (tiles * chunks);
 {body}",
             LANES / size
         );
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }.text()
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }
+            .text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())

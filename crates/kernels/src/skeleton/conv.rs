@@ -300,7 +300,8 @@ impl ConvText<'_> {
             OFFSETS_AT + 2,
             wide = COLUMNS * WIDE
         );
-        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, greedy: false, body }.text()
+        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, greedy: false, body }
+            .text()
     }
     /// The sizes of the three tensors along the axes.
     fn sizes(&self) -> String {

@@ -105,7 +105,7 @@ return {t}({});
             let store = bindings.store(target, out.dtype, "place", "value");
             let value = epilogue.finished("total", "number");
             let store = format!("let place: u32 = p[{offset_at}u] + number;\nlet value: {} = {value};\n{store}", accumulator(out.dtype).name());
-            return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store });
+            return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store, gathers: [None, None] });
         }
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
@@ -117,7 +117,7 @@ return {t}({});
             bindings.store(target, out.dtype, "place", &narrow)
         };
         let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(AxisGroup::Outer, "batch"),);
-        Ok(ProductEnds { factors, behind: String::new(), store })
+        Ok(ProductEnds { factors, behind: String::new(), store, gathers: [None, None] })
     })
 }
 /// The factors for the matrix unit, where the device has one and it is of use: of 16 bits, and more than a few rows and columns.

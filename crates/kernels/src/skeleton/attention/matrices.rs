@@ -105,7 +105,13 @@ impl AttentionTile {
             5..=8 if is_one_sided || !is_heavy => 32,
             _ => 16,
         };
-        let most = if is_one_sided { 10 } else if is_heavy { 6 } else { 8 };
+        let most = if is_one_sided {
+            10
+        } else if is_heavy {
+            6
+        } else {
+            8
+        };
         let side = usize::from(is_one_sided);
         let chunks = if pass == AttentionPass::OfBoth { 1 } else { units[side].div_ceil(most) };
         let out = units[side].div_ceil(chunks);
@@ -257,7 +263,9 @@ fn body(
     };
     let keys: Vec<String> = (0..4).map(|k| draws.map_or_else(|| "0u".into(), |from| format!("({from})[{k}]"))).collect();
     let mask_of = match masked {
-        Some((binding, _, steps)) => format!("b{binding}, p[{steps}], p[{}]}};\nconst auto mask_of = [&](uint32_t plane) {{ return ADM_OWN(mask_base)(L, plane);", steps + 1),
+        Some((binding, _, steps)) => {
+            format!("b{binding}, p[{steps}], p[{}]}};\nconst auto mask_of = [&](uint32_t plane) {{ return ADM_OWN(mask_base)(L, plane);", steps + 1)
+        }
         None => "nullptr, 0u, 0u};\nconst auto mask_of = [](uint32_t) { return 0u;".into(),
     };
     // Of causal queries the last have the most to walk, of causal keys the first.

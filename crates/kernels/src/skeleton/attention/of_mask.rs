@@ -81,7 +81,8 @@ pub(super) fn record(launcher: &mut dyn Launcher, attention: &Attention, of: &At
     nest.iter_mut().for_each(|(n, ..)| n.place(&mut parameters));
     let masked = (bindings.bind(mask.place(), Access::Read), mask.dtype, parameters.len());
     parameters.extend(nest.iter().flat_map(|(_, rows, columns)| [*rows, *columns]));
-    let mut key = Key::from_slice(&[0xF2, u8::from(alone), u8::from(attention.causal), sums as u8, target as u8, out.dtype as u8, masked.0 as u8, mask.dtype as u8]);
+    let mut key =
+        Key::from_slice(&[0xF2, u8::from(alone), u8::from(attention.causal), sums as u8, target as u8, out.dtype as u8, masked.0 as u8, mask.dtype as u8]);
     key.extend(bound.iter().flat_map(|b| [b.1 as u8, b.2 as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
     [&own, &others].into_iter().chain(nest.iter().map(|n| &n.0)).for_each(|n| n.describe(&mut key));

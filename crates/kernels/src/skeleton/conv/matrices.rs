@@ -1,5 +1,6 @@
-//! Convolutions of 16-bit floats as products on the tiles of the matrix unit, by no patches in memory: the factor that a window
-//! reads is gathered element by element as the tile is filled, the kernel's own place in it following from two numbers.
+//! Convolutions of 16-bit floats as products on the tiles of the matrix unit, with no patches in memory: the factor that a window
+//! reads is gathered as the tile is filled. Slices of the depth change nothing in which rows or columns a thread fills, so it holds
+//! where those begin (`gathers.cuh`), and what is left of an element is a sum and a bound for each axis. What divides is multiplied.
 //!
 //! | role | left | right |
 //! |---|---|---|
@@ -11,6 +12,7 @@
 use super::{W, X, Y};
 use crate::{
     bindings::{Access, Bindings},
+    dialect::guarded,
     launcher::{Array, Key, Launcher, Work},
     skeleton::{
         epilogue::BoundEpilogue,
@@ -100,16 +102,20 @@ impl<'c> ConvProduct<'c> {
         ];
         let form = ProductForm { paired: false, along: [true, by_places], matrices: Some(UnitFactors { dtype: tensors[left].dtype, sides }) };
         product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
-            let factors = self.left(bindings, bound[0], is_copied) + &self.right(bindings, bound[1]);
+            let mut factors = bindings.dialect.verbatim(guarded("adm_gathers", include_str!("matrices/gathers.cuh")) + "\n");
+            if is_copied {
+                factors += &format!("fn left_base(batch: u32) -> u32 {{\nreturn p[{}u] + batch * p[{OUTS}u] * p[{STEP}u];\n}}\n", OFFSETS + W);
+            }
+            let gathers = self.gathers(is_copied);
             let place = self.result(bindings) + &format!("let place: u32 = p[{}u] + of_result;\n", OFFSETS + self.ends()[2]);
             if let Some(epilogue) = &epilogue {
                 let store = bindings.store(target, out.dtype, "place", "value");
                 let value = epilogue.finished("total", "of_result");
                 let store = format!("{place}let value: {} = {value};\n{store}", accumulator(out.dtype).name());
-                return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store });
+                return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store, gathers });
             }
             let store = place + &bindings.store(target, out.dtype, "place", &narrowed(out.dtype, "total"));
-            Ok(ProductEnds { factors, behind: String::new(), store })
+            Ok(ProductEnds { factors, behind: String::new(), store, gathers })
         })
     }
     fn size(tensor: usize, axis: usize) -> String {
@@ -143,70 +149,20 @@ let of_result: u32 = ((image * p[{GROUPS}u] + batch) * p[{channels}u] + row) * {
 "
         )
     }
-    fn left(&self, bindings: &Bindings, binding: usize, is_copied: bool) -> String {
-        let (of_w, of_y) = (self.plane(W), self.plane(Y));
-        let (number, at) = match self.spec.role {
-            ConvRole::Forward => ("0u".into(), format!("p[{}u] + (batch * p[{OUTS}u] + row) * p[{STEP}u] + k", OFFSETS + W)),
-            ConvRole::InputGrad => (
-                self.quotient(bindings, "k", W, None),
-                format!("p[{}u] + ((batch * p[{OUTS}u] + number) * p[{INS}u] + row) * {of_w} + k - number * {of_w}", OFFSETS + W),
-            ),
-            ConvRole::WeightGrad => (
-                self.quotient(bindings, "k", Y, None),
-                format!("p[{}u] + ((number * p[{GROUPS}u] + batch) * p[{OUTS}u] + row) * {of_y} + k - number * {of_y}", OFFSETS + Y),
-            ),
-        };
-        let base = if is_copied {
-            format!("fn left_base(batch: u32) -> u32 {{\nreturn p[{}u] + batch * p[{OUTS}u] * p[{STEP}u];\n}}\n", OFFSETS + W)
-        } else {
-            String::new()
-        };
-        let load = bindings.load(binding, self.tensors[self.ends()[0]].dtype, "at");
-        base + &format!("fn left(batch: u32, row: u32, k: u32) -> f32 {{\nlet number: u32 = {number};\nlet at: u32 = {at};\nreturn {load};\n}}\n")
-    }
-    /// What a window reads, from the number of a channel and its place in the kernel, and that of an image and its place.
-    fn right(&self, bindings: &Bindings, binding: usize) -> String {
+    /// What gathers the factors, and where the weight begins that is copied.
+    fn gathers(&self, is_copied: bool) -> [Option<String>; 2] {
         let ConvSpec { role, stride, dilation, padding, .. } = self.spec;
-        let (kernel, places) = if *role == ConvRole::WeightGrad { ("column", "k") } else { ("k", "column") };
-        let (read, channels) = if *role == ConvRole::InputGrad { (Y, OUTS) } else { (X, INS) };
-        let axes = self.spec.spatial();
-        // The number of a channel or an image, and the place in it, axis by axis.
-        let cut = |of: &str, [whole, name]: [&str; 2], tensor: usize| -> String {
-            let quotient = |number: &str, axis| self.quotient(bindings, number, tensor, axis);
-            let mut text = format!("let {whole}: u32 = {};\nlet {name}_{axes}: u32 = {of} - {whole} * {};\n", quotient(of, None), self.plane(tensor));
-            for a in (1..axes).rev() {
-                let rest = format!("{name}_{}", a + 1);
-                text += &format!("let {name}_{a}: u32 = {};\n", quotient(&rest, Some(a)));
-                text += &format!("let {name}{a}: u32 = {rest} - {name}_{a} * {};\n", ConvProduct::size(tensor, a));
-            }
-            text + &format!("let {name}0: u32 = {name}_1;\n")
+        let three = |of: &dyn Fn(usize) -> usize| (0..3).map(|a| if a < stride.len() { of(a) } else { 0 }.to_string()).collect::<Vec<_>>().join(", ");
+        let geometry = format!("adm_geometry<{}, {}, {}, {}>", stride.len(), three(&|a| stride[a]), three(&|a| dilation[a]), three(&|a| padding[a].0));
+        let left = match role {
+            ConvRole::Forward if is_copied => None,
+            role => Some(format!("adm_gather_runs<{geometry}, {STEP}, {}>", *role as u8)),
         };
-        let mut text = cut(kernel, ["channel", "v"], W) + &cut(places, ["image", "c"], self.numbered());
-        let (mut inside, mut flat) = (Vec::new(), String::from("0u"));
-        for a in 0..axes {
-            let (stride, dilation, before) = (stride[a], dilation[a], padding[a].0);
-            // What lies before the beginning wraps to a large number.
-            text += &if *role == ConvRole::InputGrad {
-                inside.push(format!("t{a} < 0x80000000u && t{a} % {stride}u == 0u"));
-                format!("let t{a}: u32 = c{a} + {before}u - v{a} * {dilation}u;\nlet in{a}: u32 = t{a} / {stride}u;\n")
-            } else {
-                format!("let in{a}: u32 = c{a} * {stride}u + v{a} * {dilation}u - {before}u;\n")
-            };
-            inside.push(format!("in{a} < {}", ConvProduct::size(read, a)));
-            flat = format!("({flat}) * {} + in{a}", ConvProduct::size(read, a));
-        }
-        format!(
-            "fn right(batch: u32, k: u32, column: u32) -> f32 {{
-{text}if (!({inside})) {{ return 0.0; }}
-let at: u32 = p[{offset}u] + ((image * p[{GROUPS}u] + batch) * p[{channels}u] + channel) * {plane} + {flat};
-return {load};
-}}
-",
-            inside = inside.join(" && "),
-            offset = OFFSETS + read,
-            plane = self.plane(read),
-            load = bindings.load(binding, self.tensors[self.ends()[1]].dtype, "at"),
-        )
+        let right = match role {
+            ConvRole::WeightGrad => format!("adm_gather_window<{geometry}, {STEP}>"),
+            role => format!("adm_gather_columns<{geometry}, {STEP}, {}>", *role == ConvRole::InputGrad),
+        };
+        [left, Some(right)]
     }
 }
 /// By which factor, and by how many bits then, a number below 2^31 is divided (Granlund and Montgomery, "Division by invariant
