@@ -83,13 +83,8 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
         None => out.shape,
     };
     let out = &Array { shape, ..*out };
-    // The three tensors of the bilinear form.
-    let (x, w, y): (&Array, &Array, &Array) = match spec.role {
-        ConvRole::Forward => (first, second, out),
-        ConvRole::InputGrad => (out, second, first),
-        ConvRole::WeightGrad => (first, out, second),
-    };
-    if let Some(unit) = matrices::ConvProduct::of(launcher, spec, [x, w, y]) {
+    let [x, w, y] = bilinear(spec.role, [first, second, out]);
+    if let Some(unit) = matrices::GatheredConv::of(launcher, spec, [x, w, y]) {
         return unit.record(launcher, out, product.map(|product| (product, Work { inputs: others, ..*work })));
     }
     let places = |o: &Array| o.shape[2..].iter().product::<usize>();
@@ -192,6 +187,14 @@ let at: u32 = p[2u] + i;
     })?;
     launcher.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
     Ok(())
+}
+/// The three tensors of the bilinear form, x, w, y, from a role's inputs and its result.
+fn bilinear(role: ConvRole, [first, second, out]: [&Array; 3]) -> [&Array; 3] {
+    match role {
+        ConvRole::Forward => [first, second, out],
+        ConvRole::InputGrad => [out, second, first],
+        ConvRole::WeightGrad => [first, out, second],
+    }
 }
 /// What the text of a role depends on.
 struct ConvText<'t> {

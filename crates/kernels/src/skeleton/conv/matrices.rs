@@ -37,14 +37,14 @@ const OFFSETS: usize = OWN + 4;
 const PLACES: usize = OWN + 7;
 
 /// A convolution as a product: its tensors x, w, y, of which one is its result.
-pub(super) struct ConvProduct<'c> {
+pub(super) struct GatheredConv<'c> {
     spec: &'c ConvSpec,
     tensors: [&'c Array; 3],
     sizes: ProductSizes,
 }
-impl<'c> ConvProduct<'c> {
+impl<'c> GatheredConv<'c> {
     /// Is it one for the matrix unit: of 16 bits, and more than a few rows, columns and terms?
-    pub fn of(launcher: &dyn Launcher, spec: &'c ConvSpec, tensors: [&'c Array; 3]) -> Option<ConvProduct<'c>> {
+    pub fn of(launcher: &dyn Launcher, spec: &'c ConvSpec, tensors: [&'c Array; 3]) -> Option<GatheredConv<'c>> {
         let [x, w, y] = tensors;
         let places = |o: &Array| o.shape[2..].iter().product::<usize>();
         let (images, ins, outs) = (x.shape[0], w.shape[1], w.shape[0] / spec.groups);
@@ -53,7 +53,7 @@ impl<'c> ConvProduct<'c> {
             ConvRole::InputGrad => (ins, images * places(x), outs * places(w)),
             ConvRole::WeightGrad => (outs, ins * places(w), images * places(y)),
         };
-        let product = ConvProduct { spec, tensors, sizes: ProductSizes { batch: spec.groups, rows, columns, depth } };
+        let product = GatheredConv { spec, tensors, sizes: ProductSizes { batch: spec.groups, rows, columns, depth } };
         let [left, right, _] = product.ends().map(|t| tensors[t].dtype);
         let is_fit = launcher.target().matrices && matches!(left, DType::F16 | DType::BF16) && left == right;
         (is_fit && rows.min(columns).min(depth) >= FEW).then_some(product)
@@ -71,7 +71,7 @@ impl<'c> ConvProduct<'c> {
     /// # Errors
     /// A text that cannot be compiled; more scratch than there is.
     pub fn record(&self, launcher: &mut dyn Launcher, out: &Array, behind: Option<(&Product, Work<'_>)>) -> Result<(), ErrorKind> {
-        let ConvProduct { spec, tensors, sizes } = *self;
+        let GatheredConv { spec, tensors, sizes } = *self;
         let [x, w, y] = tensors;
         let [left, right, _] = self.ends();
         let summed = behind.as_ref().map_or(out.dtype, |(product, _)| product.dtype);
@@ -122,7 +122,7 @@ impl<'c> ConvProduct<'c> {
         format!("p[{}u]", PLACES + 3 * axis + tensor)
     }
     fn plane(&self, tensor: usize) -> String {
-        let sizes: Vec<String> = (0..self.spec.spatial()).map(|a| ConvProduct::size(tensor, a)).collect();
+        let sizes: Vec<String> = (0..self.spec.spatial()).map(|a| GatheredConv::size(tensor, a)).collect();
         format!("({})", sizes.join(" * "))
     }
     /// The tensor whose places are one of the two numbers; the kernel's are the other.
