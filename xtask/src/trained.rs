@@ -215,7 +215,7 @@ fn gpt(device: Device, mode: PrecisionMode, steps: usize) -> adamant::Result<f64
     })
 }
 fn precision(device: Device, options: &Options, found: &mut Findings) -> Result<(), Failure> {
-    let [wide, narrow] = [PrecisionMode::F32, PrecisionMode::Bf16].map(|mode| gpt(device, mode, options.steps));
+    let [wide, narrow] = [PrecisionMode::F32, PrecisionMode::BF16].map(|mode| gpt(device, mode, options.steps));
     let (wide, narrow) = (wide?, narrow?);
     let apart = (narrow - wide).abs() / wide.abs();
     found.say(

@@ -278,7 +278,7 @@ impl Opened {
             return Ok(found.clone());
         }
         let name = entry_of(&text).ok_or_else(|| internal("a text without a kernel"))?.to_string();
-        let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split(')').next()?.parse().ok());
+        let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split([',', ')']).next()?.parse().ok());
         let threads = threads.ok_or_else(|| internal("a kernel that does not say how many threads it has"))?;
         let made = Arc::new(CompiledKernel { text: text.clone(), name, threads, loaded: OnceLock::new(), context: self.context.clone() });
         texts.insert(text, made.clone());

@@ -42,6 +42,8 @@ pub struct KernelFrame<'f> {
     pub numbered: Numbering,
     /// what a workgroup shares; nothing is known of it when the kernel begins
     pub shared: Vec<SharedArray>,
+    /// may an invocation take as many registers as there are, and fewer workgroups run at once?
+    pub greedy: bool,
     /// functions that the body calls
     pub functions: &'f str,
     /// statements of one invocation
@@ -50,7 +52,7 @@ pub struct KernelFrame<'f> {
 impl<'f> KernelFrame<'f> {
     /// Invocations that work alone.
     pub fn alone(bindings: &'f Bindings, functions: &'f str, body: String) -> KernelFrame<'f> {
-        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, body }
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, greedy: false, body }
     }
     /// The whole text.
     ///

@@ -34,9 +34,9 @@
 //! | sort | `sort.rs` | a launch for each doubling of the runs |
 //! | scatter | `scatter.rs`, `scatter/sorted.rs` | a line each, or sorted in blocks by a workgroup |
 //! | matmul | `matmul.rs`, `product.rs` | tiles in the workgroup's memory, or passed on in subgroups |
-//! | conv | `conv.rs` | nested loops, blocks in registers |
+//! | conv | `conv.rs`, `conv/matrices.rs` | nested loops, blocks in registers; or tiles of the matrix unit |
 //! | rows (norms, softmax, cross entropy) | `rows.rs`, `rows/` | alone, by subgroup or by workgroup |
-//! | attention | `attention.rs` | subgroups |
+//! | attention | `attention.rs`, `attention/matrices.rs`, `attention/of_mask.rs` | subgroups; or tiles of the matrix unit |
 //!
 //! *Order.* No result depends on the order of invocations: reductions are fixed trees, products are split at fixed places,
 //! scatters combine what meets in an order that the index fixes.

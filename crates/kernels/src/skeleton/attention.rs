@@ -4,7 +4,10 @@
 //! over subgroups, which form the scores again.
 //!
 //! The backward is two launches: by queries for the cotangent of q (and the row sums that both need), by keys for those
-//! of k and v. That of a mask that is added is the body's.
+//! of k and v. A mask that is added has one more (`of_mask.rs`), unless its loops are too long for who runs them.
+mod matrices;
+mod of_mask;
+
 use super::{matmul::narrowed, rows::all_floats};
 use crate::{
     Dialect, Subgroup,
@@ -36,7 +39,11 @@ pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes:
     let mask = 3 + usize::from(backward.is_some());
     let rest = mask + usize::from(attention.mask) + usize::from(attention.dropout > 0.0);
     let is_added = attention.mask && dtypes.get(mask) != Some(&DType::Bool);
-    target.subgroup.is_some() && dtypes.len() > rest && all_floats(&dtypes[..mask]) && all_floats(&dtypes[rest..]) && !(is_added && backward.is_some())
+    target.subgroup.is_some()
+        && dtypes.len() > rest
+        && all_floats(&dtypes[..mask])
+        && all_floats(&dtypes[rest..])
+        && !(is_added && backward.is_some() && target.on_host)
 }
 
 /// Which side's rows a subgroup keeps, and what it makes of them.
@@ -75,13 +82,21 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
     let random = (attention.dropout > 0.0).then(&mut next).transpose()?;
     let mut operands = AttentionOperands { q, k, v, mask, random, cotangent: None, of_lse: None };
     let Some((g, backward)) = g.zip(backward) else {
+        if matrices::takes(&launcher.target(), &attention, &operands, work.outputs) {
+            return matrices::record(launcher, &attention, &operands, work.outputs);
+        }
         return launch(launcher, &attention, &operands, AttentionRole::Forward, work.outputs);
     };
     operands.cotangent = Some([g, next()?, next()?]);
     operands.of_lse = backward.with_lse.then(next).transpose()?;
-    let [dq, of_keys @ ..] = work.outputs else { return Err(wrong()) };
-    launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
-    launch(launcher, &attention, &operands, AttentionRole::OfKeys, of_keys)
+    let [dq, dk, dv, of_mask @ ..] = work.outputs else { return Err(wrong()) };
+    if matrices::takes(&launcher.target(), &attention, &operands, &work.outputs[..3]) {
+        matrices::record(launcher, &attention, &operands, &work.outputs[..3])?;
+    } else {
+        launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
+        launch(launcher, &attention, &operands, AttentionRole::OfKeys, &[*dk, *dv])?;
+    }
+    of_mask.first().map_or(Ok(()), |out| of_mask::record(launcher, &attention, &operands, out))
 }
 /// Words of the sizes at the beginning of the parameters.
 const SIZES: [&str; 10] = ["heads", "queries", "keys", "features", "values", "ratio", "tiles", "chunks", "scale", "kept"];
@@ -191,7 +206,8 @@ let plane: u32 = number / (tiles * chunks);
 {body}",
             LANES / size
         );
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }
+            .text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())

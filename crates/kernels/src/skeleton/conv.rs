@@ -11,7 +11,10 @@
 //! Groups of channels are the batches. The geometry of the window is the kernel's own and stands in the text; channels,
 //! images and places are parameters. A weight gradient, which has few results and a long depth, is summed over parts of
 //! the images, and the parts are added in order. A depth of very many rounds is walked by several launches, one after the other, each of a
-//! box of channels and places; sums wait in scratch between them.
+//! box of channels and places; sums wait in scratch between them. Of 16-bit floats they are the matrix unit's where there is one
+//! (`conv/matrices.rs`).
+mod matrices;
+
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::{KernelFrame, Numbering, ROUNDS, per_element},
@@ -80,12 +83,10 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
         None => out.shape,
     };
     let out = &Array { shape, ..*out };
-    // The three tensors of the bilinear form.
-    let (x, w, y): (&Array, &Array, &Array) = match spec.role {
-        ConvRole::Forward => (first, second, out),
-        ConvRole::InputGrad => (out, second, first),
-        ConvRole::WeightGrad => (first, out, second),
-    };
+    let [x, w, y] = bilinear(spec.role, [first, second, out]);
+    if let Some(unit) = matrices::GatheredConv::of(launcher, spec, [x, w, y]) {
+        return unit.record(launcher, out, product.map(|product| (product, Work { inputs: others, ..*work })));
+    }
     let places = |o: &Array| o.shape[2..].iter().product::<usize>();
     let (images, ci, co) = (x.shape[0], w.shape[1], w.shape[0] / spec.groups);
     let (rows, columns) = match spec.role {
@@ -186,6 +187,14 @@ let at: u32 = p[2u] + i;
     })?;
     launcher.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
     Ok(())
+}
+/// The three tensors of the bilinear form, x, w, y, from a role's inputs and its result.
+fn bilinear(role: ConvRole, [first, second, out]: [&Array; 3]) -> [&Array; 3] {
+    match role {
+        ConvRole::Forward => [first, second, out],
+        ConvRole::InputGrad => [out, second, first],
+        ConvRole::WeightGrad => [first, out, second],
+    }
 }
 /// What the text of a role depends on.
 struct ConvText<'t> {
@@ -294,7 +303,8 @@ impl ConvText<'_> {
             OFFSETS_AT + 2,
             wide = COLUMNS * WIDE
         );
-        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, body }.text()
+        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, greedy: false, body }
+            .text()
     }
     /// The sizes of the three tensors along the axes.
     fn sizes(&self) -> String {

@@ -105,7 +105,7 @@ return {t}({});
             let store = bindings.store(target, out.dtype, "place", "value");
             let value = epilogue.finished("total", "number");
             let store = format!("let place: u32 = p[{offset_at}u] + number;\nlet value: {} = {value};\n{store}", accumulator(out.dtype).name());
-            return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store });
+            return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store, gathers: [None, None] });
         }
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
@@ -117,7 +117,7 @@ return {t}({});
             bindings.store(target, out.dtype, "place", &narrow)
         };
         let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(AxisGroup::Outer, "batch"),);
-        Ok(ProductEnds { factors, behind: String::new(), store })
+        Ok(ProductEnds { factors, behind: String::new(), store, gathers: [None, None] })
     })
 }
 /// The factors for the matrix unit, where the device has one and it is of use: of 16 bits, and more than a few rows and columns.
@@ -141,9 +141,9 @@ fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 
     Some(UnitFactors { dtype, sides: [side(0), side(1)] })
 }
 /// Rows, columns or a depth of which the matrix unit would be mostly idle.
-const FEW: usize = 16;
+pub(crate) const FEW: usize = 16;
 /// Elements of 16 bits in a piece of 16 bytes.
-const OF_PIECE: isize = 8;
+pub(crate) const OF_PIECE: isize = 8;
 /// A sum as a register of the dtype, rounded once.
 pub(crate) fn narrowed(dtype: DType, total: &str) -> String {
     match dtype {

@@ -32,6 +32,8 @@ pub(crate) struct ProductEnds {
     /// statements that store `total`, of the type, for `batch`, `row` and `column`, and where functions are called for
     /// `number`, the result's place in the product; of pairs also `next`, of the next column
     pub store: String,
+    /// for the matrix unit: what gathers a factor that is held, a type of the language itself
+    pub gathers: [Option<String>; 2],
 }
 /// How a product reads and writes.
 #[derive(Clone, Copy)]
@@ -190,7 +192,7 @@ if (p[3u] < p[2u]) {{
                 self.bindings.store(self.scratch, acc, "at", "total"),
                 ends.store
             );
-            way.text(self.bindings, &(ends.factors + &ends.behind + &put), acc, form)
+            way.text(self.bindings, &(ends.factors + &ends.behind + &put), &ends.gathers, acc, form)
         })
     }
     /// The sum of the parts.
@@ -290,9 +292,9 @@ impl TileWay {
             TileWay::Matrices(is_large) => key.extend([0xFD, 0xFD, is_large as u8]),
         }
     }
-    fn text(self, bindings: &Bindings, functions: &str, acc: DType, form: ProductForm) -> Result<String, ErrorKind> {
+    fn text(self, bindings: &Bindings, functions: &str, gathers: &[Option<String>; 2], acc: DType, form: ProductForm) -> Result<String, ErrorKind> {
         match (self, &form.matrices) {
-            (TileWay::Matrices(is_large), Some(factors)) => matrices::text(bindings, functions, factors, is_large, form),
+            (TileWay::Matrices(is_large), Some(factors)) => matrices::text(bindings, functions, gathers, factors, is_large, form),
             (TileWay::Matrices(_), None) => Err(ErrorKind::Internal("tiles of the matrix unit without their factors".into())),
             (TileWay::Shared(blocks), _) => shared(bindings, functions, acc, blocks, form),
             (TileWay::Subgroups(size), _) => subgroups(bindings, functions, acc, [size, self.tile()[0], self.tile()[1]], form),
@@ -355,7 +357,7 @@ fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, c
         // Pairs of columns lie side by side.
         if form.paired { format!("(own % {across}u) * {}u", size * wide / 2) } else { format!("(own % {across}u) * {}u", size * wide) }
     );
-    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, body }.text()
+    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, greedy: false, body }.text()
 }
 /// The entry point: one tile of the result.
 fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize; 2], form: ProductForm) -> Result<String, ErrorKind> {
@@ -401,5 +403,5 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
         tile_of([rows, columns])
     );
     let shared = vec![SharedArray { name: "lefts", of: t, length: rows * SLICE }, SharedArray { name: "rights", of: t, length: columns * SLICE }];
-    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
 }

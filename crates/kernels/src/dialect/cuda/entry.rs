@@ -24,11 +24,13 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
         Numbering::InWorkgroup => "const uint32_t lane = threadIdx.x;".to_string(),
         Numbering::InSubgroup(size) => format!("const uint32_t own = threadIdx.x / {size}u, lane = threadIdx.x % {size}u; (void)own;"),
     };
+    // Without a word about blocks the compiler spills a few registers where one more block then fits.
+    let blocks = if frame.greedy { ", 1" } else { "" };
     let shared: String = frame.shared.iter().map(|s| format!("    __shared__ __align__(16) {} {}[{}];\n", to_c(s.of, true), s.name, s.length)).collect();
     let taken: String = (0..bindings).map(|k| format!(", void *const buffer{k}")).collect();
     let bound: Vec<String> = (0..bindings).map(|k| format!("buffer{k}")).collect();
     let entry = format!(
-        "extern \"C\" __global__ __launch_bounds__({lanes}) void {name}(const uint32_t *const words, const uint32_t *const gate{taken}) {{
+        "extern \"C\" __global__ __launch_bounds__({lanes}{blocks}) void {name}(const uint32_t *const words, const uint32_t *const gate{taken}) {{
     if (gate && *gate == 0u) return;
     const adm_launch launch = {{words, {{{}}}}};
     const adm_launch *const L = &launch; (void)L;

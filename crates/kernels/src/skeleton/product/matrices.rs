@@ -5,7 +5,7 @@
 //!
 //! K is walked in slices of 32 in three stages: while one is multiplied, the next two are on their way. A factor whose pieces
 //! are whole and aligned in memory is copied piece by piece without passing through registers (`cp.async`); any other is
-//! gathered element by element. Where a piece reaches over an edge the copy fills up with zeros.
+//! gathered element by element, or by a type of the caller's that holds what it knows of a thread's rows or columns. Where a piece reaches over an edge the copy fills up with zeros.
 use super::{ProductForm, tile_of};
 use crate::{
     bindings::Bindings,
@@ -55,14 +55,22 @@ const NAMES: [[&str; 4]; 2] = [["lefts", "left", "top", "p[0u]"], ["rights", "ri
 ///
 /// # Errors
 /// As `KernelFrame::text`.
-pub(super) fn text(bindings: &Bindings, functions: &str, factors: &UnitFactors, is_large: bool, form: ProductForm) -> Result<String, ErrorKind> {
+pub(super) fn text(
+    bindings: &Bindings,
+    functions: &str,
+    gathers: &[Option<String>; 2],
+    factors: &UnitFactors,
+    is_large: bool,
+    form: ProductForm,
+) -> Result<String, ErrorKind> {
     let [rows, columns] = tile(is_large);
     // Warps down and across, and each one's part of the tile in units of 16 rows and 8 columns.
     let (down, across) = if is_large { (2, 4) } else { (2, 2) };
     let (tall, wide) = (rows / down / 16, columns / across / 8);
     let lanes = 32 * down * across;
     let extents = [rows, columns];
-    let fills: Vec<String> = (0..2).map(|k| fill(factors, k, extents[k], lanes)).collect();
+    let fills: Vec<String> = (0..2).map(|k| fill(factors, k, extents[k], lanes, gathers[k].is_some())).collect();
+    let held: String = (0..2).filter_map(|k| gathers[k].as_ref().map(|of| holds(factors, k, extents[k], lanes, of))).collect();
     let fill_stage = |stage: &str, k0: &str| format!("{{ const uint32_t stage_ = {stage}, k0_ = {k0};\n{}{} }}\n", fills[0], fills[1]);
     let kind = if factors.dtype == DType::F16 { "f16" } else { "bf16" };
     let load = [loaded(factors, 0, rows, tall), loaded(factors, 1, columns, wide)];
@@ -89,7 +97,7 @@ pub(super) fn text(bindings: &Bindings, functions: &str, factors: &UnitFactors, 
 const uint32_t warp = threadIdx.x / 32u, of_warp = threadIdx.x % 32u;
 const uint32_t warp_row = warp / {across}u * {warp_rows}u, warp_column = warp % {across}u * {warp_columns}u;
 const uint32_t row_ = top + warp_row + of_warp / 4u, column_ = edge + warp_column + of_warp % 4u * 2u;
-float sums[{tall}][{wide}][4];
+{held}float sums[{tall}][{wide}][4];
 for (int i = 0; i < {tall}; i++) for (int j = 0; j < {wide}; j++) for (int q = 0; q < 4; q++) sums[i][j][q] = 0.0f;
 const uint32_t left_shared = (uint32_t)__cvta_generic_to_shared(lefts), right_shared = (uint32_t)__cvta_generic_to_shared(rights);
 const uint32_t slices = (end - begin + {SLICE}u - 1u) / {SLICE}u;
@@ -129,7 +137,7 @@ for (uint32_t slice = 0; slice < slices; slice++) {{
     );
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * extents[k] * SLICE / 2 }).collect();
-    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
+    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
 }
 /// Where a piece lies in its stage, in elements: `row` along which it lies and its number there.
 fn place(factor: &UnitFactor, extent: usize, row: &str, piece: &str) -> String {
@@ -139,11 +147,26 @@ fn place(factor: &UnitFactor, extent: usize, row: &str, piece: &str) -> String {
         format!("({row}) * {extent}u + (({piece}) ^ (({row}) % 8u)) * {PIECE}u")
     }
 }
+/// Pieces of a row: along K each of the extent's rows has four; across it each of K's 32 has as many as fill the extent.
+fn of_row(factor: &UnitFactor, extent: usize) -> usize {
+    let along = if factor.along_depth { SLICE } else { extent };
+    along / PIECE
+}
+/// The declaration of what a thread holds of a factor: of its rows along K, or of its eight columns across it.
+fn holds(factors: &UnitFactors, side: usize, extent: usize, lanes: usize, of: &str) -> String {
+    let (factor, [_, name, from, bound], of_row) = (&factors.sides[side], NAMES[side], of_row(&factors.sides[side], extent));
+    let held = |first: String| format!("{of}(p, b{}, batch, {from} + {first}, {bound})", factor.binding);
+    if factor.along_depth {
+        let rows: Vec<String> = (0..extent * SLICE / PIECE / lanes).map(|i| held(format!("threadIdx.x / {of_row}u + {}u", i * lanes / of_row))).collect();
+        format!("const {of} {name}_held[{}] = {{{}}};\n", rows.len(), rows.join(", "))
+    } else {
+        format!("const {of} {name}_held = {};\n", held(format!("threadIdx.x % {of_row}u * {PIECE}u")))
+    }
+}
 /// Statements by which all threads fill a stage of one factor: `stage_`, from `k0_` on.
-fn fill(factors: &UnitFactors, side: usize, extent: usize, lanes: usize) -> String {
+fn fill(factors: &UnitFactors, side: usize, extent: usize, lanes: usize, is_held: bool) -> String {
     let (factor, [array, name, from, bound]) = (&factors.sides[side], NAMES[side]);
-    // Pieces of a row: along K each of the extent's rows has four; across it each of K's 32 has as many as fill the extent.
-    let of_row = if factor.along_depth { SLICE } else { extent } / PIECE;
+    let of_row = of_row(factor, extent);
     let pieces = extent * SLICE / PIECE;
     let to = place(factor, extent, "row", "piece");
     let (outer, inner, outer_end, inner_end) = if factor.along_depth {
@@ -159,6 +182,15 @@ asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: \"r\"({name}_s
             binding = factor.binding,
             size = extent * SLICE
         ),
+        None if is_held => {
+            let (held, k) = if factor.along_depth { (format!("{name}_held[n / {lanes}u]"), "inner") } else { (format!("{name}_held"), "outer") };
+            format!(
+                "uint32_t words[4] = {{0u, 0u, 0u, 0u}};
+{held}.gather(words, {k}, end);
+*(uint4 *)({array} + (stage_ * {size}u + to) / 2u) = make_uint4(words[0], words[1], words[2], words[3]);",
+                size = extent * SLICE
+            )
+        }
         None => {
             let (at, k) = if factor.along_depth { ("outer", "inner + e") } else { ("inner + e", "outer") };
             let arguments = if side == 0 { format!("batch, {at}, {k}") } else { format!("batch, {k}, {at}") };
