@@ -28,7 +28,7 @@ use std::{
 };
 
 /// Cases of an ordinary run.
-const SHARE: usize = 20;
+const SHARE: usize = 15;
 /// Cases of every run: f16, with rows that a mask of queries hides for all keys, causal and not.
 const OF_EVERY_RUN: [Chosen; 2] = [[0, 65, 63, 40, 40, 1, 1, 3, 0, 2, 1, 0], [1, 63, 65, 16, 80, 0, 2, 3, 1, 1, 2, 2]];
 
