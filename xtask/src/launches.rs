@@ -143,7 +143,6 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
         };
         let outputs = if options.captured { captures.call_with(&[&x, &y], &mut step)?.into_vec() } else { step(&[x, y])? };
         let loss = outputs.into_iter().next().ok_or_else(|| Error::new("launches", ErrorKind::Internal("a step without a loss".into())))?;
-        loss.materialize()?;
         let (committed, handed_over) = (device.counters(), begin.elapsed().as_secs_f64());
         let loss = loss.item::<f32>()?;
         let read = device.counters();

@@ -69,6 +69,7 @@ impl Counts {
             ("waits", &self.waits),
             ("graphs", &self.graphs),
             ("replays", &self.replays),
+            ("copies", &self.copies),
             ("allocated", &self.allocated),
         ]
         .map(|(name, n)| (name, n.load(Relaxed)))
