@@ -1,55 +1,33 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
     launch::{HeldStep, Launches, TurnTimes},
-    memory::{CudaMemory, ours},
+    memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
     opened::Opened,
+    options::{CudaBuilder, CudaOptions},
     products,
     words::CudaWords,
 };
-use adamant_kernels::{
-    cache_directory,
-    skeleton::{self, Mapped},
-};
+use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
     DType, ErrorKind,
     backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;
-use std::{any::Any, path::PathBuf, sync::Arc, time::Instant};
+use std::{any::Any, sync::Arc, time::Instant};
 
 /// A card as a device.
 pub struct CudaBackend {
     /// another after a loss
     opened: RwLock<Arc<Opened>>,
     info: DeviceInfo,
-    options: CudaBuilder,
+    options: CudaOptions,
 }
-/// How a card is opened: [`CudaBackend::builder`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CudaBuilder {
-    device: usize,
-    cache: Option<PathBuf>,
-}
-impl CudaBuilder {
-    /// The card's number, as the driver counts; 0 by default.
-    pub fn device(mut self, number: usize) -> CudaBuilder {
-        self.device = number;
-        self
-    }
-    /// Where compiled kernels are kept, or nowhere; by default `ADAMANT_CACHE_DIR`, else the user's directory for caches.
-    pub fn cache(mut self, directory: Option<PathBuf>) -> CudaBuilder {
-        self.cache = directory;
-        self
-    }
-    /// Opens the card.
-    ///
-    /// # Errors
-    /// `DeviceAbsent`: no driver, no compiler or no such card, with what to install.
-    pub fn build(self) -> Result<CudaBackend, ErrorKind> {
-        let opened = Opened::open(self.device, self.cache.as_deref())?;
+impl CudaBackend {
+    /// An opened card as a device.
+    pub(crate) fn new(opened: Arc<Opened>, options: CudaOptions) -> CudaBackend {
         let card = &opened.card;
-        let details = vec![
+        let mut details = vec![
             ("compute capability", format!("{}.{}", card.capability / 10, card.capability % 10)),
             ("memory", format!("{} bytes", card.memory)),
             ("driver", format!("CUDA {}.{}", card.driver / 1000, card.driver % 1000 / 10)),
@@ -57,7 +35,9 @@ impl CudaBuilder {
             ("kernels on disk", opened.kept.clone()),
             ("largest tensor", format!("{} bytes", opened.target().largest)),
             ("products", opened.multiplies.clone()),
+            ("pages", opened.paged.clone()),
         ];
+        details.extend(options.told());
         let info = DeviceInfo {
             backend: "cuda",
             name: card.name.clone(),
@@ -70,7 +50,7 @@ impl CudaBuilder {
             // A window that closed by its bytes would be cut elsewhere when the batch grows, and its kernels be others.
             window_bytes: usize::MAX,
         };
-        Ok(CudaBackend { opened: RwLock::new(opened), info, options: self })
+        CudaBackend { opened: RwLock::new(opened), info, options }
     }
 }
 impl CudaBackend {
@@ -86,11 +66,41 @@ impl CudaBackend {
     /// }
     /// ```
     pub fn builder() -> CudaBuilder {
-        CudaBuilder { device: 0, cache: cache_directory() }
+        CudaBuilder::default()
     }
     /// How it was opened.
-    pub fn options(&self) -> &CudaBuilder {
+    pub fn options(&self) -> &CudaOptions {
         &self.options
+    }
+    /// The card's memory: what this process holds of it, and what is free.
+    ///
+    /// ```no_run
+    /// use adamant_backend_cuda::{CudaBackend, CudaMemoryPool};
+    /// let backend = CudaBackend::builder().memory_pool(CudaMemoryPool::Share(0.5)).build()?;
+    /// let memory = backend.memory();
+    /// assert!(memory.allocated <= memory.reserved && memory.reserved <= memory.total / 2);
+    /// # Ok::<(), adamant_runtime::ErrorKind>(())
+    /// ```
+    pub fn memory(&self) -> CudaMemoryStats {
+        self.opened().pool.stats()
+    }
+    /// From now on the peaks of [`CudaBackend::memory`] are those since now.
+    pub fn reset_peak(&self) {
+        self.opened().pool.reset_peaks();
+    }
+    /// Waits for all work, and gives the pages that nobody holds a part of back to the driver: how many bytes. What the runtime's pool
+    /// keeps it holds: `device.pool().trim()` comes first.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn trim(&self) -> Result<u64, ErrorKind> {
+        let opened = self.opened();
+        opened.synchronize()?;
+        Ok(opened.pool.trim())
+    }
+    /// The last time that memory could not be had: what was asked for, and what there was.
+    pub fn shortage(&self) -> Option<CudaShortage> {
+        self.opened().pool.shortage()
     }
     /// The texts of all kernels that were written for it so far, for tools that look at what a compiler makes of them.
     pub fn texts(&self) -> Vec<String> {
@@ -130,7 +140,7 @@ impl Backend for CudaBackend {
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         let opened = self.opened();
         // The library's sums are the library's, with an epilogue behind them or none: fused = op by op.
-        let is_librarys = opened.products.is_some() && products::is_fused(kernel);
+        let is_librarys = products::is_fused(kernel, |dtype| opened.multiplies(dtype));
         if !is_librarys && skeleton::supports(&opened.target(), kernel, dtypes) { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
@@ -196,7 +206,7 @@ impl Backend for CudaBackend {
         if opened.context.lost().is_none() {
             return Ok(());
         }
-        let new = opened.opened_anew(self.options.device, self.options.cache.as_deref())?;
+        let new = opened.opened_anew(&self.options)?;
         // What was told of the device must still hold.
         if new.card != opened.card {
             return Err(ErrorKind::DeviceAbsent(format!("card number {} was {} and is {} now", self.options.device, opened.card.name, new.card.name)));

@@ -16,6 +16,7 @@ use adamant_kernels::{
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::{Event, Queue, When},
+    buffer::{Events, also},
     kernel::{FaultWord, Kernel, Operand, Step},
 };
 use smallvec::SmallVec;
@@ -87,6 +88,8 @@ pub(crate) struct Launches<'a> {
     compiled: Vec<Arc<CompiledKernel>>,
     /// those of all that is recorded that are not loaded yet
     unloaded: Vec<Arc<CompiledKernel>>,
+    /// what the memory of operands was used for before
+    behind: Events,
 }
 /// The kernel that is recorded, where it reports, and the addresses of its operands by their buffers' numbers.
 #[derive(Clone)]
@@ -120,13 +123,15 @@ fn number(o: &Operand<'_>) -> usize {
 fn array(o: &Operand<'_>) -> Array {
     Array { buffer: number(o), shape: o.shape, offset: o.offset, strides: *o.strides, dtype: o.dtype, dense: o.dense }
 }
-/// The address of an operand's memory.
+/// The address of an operand's memory; what may use that still for whoever had it before is put to `behind`.
 ///
 /// # Errors
 /// It has no memory, or another backend's.
-fn address(o: &Operand<'_>) -> Result<u64, ErrorKind> {
+fn address(o: &Operand<'_>, behind: &mut Events) -> Result<u64, ErrorKind> {
     let guard = o.buffer.read();
-    Ok(ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?.address())
+    let memory = ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?;
+    memory.behind().for_each(|event| also(behind, event));
+    Ok(memory.address())
 }
 /// The times of the passes of one turn, as the device tells them: one pass ends where the next begins.
 pub(crate) struct TurnTimes {
@@ -150,6 +155,7 @@ impl<'a> Launches<'a> {
             current: None,
             compiled: Vec::new(),
             unloaded: Vec::new(),
+            behind: Events::new(),
         }
     }
     /// What follows is the work of these steps, by the kernel of the first.
@@ -161,7 +167,7 @@ impl<'a> Launches<'a> {
         let mut buffers: SmallVec<[(usize, u64); 8]> = SmallVec::new();
         for o in steps.iter().flat_map(|s| s.inputs.iter().chain(s.outputs)) {
             if !buffers.iter().any(|b| b.0 == number(o)) {
-                buffers.push((number(o), address(o)?));
+                buffers.push((number(o), address(o, &mut self.behind)?));
             }
         }
         let words = first.guard.words.map(CudaWords::of).transpose()?;
@@ -207,6 +213,9 @@ impl<'a> Launches<'a> {
         let (Some(library), Some(current), false) = (&self.opened.products, &self.current, self.warms_up) else { return Ok(false) };
         let address = |number: usize| current.buffers.iter().find(|b| b.0 == number).map(|b| b.1);
         let Some((product, addresses)) = products::of(step, work, address) else { return Ok(false) };
+        if !self.opened.multiplies(product.dtype) {
+            return Ok(false);
+        }
         let Some(plan) = library.plan(&product)? else { return Ok(false) };
         self.launches.push(Issued::Library(LibraryLaunch { plan, addresses, step: *step }));
         Ok(true)
@@ -264,7 +273,8 @@ impl<'a> Launches<'a> {
         let count = gates.len();
         let piece = opened.pinned_words(&self.parameters, false)?;
         let report_words = self.reports.len() * REPORT as usize;
-        let mut turn = opened.queue(queue).turn(&opened.behind(queue, behind))?;
+        behind.iter().for_each(|event| also(&mut self.behind, *event));
+        let mut turn = opened.queue(queue).turn(&opened.behind(queue, &self.behind))?;
         let stream = turn.stream();
         let shared = turn.shared();
         let parameters = DeviceBlock::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?;

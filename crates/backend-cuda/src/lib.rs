@@ -17,6 +17,10 @@
 //! the driver: a number of the runtime's. Uploads and reads go through pinned memory on the copy stream (`staging`) and wait
 //! for, and are waited for by, the turns that the runtime names: the host waits where it reads, and nowhere else.
 //!
+//! *Memory.* Tensors lie in pages of the driver's, mapped where they are needed (`memory`): what is free in pieces is mapped anew
+//! behind one another, and never stranded. Memory is handed on while work of its last owner is under way, with the turns behind
+//! which it may be touched.
+//!
 //! *Bad data.* Where a step can find bad data its fault word is on the device (`words`). A step that bad data forbids is
 //! launched all the same, with the address of a word that a gate before it has written; where that is zero, its blocks end at
 //! once.
@@ -41,11 +45,14 @@ mod launch;
 mod libraries;
 mod memory;
 mod opened;
+mod options;
 mod products;
 mod registration;
 mod staging;
 mod stream;
 mod words;
 
-pub use device::{CudaBackend, CudaBuilder};
+pub use device::CudaBackend;
+pub use memory::{CudaMemoryStats, CudaShortage};
+pub use options::{CudaBuilder, CudaMemoryPool, CudaOptions};
 pub use registration::link;

@@ -1,22 +1,23 @@
 //! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
-    blaslt::BlasLt,
+    blaslt::{BlasLt, LtRules},
     compiler::Compiler,
     disk::KernelDisk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
+    memory::{CudaPool, addresses_for},
+    options::{CudaMemoryPool, CudaOptions, unsupported},
     staging::Staging,
-    stream::CudaStream,
+    stream::{CudaStream, TurnMarks},
     words::Spares,
 };
 use adamant_kernels::{CUDA_BUFFERS, Cuda, Forms, Key, LaunchTarget, Prepared, entry_of};
-use adamant_runtime::{ErrorKind, backend::Queue, kernel::Kernel};
+use adamant_runtime::{DType, ErrorKind, backend::Queue, kernel::Kernel};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -76,6 +77,9 @@ impl CudaContext {
     /// As the driver says.
     fn retain(device: CUdevice) -> Told<CudaContext> {
         Ok(CudaContext { device, handle: driver::retain_context(device)?, lost: Mutex::default() })
+    }
+    pub fn device(&self) -> CUdevice {
+        self.device
     }
     /// Makes a call on it.
     ///
@@ -155,6 +159,11 @@ pub(crate) struct Opened {
     pub products: Option<BlasLt>,
     /// what is to be told of it
     pub multiplies: String,
+    /// all memory that is held of the card
+    pub pool: Arc<CudaPool>,
+    /// what is to be told of it
+    pub paged: String,
+    options: CudaOptions,
     /// what is to be told of the texts that are kept
     pub kept: String,
     texts: Mutex<HashMap<String, Arc<CompiledKernel>>>,
@@ -163,19 +172,24 @@ pub(crate) struct Opened {
     pub context: Arc<CudaContext>,
 }
 impl Opened {
-    /// Opens card number `number`. `caches`: where compiled texts are kept.
+    /// Opens a card.
     ///
     /// # Errors
-    /// `DeviceAbsent`, saying what there is instead and what to install.
-    pub fn open(number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+    /// `DeviceAbsent`, saying what there is instead and what to install; an option that the card cannot meet.
+    pub fn open(options: &CudaOptions) -> Result<Arc<Opened>, ErrorKind> {
         let libraries = libraries::open()?;
-        let (device, card) = found(number)?;
-        let (disk, kept) = KernelDisk::open(caches);
+        let (device, card) = found(options.device)?;
+        let (disk, kept) = KernelDisk::open(options.cache.as_deref());
         let compiler = Compiler::new(card.capability, disk)?;
         let context = Arc::new(CudaContext::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
-        let [a, b, c] = Queue::ALL;
-        let queues = [CudaStream::new(&context, a)?, CudaStream::new(&context, b)?, CudaStream::new(&context, c)?];
-        let (products, multiplies) = multiplied(&context, libraries);
+        let marks = Arc::default();
+        let [a, b, c] = Queue::ALL.map(|queue| CudaStream::new(&context, queue, &marks));
+        let queues = [a?, b?, c?];
+        let (products, multiplies) = multiplied(&context, libraries, options);
+        if options.tf32 {
+            check_tf32(&card, products.is_some(), &multiplies)?;
+        }
+        let (pool, paged) = pooled(&context, &card, &marks, options)?;
         let (staging, spares) = (Staging::new(&context), Arc::default());
         Ok(Arc::new(Opened {
             card,
@@ -186,6 +200,9 @@ impl Opened {
             compiler,
             products,
             multiplies,
+            pool,
+            paged,
+            options: options.clone(),
             kept,
             texts: Mutex::default(),
             forms: Forms::default(),
@@ -196,13 +213,13 @@ impl Opened {
     ///
     /// # Errors
     /// As [`Opened::open`]; a context that cannot be ended: only a new process has the device.
-    pub fn opened_anew(&self, number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+    pub fn opened_anew(&self, options: &CudaOptions) -> Result<Arc<Opened>, ErrorKind> {
         driver::reset_context(self.context.device).map_err(|e| {
             ErrorKind::DeviceLost(format!(
                 "{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)"
             ))
         })?;
-        Opened::open(number, caches)
+        Opened::open(options)
     }
     pub fn queue(&self, queue: Queue) -> &CudaStream {
         &self.queues[queue as usize]
@@ -215,9 +232,14 @@ impl Opened {
             buffers: CUDA_BUFFERS + 1,
             largest: u64::from(u32::MAX),
             subgroup: Some(32),
-            matrices: self.card.capability >= 80,
+            matrices: self.card.capability >= 80 && self.options.tensor_cores,
             on_host: false,
         }
+    }
+    /// Are the sums of products of this dtype left to the library?
+    pub fn multiplies(&self, dtype: DType) -> bool {
+        // That of f32 uses the matrix unit only where TF32 is asked for.
+        self.products.is_some() && BlasLt::computes(dtype) && (self.options.tensor_cores || dtype == DType::F32)
     }
     fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
         |k| Arc::ptr_eq(&k.context, &self.context)
@@ -322,17 +344,43 @@ fn is_refused(code: CUresult) -> bool {
     matches!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
 }
 /// The library of products, and what is to be told of it.
-fn multiplied(context: &Arc<CudaContext>, libraries: &Libraries) -> (Option<BlasLt>, String) {
+fn multiplied(context: &Arc<CudaContext>, libraries: &Libraries, options: &CudaOptions) -> (Option<BlasLt>, String) {
     if let Some(why) = &libraries.no_products {
         return (None, format!("own kernels ({why})"));
     }
-    match BlasLt::new(context, false) {
+    match BlasLt::new(context, LtRules { tf32: options.tf32, deterministic: options.deterministic }) {
         Ok(products) => {
             let version = products.version();
             (Some(products), format!("cuBLASLt {}.{}", version / 10_000, version % 10_000 / 100))
         }
         Err(e) => (None, format!("own kernels ({e:?})")),
     }
+}
+/// # Errors
+/// Products of f32 cannot be cut to TF32 here.
+fn check_tf32(card: &Card, is_there: bool, multiplies: &str) -> Result<(), ErrorKind> {
+    if card.capability < 80 {
+        let (major, minor) = (card.capability / 10, card.capability % 10);
+        return Err(unsupported(&format!("tf32: {} has compute capability {major}.{minor}; cards from 8.0 on (Ampere and later) have TF32", card.name)));
+    }
+    if is_there { Ok(()) } else { Err(unsupported(&format!("tf32: cuBLASLt computes it, and products are {multiplies}"))) }
+}
+/// The memory of a card, and what is to be told of it.
+fn pooled(context: &Arc<CudaContext>, card: &Card, marks: &Arc<TurnMarks>, options: &CudaOptions) -> Result<(Arc<CudaPool>, String), ErrorKind> {
+    let can_map = context.call(|| driver::attribute(context.device, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED))? != 0;
+    let cap = match options.memory_pool {
+        CudaMemoryPool::Off | CudaMemoryPool::On => None,
+        CudaMemoryPool::Bytes(bytes) => Some(bytes),
+        CudaMemoryPool::Share(share) => Some((card.memory as f64 * share) as u64),
+    };
+    let is_on = options.memory_pool != CudaMemoryPool::Off;
+    let addresses = (is_on && can_map).then(|| addresses_for(card.memory));
+    let told = match (is_on, can_map) {
+        (false, _) => "none: the memory pool is off",
+        (true, true) => "mapped, 2 MiB each",
+        (true, false) => "none: this driver maps none, and gives each piece by itself",
+    };
+    Ok((Arc::new(CudaPool::new(context, marks, addresses, cap)), told.into()))
 }
 /// What a kernel became so far.
 pub(crate) fn prepared(kernel: &Kernel) -> Result<&Prepared<CompiledKernel>, ErrorKind> {

@@ -3,7 +3,6 @@ use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
 use crate::driver::pointer::{InPointer, OutPointer};
 use crate::driver::profile::GRANULE;
-use crate::driver::queue::WaitGoal;
 use crate::driver::state::{Allocated, DriverState, Reserved};
 use std::collections::BTreeMap;
 
@@ -116,8 +115,7 @@ calls! { exports, CudaCode;
         state.refuse_while_capturing()?;
         let end = address.checked_add(bytes as u64).ok_or(CudaCode::INVALID_VALUE)?;
         let (device, mapped) = state.mapped(address, end)?;
-        // What is under way may use it.
-        state.run_until(WaitGoal::Everything);
+        // It waits for nothing: what is under way and uses it finds nothing there.
         let Some(device) = state.devices.get_mut(device) else { return Err(CudaCode::INVALID_DEVICE) };
         device.memory.unmap(address, bytes as u64).map_err(|_| CudaCode::INVALID_VALUE)?;
         device.accesses.forget(address, bytes as u64);
