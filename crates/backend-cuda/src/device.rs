@@ -2,6 +2,7 @@
 use crate::{
     launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
+    nvml::{self, CudaLoad},
     opened::Opened,
     options::{CudaBuilder, CudaOptions},
     products,
@@ -38,6 +39,17 @@ impl CudaBackend {
             ("pages", opened.paged.clone()),
         ];
         details.extend(options.told());
+        let off: Vec<String> = opened.paths.all().iter().map(|(path, why)| format!("{} off: {why}", path.name())).collect();
+        details.push((
+            "self-test",
+            if !options.self_test {
+                "none".into()
+            } else if off.is_empty() {
+                "passed".into()
+            } else {
+                off.join("; ")
+            },
+        ));
         let info = DeviceInfo {
             backend: "cuda",
             name: card.name.clone(),
@@ -97,6 +109,20 @@ impl CudaBackend {
         let opened = self.opened();
         opened.synchronize()?;
         Ok(opened.pool.trim())
+    }
+    /// What the card does at this moment: its use, clocks, power and temperature.
+    ///
+    /// ```no_run
+    /// use adamant_backend_cuda::CudaBackend;
+    /// let load = CudaBackend::builder().build()?.load()?;
+    /// println!("{:.0} % busy, {:.0} W", load.compute.unwrap_or(0.0) * 100.0, load.power.unwrap_or(0.0));
+    /// # Ok::<(), adamant_runtime::ErrorKind>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported`: there is no NVML, or it does not know the card.
+    pub fn load(&self) -> Result<CudaLoad, ErrorKind> {
+        nvml::load_of(self.opened().card.id)
     }
     /// The last time that memory could not be had: what was asked for, and what there was.
     pub fn shortage(&self) -> Option<CudaShortage> {
@@ -206,7 +232,7 @@ impl Backend for CudaBackend {
         if opened.context.lost().is_none() {
             return Ok(());
         }
-        let new = opened.opened_anew(&self.options)?;
+        let new = opened.opened_anew(&self.options, opened.paths.clone())?;
         // What was told of the device must still hold.
         if new.card != opened.card {
             return Err(ErrorKind::DeviceAbsent(format!("card number {} was {} and is {} now", self.options.device, opened.card.name, new.card.name)));

@@ -103,6 +103,11 @@ pub(crate) fn device_name(device: sys::CUdevice) -> Told<String> {
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
+/// What tells this card from all others.
+pub(crate) fn device_id(device: sys::CUdevice) -> Told<[u8; 16]> {
+    // SAFETY: writes where it is told to.
+    made("cuDeviceGetUuid_v2", |id| unsafe { sys::cuDeviceGetUuid_v2(id, device) }).map(|id: sys::CUuuid| id.bytes.map(|b| b as u8))
+}
 pub(crate) fn device_memory(device: sys::CUdevice) -> Told<usize> {
     // SAFETY: writes where it is told to.
     made("cuDeviceTotalMem_v2", |n| unsafe { sys::cuDeviceTotalMem_v2(n, device) })

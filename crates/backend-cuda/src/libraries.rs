@@ -22,6 +22,7 @@ pub(crate) const DRIVER: &[&str] = &[
     "cuDeviceGetCount",
     "cuDeviceGet",
     "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
     "cuDeviceTotalMem_v2",
     "cuDeviceGetAttribute",
     "cuDevicePrimaryCtxRetain",

@@ -21,6 +21,7 @@ mod mapped;
 mod pages;
 mod pool;
 
+pub(crate) use mapped::mapped_pages_differ;
 pub(crate) use pages::LastTurns;
 pub use pool::{CudaMemoryStats, CudaShortage};
 pub(crate) use pool::{CudaPool, addresses_for};

@@ -68,6 +68,8 @@ pub struct CudaOptions {
     pub benchmark: bool,
     /// are convolutions cuDNN's?
     pub cudnn: bool,
+    /// is each fast path held against the host at the first opening?
+    pub self_test: bool,
 }
 /// How a card is to be opened: [`CudaBackend::builder`].
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +90,7 @@ impl Default for CudaBuilder {
             deterministic: false,
             benchmark: false,
             cudnn: false,
+            self_test: true,
         };
         CudaBuilder { options, memory_pool: None }
     }
@@ -137,6 +140,11 @@ impl CudaBuilder {
     /// Are convolutions cuDNN's? Off by default, and this version cannot.
     pub fn cudnn(self, on: bool) -> CudaBuilder {
         self.with(|o| o.cudnn = on)
+    }
+    /// Is each fast path held against the host at the first opening of a card with its driver and libraries, and off where it differs? On
+    /// by default. The outcome is kept with the compiled kernels; without a cache each opening is the first.
+    pub fn self_test(self, on: bool) -> CudaBuilder {
+        self.with(|o| o.self_test = on)
     }
     /// Opens the card.
     ///

@@ -1,7 +1,10 @@
 //! Pages of the driver's, and addresses to map them to.
-use super::pages::{PAGE, PageSource};
-use crate::{driver, opened::CudaContext};
-use adamant_runtime::ErrorKind;
+use super::pages::{LastTurns, NoBlock, PAGE, PageBlock, PagePool, PageSource};
+use crate::{
+    driver,
+    opened::{CudaContext, Opened, internal},
+};
+use adamant_runtime::{ErrorKind, backend::Queue};
 use std::sync::Arc;
 
 /// The driver as a source of pages.
@@ -53,4 +56,40 @@ impl Drop for DriverPages {
             let _ = self.context.call(|| driver::give_addresses_back(start, bytes));
         }
     }
+}
+/// Do mapped pages not keep what is written to them, each by itself and wherever it is mapped? What was found, if so.
+///
+/// # Errors
+/// A lost device; no memory.
+pub(crate) fn mapped_pages_differ(opened: &Arc<Opened>) -> Result<Option<String>, ErrorKind> {
+    let mut pool = PagePool::new(DriverPages::new(&opened.context), 16 * PAGE);
+    let passed = LastTurns([u64::MAX; 3]);
+    let take = |pool: &mut PagePool<DriverPages>, pages: u64| {
+        pool.take(pages * PAGE, passed, u64::MAX).map_err(|e| if let NoBlock::Source(kind) = e { kind } else { internal("pages that nobody uses are busy") })
+    };
+    let [first, second, third] = [take(&mut pool, 1)?, take(&mut pool, 1)?, take(&mut pool, 1)?];
+    let mut found = None;
+    let mut look = |blocks: &[(PageBlock, u32)]| -> Result<(), ErrorKind> {
+        for (block, word) in blocks {
+            let turn = opened.queue(Queue::Compute).turn(&Default::default())?;
+            turn.call(|s| driver::fill(block.start, *word, (block.bytes / 4) as usize, s))?;
+            turn.end()?;
+        }
+        for (block, word) in blocks {
+            let mut bytes = vec![0; block.bytes as usize];
+            opened.copy_out(Queue::Compute, block.start, bytes.len(), &[])?.finish(&mut bytes)?;
+            let (words, _) = bytes.as_chunks::<4>();
+            if let Some(other) = words.iter().map(|w| u32::from_le_bytes(*w)).find(|w| w != word) {
+                found.get_or_insert_with(|| format!("a page reads {other:#x} where {word:#x} was written"));
+            }
+        }
+        Ok(())
+    };
+    look(&[(first, 0x0101_0101), (second, 0x0202_0202), (third, 0x0303_0303)])?;
+    // Two that are apart become one stretch.
+    pool.give(first.start, first.bytes, LastTurns::default());
+    pool.give(third.start, third.bytes, LastTurns::default());
+    let long = take(&mut pool, 2)?;
+    look(&[(second, 0x0404_0404), (long, 0x0505_0505)])?;
+    Ok(found)
 }

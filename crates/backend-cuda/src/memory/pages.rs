@@ -319,6 +319,16 @@ impl<S: PageSource> PagePool<S> {
         (before - self.mapped.len()) as u64 * PAGE
     }
 }
+/// Nobody holds a block any more, and no work is under way.
+impl<S: PageSource> Drop for PagePool<S> {
+    fn drop(&mut self) {
+        for (at, mapped) in std::mem::take(&mut self.mapped) {
+            if self.source.unmap(at, 1).is_ok() {
+                self.source.release(mapped.page);
+            }
+        }
+    }
+}
 /// The turns until which so many of these have passed, beginning with the earliest.
 fn until(busy: &[LastTurns], count: u64) -> LastTurns {
     let mut earliest = busy.to_vec();

@@ -89,10 +89,6 @@ impl CudaPool {
     pub fn is_mapped(&self) -> bool {
         self.state.lock().pages.is_some()
     }
-    /// From now on memory is as the driver gives it. Nothing must have been handed out yet.
-    pub fn map_no_more(&self) {
-        self.state.lock().pages = None;
-    }
     pub fn context(&self) -> &CudaContext {
         &self.context
     }
@@ -191,14 +187,6 @@ impl CudaPool {
     pub fn trim(&self) -> u64 {
         let passed = self.marks.passed();
         self.state.lock().pages.as_mut().map_or(0, |pages| pages.trim(passed))
-    }
-}
-impl Drop for CudaPool {
-    fn drop(&mut self) {
-        // Who holds no stream any more uses nothing.
-        if let Some(pages) = &mut self.state.get_mut().pages {
-            pages.trim(LastTurns([u64::MAX; 3]));
-        }
     }
 }
 /// Bytes of addresses to reserve at once, for a card with so much memory: blocks of two kinds lie apart, and holes are not always

@@ -26,7 +26,7 @@ pub fn device(options: Options) -> Option<Device> {
 /// As [`device`], opened with options of its own.
 pub fn opened(options: Options, with: impl FnOnce(CudaBuilder) -> CudaBuilder) -> Option<Device> {
     emulator(options)?;
-    match with(CudaBackend::builder().cache(None)).build() {
+    match with(CudaBackend::builder().cache(None).self_test(false)).build() {
         Ok(backend) => Some(Device::from_backend(Box::new(backend))),
         Err(ErrorKind::DeviceAbsent(why)) => {
             skipped(&why);

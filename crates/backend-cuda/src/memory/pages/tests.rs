@@ -100,6 +100,11 @@ impl Waiting {
         self.pool.give(block.start, block.bytes, LastTurns([self.turn, 0, 0]));
     }
 }
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.pool.source.passed = u64::MAX;
+    }
+}
 #[test]
 fn no_block_is_handed_out_twice_and_none_lacks_a_page() {
     for seed in 0..40 {

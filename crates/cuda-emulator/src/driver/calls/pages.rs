@@ -4,6 +4,7 @@ use crate::driver::entry::calls;
 use crate::driver::pointer::{InPointer, OutPointer};
 use crate::driver::profile::GRANULE;
 use crate::driver::state::{Allocated, DriverState, Reserved};
+use crate::emulator::EmulatedFault;
 use std::collections::BTreeMap;
 
 /// `CUmemLocation`.
@@ -100,7 +101,11 @@ calls! { exports, CudaCode;
         if !whole || offset != 0 || flags != 0 || bytes > memory.bytes {
             return Err(CudaCode::INVALID_VALUE);
         }
-        let (physical, device) = (memory.physical.clone(), memory.device);
+        let (mut physical, device) = (memory.physical.clone(), memory.device);
+        if state.goes_wrong(EmulatedFault::Page) {
+            let first = state.allocated.iter().filter(|(_, a)| a.device == device && a.bytes >= bytes).min_by_key(|(handle, _)| **handle);
+            physical = first.map_or(physical, |(_, first)| first.physical.clone());
+        }
         let card = state.devices.get(device).ok_or(CudaCode::INVALID_DEVICE)?.memory.clone();
         let (_, range) = state.reserved.range_mut(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
         card.map(address, bytes, 0, &physical).map_err(|_| CudaCode::INVALID_VALUE)?;
