@@ -103,13 +103,13 @@ fn events_of(last: LastTurns) -> impl Iterator<Item = Event> {
     Queue::ALL.into_iter().zip(last.0).filter(|(_, number)| *number > 0).map(|(queue, number)| Event::new(queue, number))
 }
 /// How memory is had.
-enum Held {
+enum HeldMemory {
     Plain(DeviceBlock),
     Mapped(MappedBlock),
 }
 /// Memory of the CUDA backend.
 pub(crate) struct CudaMemory {
-    held: Held,
+    held: HeldMemory,
     bytes: usize,
 }
 impl CudaMemory {
@@ -121,32 +121,32 @@ impl CudaMemory {
             return Err(ErrorKind::Unsupported { backend: "cuda".into(), what: format!("{bytes} bytes in one piece: kernels see at most {largest} at once") });
         }
         let is_mapped = opened.pool.is_mapped();
-        let held = if is_mapped { Held::Mapped(MappedBlock::new(opened, bytes)?) } else { Held::Plain(DeviceBlock::new(opened, bytes)?) };
+        let held = if is_mapped { HeldMemory::Mapped(MappedBlock::new(opened, bytes)?) } else { HeldMemory::Plain(DeviceBlock::new(opened, bytes)?) };
         Ok(CudaMemory { held, bytes })
     }
     pub fn address(&self) -> u64 {
         match &self.held {
-            Held::Plain(block) => block.address,
-            Held::Mapped(block) => block.block.start,
+            HeldMemory::Plain(block) => block.address,
+            HeldMemory::Mapped(block) => block.block.start,
         }
     }
     fn pool(&self) -> &CudaPool {
         match &self.held {
-            Held::Plain(block) => &block.pool,
-            Held::Mapped(block) => &block.pool,
+            HeldMemory::Plain(block) => &block.pool,
+            HeldMemory::Mapped(block) => &block.pool,
         }
     }
     /// The work of those who had the memory before that may be under way still: the first to use it goes behind that.
     pub fn behind(&self) -> impl Iterator<Item = Event> {
         let last = match &self.held {
-            Held::Mapped(block) if !block.block.behind.are_within(block.pool.marks.passed()) => block.block.behind,
+            HeldMemory::Mapped(block) if !block.block.behind.are_within(block.pool.marks.passed()) => block.block.behind,
             _ => LastTurns::default(),
         };
         events_of(last)
     }
     /// It is used by this work.
     fn used_by(&self, event: Event) {
-        if let (Held::Mapped(block), Queue::Copy) = (&self.held, event.queue()) {
+        if let (HeldMemory::Mapped(block), Queue::Copy) = (&self.held, event.queue()) {
             block.copied.fetch_max(event.number(), Relaxed);
         }
     }

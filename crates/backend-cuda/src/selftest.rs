@@ -41,11 +41,8 @@ pub(crate) fn open_checked(options: &CudaOptions) -> Result<Arc<Opened>, ErrorKi
     if let (Some(disk), true) = (opened.compiler.disk(), is_whole) {
         disk.keep(&key, opened.paths.to_text().as_bytes());
     }
-    // With what is off as if it had never been there.
+    // What is off was never there, and nothing is counted yet.
     let off = opened.paths.clone();
-    if off.all().is_empty() {
-        return Ok(opened);
-    }
     drop(opened);
     Opened::open_with(options, off)
 }

@@ -116,14 +116,14 @@ impl Stretches {
 }
 /// Addresses for blocks of one kind.
 #[derive(Default)]
-struct Region {
+struct PageRegion {
     free: Stretches,
     /// without pages
     holes: Stretches,
 }
 /// Where pages are to be mapped.
 #[derive(Clone, Copy)]
-struct Site {
+struct PageSite {
     /// where the pages go
     at: u64,
     pages: u64,
@@ -133,7 +133,7 @@ struct Site {
 /// Blocks in mapped pages.
 pub(crate) struct PagePool<S: PageSource> {
     pub source: S,
-    regions: [Region; 2],
+    regions: [PageRegion; 2],
     mapped: BTreeMap<u64, Mapped<S::Page>>,
     /// bytes of addresses that are reserved at once
     stride: u64,
@@ -224,7 +224,7 @@ impl<S: PageSource> PagePool<S> {
         Ok(self.carve(site.start, bytes))
     }
     /// Maps pages into a hole.
-    fn put_in(&mut self, which: usize, site: Site, pages: &[S::Page], lasts: &[LastTurns]) -> Result<(), S::Error> {
+    fn put_in(&mut self, which: usize, site: PageSite, pages: &[S::Page], lasts: &[LastTurns]) -> Result<(), S::Error> {
         if let Err(e) = self.source.map(site.at, pages) {
             pages.iter().for_each(|page| self.source.release(*page));
             return Err(e);
@@ -249,21 +249,21 @@ impl<S: PageSource> PagePool<S> {
         Ok(self.mapped.remove(&at).map(|m| m.page))
     }
     /// Where the fewest pages make a stretch of so many bytes: a hole, with what is free beside it.
-    fn site(&self, which: usize, bytes: u64) -> Option<Site> {
-        let Region { free, holes } = &self.regions[which];
-        let mut best: Option<(Site, u64)> = None;
+    fn site(&self, which: usize, bytes: u64) -> Option<PageSite> {
+        let PageRegion { free, holes } = &self.regions[which];
+        let mut best: Option<(PageSite, u64)> = None;
         for (&hole, &length) in &holes.bytes_at {
             let lead = free.ending_at(hole).map_or(0, |(_, b)| b);
             let trail = free.bytes_at.get(&(hole + length)).copied().unwrap_or(0);
             let pages_for = |beside: u64| bytes.saturating_sub(beside).div_ceil(PAGE);
             let (at_begin, at_end) = (pages_for(lead), pages_for(trail));
             let site = if at_begin * PAGE <= length && (at_begin <= at_end || lead > 0) {
-                Site { at: hole, pages: at_begin, start: hole - lead }
+                PageSite { at: hole, pages: at_begin, start: hole - lead }
             } else if at_end * PAGE <= length {
                 let at = hole + length - at_end * PAGE;
-                Site { at, pages: at_end, start: at }
+                PageSite { at, pages: at_end, start: at }
             } else if lead + length + trail >= bytes {
-                Site { at: hole, pages: length / PAGE, start: hole - lead }
+                PageSite { at: hole, pages: length / PAGE, start: hole - lead }
             } else {
                 continue;
             };
