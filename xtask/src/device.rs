@@ -50,6 +50,58 @@ fn installed(card: &str) -> Result<(), Exit> {
         Exit::DeviceAbsent
     })
 }
+/// The driver that the emulator plays launches nothing from now on: what is left is what the host does.
+///
+/// # Errors
+/// Usage: no emulator was asked for.
+pub fn launch_nothing() -> Result<(), Exit> {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        emulator.set_null(true);
+        return Ok(());
+    }
+    eprintln!("only a driver that is emulated launches nothing: give `--emulated` too");
+    Err(Exit::Usage)
+}
+/// A device like the one of the text that freezes no plan, where it would freeze some.
+pub fn never_frozen(text: &str) -> Option<Device> {
+    #[cfg(feature = "cuda")]
+    if text.starts_with("cuda") {
+        let backend = adamant::cuda::CudaBackend::builder().graphs(None).build().ok()?;
+        return Some(Device::from_backend(Box::new(backend)));
+    }
+    let _ = text;
+    None
+}
+/// From now on the card that the emulator plays takes its work in the order of this seed. Is there such a card?
+pub fn draw_order(seed: u64) -> bool {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        emulator.set_seed(seed);
+        return true;
+    }
+    let _ = seed;
+    false
+}
+/// A kernel that runs soon is the last one of the card that the emulator plays: error `code`, which a reset heals or not.
+pub fn plant_loss(code: u32, heals: bool) {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        emulator.set_reset_heals(heals);
+        emulator.plant_in_kernel(4, code);
+    }
+    let _ = (code, heals);
+}
+/// The card as a process finds it that starts now, where the emulator plays it.
+pub fn of_a_new_process() -> Option<Device> {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        emulator.reset(emulator.options()).ok()?;
+        let backend = adamant::cuda::CudaBackend::builder().build().ok()?;
+        return Some(Device::from_backend(Box::new(backend)));
+    }
+    None
+}
 #[cfg(not(feature = "emulated"))]
 fn installed(_: &str) -> Result<(), Exit> {
     eprintln!("this program was built without its feature `emulated`");

@@ -8,8 +8,9 @@ use crate::{
     exit::Exit,
 };
 use adamant::{
-    Device, Result, Tensor,
+    Device, Error, ErrorKind, Result, Tensor,
     amp::{GradScaler, Precision, PrecisionMode},
+    compile,
     functional::{CrossEntropyOptions, cross_entropy, embedding},
     optim::{AdamW, Optimizer, UpdateRule},
 };
@@ -38,6 +39,12 @@ pub struct Options {
     /// f32, bf16, f16 (with a scaler) or fp8
     #[arg(long, default_value = "f32")]
     precision: PrecisionMode,
+    /// The step is one captured function (`compile`), which is replayed
+    #[arg(long)]
+    captured: bool,
+    /// With `--emulated`: the driver launches nothing, so what is timed is what the host does (losses are of no use then)
+    #[arg(long)]
+    null: bool,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -48,12 +55,19 @@ struct LaunchStep {
     batch: usize,
     loss: f32,
     seconds: f64,
+    /// of them until all was handed over
+    host_seconds: f64,
     /// ops that were recorded and ran
     ops: u64,
     /// steps of plans
     kernels: u64,
     launches: u64,
     submissions: u64,
+    /// graphs made, and launches of graphs
+    graphs: u64,
+    replays: u64,
+    /// copies before and behind them
+    copies: u64,
     /// waits of the host: while the step was recorded and committed, and when its loss was read
     waits: u64,
     waits_at_read: u64,
@@ -69,8 +83,13 @@ pub fn run(options: &Options) -> Exit {
         Ok(device) => device,
         Err(exit) => return exit,
     };
+    if options.null
+        && let Err(exit) = device::launch_nothing()
+    {
+        return exit;
+    }
     match device.scoped(|| steps(device, options)) {
-        Ok(steps) => report(&steps, options.json),
+        Ok(steps) => report(&steps, options.captured, options.json),
         Err(e) => {
             eprintln!("{e}");
             Exit::Failed
@@ -98,26 +117,34 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     let region = precision.region()?;
     let mut scaler = GradScaler::with(precision.scaler.clone())?;
     let mut all: Vec<LaunchStep> = Vec::new();
+    let captures = compile::captures();
     for &batch in &options.batches {
         let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
         device.synchronize()?;
         adamant::schedule::take_stats();
         let (before, begin) = (device.counters(), Instant::now());
-        let forward = || cross_entropy(&logits_of(&x)?.reshape([batch * time, vocabulary]), &y, &CrossEntropyOptions::default()).ok();
-        let loss = match &region {
-            None => {
-                let loss = forward()?;
-                optimizer.step(&loss.backward()?)?;
-                loss
-            }
-            Some(region) => scaler.attempt(|scaler| {
-                let loss = region.run(forward)?;
-                let mut grads = scaler.scale(&loss)?.backward()?;
-                scaler.step(&mut optimizer, &mut grads)?;
-                Ok(loss)
-            })?,
+        let mut step = |given: &[Tensor]| {
+            let [x, y] = given else { return Ok(Vec::new()) };
+            let forward = || cross_entropy(&logits_of(x)?.reshape([batch * time, vocabulary]), y, &CrossEntropyOptions::default()).ok();
+            let loss = match &region {
+                None => {
+                    let loss = forward()?;
+                    optimizer.step(&loss.backward()?)?;
+                    loss
+                }
+                Some(region) => scaler.attempt(|scaler| {
+                    let loss = region.run(forward)?;
+                    let mut grads = scaler.scale(&loss)?.backward()?;
+                    scaler.step(&mut optimizer, &mut grads)?;
+                    Ok(loss)
+                })?,
+            };
+            Ok(vec![loss])
         };
-        let committed = device.counters();
+        let outputs = if options.captured { captures.call_with(&[&x, &y], &mut step)?.into_vec() } else { step(&[x, y])? };
+        let loss = outputs.into_iter().next().ok_or_else(|| Error::new("launches", ErrorKind::Internal("a step without a loss".into())))?;
+        loss.materialize()?;
+        let (committed, handed_over) = (device.counters(), begin.elapsed().as_secs_f64());
         let loss = loss.item::<f32>()?;
         let read = device.counters();
         device.synchronize()?;
@@ -128,10 +155,14 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             batch,
             loss,
             seconds,
+            host_seconds: handed_over,
             ops: plans.kernels + plans.fused,
             kernels: plans.kernels,
             launches: counted("launches"),
             submissions: counted("submissions"),
+            graphs: counted("graphs"),
+            replays: counted("replays"),
+            copies: counted("copies"),
             waits: of(&committed, "waits") - of(&before, "waits"),
             waits_at_read: of(&read, "waits") - of(&committed, "waits"),
             pipelines: counted("pipelines"),
@@ -142,28 +173,35 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     }
     Ok(all)
 }
-fn report(steps: &[LaunchStep], json: bool) -> Exit {
+fn report(steps: &[LaunchStep], captured: bool, json: bool) -> Exit {
     let compiled = steps.iter().skip(1).map(|s| s.pipelines).sum::<u64>();
     let made = steps.iter().skip(2).map(|s| s.plans_made).sum::<u64>();
     let waited = steps.iter().map(|s| s.waits).sum::<u64>();
-    let passed = compiled == 0 && made == 0 && waited == 0;
+    // A step that launches graphs alone, and one that follows it with the same batch.
+    let frozen = |pair: &&[LaunchStep]| pair[0].replays > 0 && pair[0].graphs == 0 && pair[0].batch == pair[1].batch;
+    let loose = steps.windows(2).filter(frozen).filter(|pair| captured && (pair[1].launches != 1 || pair[1].copies > 3)).count();
+    let passed = compiled == 0 && made == 0 && waited == 0 && loose == 0;
     if json {
         println!(
             "{}",
-            serde_json::json!({ "steps": steps, "pipelines_after_the_first": compiled, "plans_made_from_the_third": made, "waits_before_the_read": waited, "passed": passed })
+            serde_json::json!({ "steps": steps, "pipelines_after_the_first": compiled, "plans_made_from_the_third": made, "waits_before_the_read": waited, "frozen_steps_with_more": loose, "passed": passed })
         );
     } else {
         for (k, s) in steps.iter().enumerate() {
             println!(
-                "step {}: batch {}, loss {:.4}, {:.2} s; {} ops recorded, {} kernels, {} launches in {} submissions, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
+                "step {}: batch {}, loss {:.4}, {:.2} s, of the host until all is handed over {:.3} ms; {} ops recorded, {} kernels, {} launches in {} submissions, {} graphs made and {} launched beside {} copies, {} waits in the step and {} where the loss is read, {} pipelines compiled; plans: {} hit, {} resized, {} made",
                 k + 1,
                 s.batch,
                 s.loss,
                 s.seconds,
+                s.host_seconds * 1e3,
                 s.ops,
                 s.kernels,
                 s.launches,
                 s.submissions,
+                s.graphs,
+                s.replays,
+                s.copies,
                 s.waits,
                 s.waits_at_read,
                 s.pipelines,
@@ -173,7 +211,7 @@ fn report(steps: &[LaunchStep], json: bool) -> Exit {
             );
         }
         println!(
-            "{compiled} pipelines compiled after the first step, {made} plans made from the third on, {waited} waits before a loss was read: {}",
+            "{compiled} pipelines compiled after the first step, {made} plans made from the third on, {waited} waits before a loss was read, {loose} frozen steps of more than a launch and three copies: {}",
             if passed { "passed" } else { "FAILED" }
         );
     }

@@ -24,6 +24,7 @@ mod quant;
 mod saved;
 mod size;
 mod torture;
+mod trained;
 
 use chores::{refusal::refused, workspace};
 use clap::{Parser, Subcommand};
@@ -77,6 +78,8 @@ enum Chore {
     Size(size::Options),
     /// What a run survives: power cuts, kills, flipped bits, full disks
     Torture(torture::Options),
+    /// Trainings on a device beside the CPU's: the losses, the bits whatever the order, and a card that is lost
+    Trained(trained::Options),
 }
 
 fn main() -> std::process::ExitCode {
@@ -109,6 +112,7 @@ fn main() -> std::process::ExitCode {
         Chore::Saved(options) => saved::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Torture(options) => torture::run(&options),
+        Chore::Trained(options) => trained::run(&options),
     }
     .into()
 }

@@ -1,5 +1,6 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
+    graph::CudaGraph,
     launch::{HeldStep, Launches, TurnTimes},
     memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
     nvml::{self, CudaLoad},
@@ -11,11 +12,14 @@ use crate::{
 use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
     DType, ErrorKind,
-    backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
+    backend::{
+        Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support,
+        Words,
+    },
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;
-use std::{any::Any, sync::Arc, time::Instant};
+use std::{any::Any, collections::HashMap, ptr, sync::Arc, time::Instant};
 
 /// A card as a device.
 pub struct CudaBackend {
@@ -275,6 +279,19 @@ impl Asynchronous for CudaBackend {
     }
     fn read_words(&self, words: &Arc<dyn Words>, after: Event) -> Result<Box<dyn Reports>, ErrorKind> {
         Ok(Box::new(CudaWords::of(words)?.read(after)?))
+    }
+    fn freezes(&self) -> Option<FreezeRule> {
+        self.options.graphs
+    }
+    fn freeze(&self, steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
+        let opened = self.opened();
+        opened.context.check()?;
+        let mut launches = Launches::new(&opened);
+        launches.hears = false;
+        CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
+        let places: HashMap<usize, usize> = steps.iter().flat_map(|s| s.args).enumerate().map(|(k, a)| (ptr::from_ref(a) as usize, k)).collect();
+        let words = steps.iter().find_map(|s| s.guard.words).map(CudaWords::of).transpose()?;
+        Ok(Box::new(CudaGraph::new(&opened, launches.freeze(|place| places.get(&place).copied())?, words)))
     }
     fn is_done(&self, event: Event) -> bool {
         self.opened().is_done(event)

@@ -67,6 +67,8 @@ handles! {
     ModuleHandle(sys::CUmodule);
     /// a kernel of a module
     FunctionHandle(sys::CUfunction);
+    /// a graph that can be launched
+    GraphHandle(sys::CUgraphExec);
 }
 /// Bytes of the host that the device reads and writes by itself.
 #[derive(Debug)]
@@ -286,4 +288,42 @@ pub(crate) fn to_host(to: &Pinned, from: u64, bytes: usize, stream: StreamHandle
 pub(crate) fn fill(to: u64, word: u32, words: usize, stream: StreamHandle) -> Told<()> {
     // SAFETY: an address is a name to the host.
     told("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(to, word, words, stream.0) })
+}
+/// Copies on the device.
+pub(crate) fn copy(to: u64, from: u64, bytes: usize, stream: StreamHandle) -> Told<()> {
+    // SAFETY: addresses are names to the host.
+    told("cuMemcpyDtoDAsync_v2", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream.0) })
+}
+/// What `issue` gives to the stream is not run but kept as a graph.
+///
+/// # Errors
+/// As the driver says; those of `issue`.
+pub(crate) fn captured<E: From<DriverError>>(stream: StreamHandle, issue: impl FnOnce() -> Result<(), E>) -> Result<GraphHandle, E> {
+    // Memory may be asked for meanwhile, here and by other threads: none of it is the graph's.
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: a handle that the driver gave.
+    told("cuStreamBeginCapture_v2", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
+    let issued = issue();
+    // SAFETY: as above; it writes where it is told to.
+    let graph = made("cuStreamEndCapture", |g| unsafe { sys::cuStreamEndCapture(stream.0, g) });
+    issued?;
+    let graph = graph?;
+    // SAFETY: a graph that the driver gave; it writes where it is told to.
+    let executable = made("cuGraphInstantiateWithFlags", |e| unsafe { sys::cuGraphInstantiateWithFlags(e, graph, 0) });
+    // SAFETY: a graph that nobody else has; what can be launched of it stays.
+    let destroyed = told("cuGraphDestroy", unsafe { sys::cuGraphDestroy(graph) });
+    let executable = executable.map(GraphHandle)?;
+    if let Err(e) = destroyed {
+        let _ = destroy_graph(executable);
+        return Err(e.into());
+    }
+    Ok(executable)
+}
+pub(crate) fn launch_graph(graph: GraphHandle, stream: StreamHandle) -> Told<()> {
+    // SAFETY: handles that the driver gave.
+    told("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.0, stream.0) })
+}
+pub(crate) fn destroy_graph(graph: GraphHandle) -> Told<()> {
+    // SAFETY: its owner gives it up.
+    told("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(graph.0) })
 }

@@ -3,18 +3,18 @@
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
     blaslt::{LtPlan, WORKSPACE},
-    driver::{self, EventHandle, Pinned, StreamHandle},
+    driver::{self, DriverError, EventHandle, GraphHandle, Pinned, StreamHandle},
     memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
     words::{CudaWords, REPORT, fault},
 };
 use adamant_kernels::{
-    Again, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
+    Again, ArgumentPlace, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
     skeleton::{self, gate},
 };
 use adamant_runtime::{
-    ErrorKind, Shape,
+    DType, ErrorKind, Shape,
     backend::{Event, Queue, When},
     buffer::{Events, also},
     kernel::{FaultWord, Kernel, Operand, Step},
@@ -73,6 +73,8 @@ pub(crate) struct Launches<'a> {
     pub opened: &'a Arc<Opened>,
     launches: Vec<Issued<'a>>,
     parameters: Vec<u32>,
+    /// where the steps' arguments lie among them
+    arguments: Vec<ArgumentPlace>,
     reports: Vec<(&'a FaultWord, Found)>,
     gates: Vec<Gate>,
     /// Does the host want to know of bad data when the call returns?
@@ -146,6 +148,7 @@ impl<'a> Launches<'a> {
             opened,
             launches: Vec::new(),
             parameters: Vec::new(),
+            arguments: Vec::new(),
             reports: Vec::new(),
             gates: Vec::new(),
             hears: true,
@@ -274,42 +277,79 @@ impl<'a> Launches<'a> {
     /// As [`Launches::run`].
     pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&TurnTimes>) -> Result<Event, ErrorKind> {
         let opened = self.opened;
-        let gates = self.gate_launches()?;
-        opened.load(&self.unloaded)?;
-        let count = gates.len();
+        let gates = self.ready()?;
         let piece = opened.pinned_words(&self.parameters, false)?;
-        let report_words = self.reports.len() * REPORT as usize;
+        let report_words = self.report_words();
         behind.iter().for_each(|event| also(&mut self.behind, *event));
         let mut turn = opened.queue(queue).turn(&opened.behind(queue, &self.behind))?;
         let stream = turn.stream();
         let shared = turn.shared();
-        let parameters = DeviceBlock::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?;
-        let reports = DeviceBlock::grown(opened, &mut shared.reports, report_words * 4)?;
-        let scratch = DeviceBlock::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?;
-        let flags = DeviceBlock::grown(opened, &mut shared.gates, count * GRID as usize)?;
-        let has_products = self.launches.iter().any(|l| matches!(l, Issued::Library(_)));
-        let workspace = if has_products { DeviceBlock::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 };
+        let places = TurnPlaces {
+            parameters: DeviceBlock::grown(opened, &mut shared.parameters, self.parameters.len() * 4)?,
+            reports: DeviceBlock::grown(opened, &mut shared.reports, report_words * 4)?,
+            scratch: DeviceBlock::grown(opened, &mut shared.scratch, self.scratch_words as usize * 4)?,
+            gates: DeviceBlock::grown(opened, &mut shared.gates, gates.len() * GRID as usize)?,
+            workspace: if self.has_products() { DeviceBlock::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 },
+        };
         let event = turn.event();
-        let placed = if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(parameters, &piece, self.parameters.len() * 4, s)) };
+        let placed =
+            if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(places.parameters, &piece, self.parameters.len() * 4, s)) };
         opened.staging.give(piece, event);
         placed?;
         if report_words > 0 {
-            turn.call(|s| driver::fill(reports, gate::NOTHING, report_words, s))?;
+            turn.call(|s| driver::fill(places.reports, gate::NOTHING, report_words, s))?;
         }
+        let mut refused = self.issue(&gates, &places, stream, times)?;
+        turn.end()?;
+        if !refused.is_empty() {
+            opened.wait(event)?;
+            refused.drain(..).for_each(|(piece, _)| opened.staging.give(piece, event));
+        }
+        opened.counts.submissions.fetch_add(1, Relaxed);
+        opened.counts.launches.fetch_add((self.launches.len() + gates.len()) as u64, Relaxed);
+        if report_words > 0 && self.hears {
+            let mut found = vec![0u8; report_words * 4];
+            opened.copy_out(queue, places.reports, found.len(), &[])?.finish(&mut found)?;
+            for ((word, found), report) in self.reports.iter().zip(found.as_chunks::<{ 4 * REPORT as usize }>().0) {
+                if let Some(fault) = fault(Some(*found), report) {
+                    word.set(fault);
+                }
+            }
+        }
+        Ok(event)
+    }
+    /// Loads what is to be launched; the launches of the gates, each with the number of launches before it.
+    fn ready(&mut self) -> Result<Vec<(usize, Launch)>, ErrorKind> {
+        let gates = self.gate_launches()?;
+        self.opened.load(&self.unloaded)?;
+        Ok(gates)
+    }
+    fn report_words(&self) -> usize {
+        self.reports.len() * REPORT as usize
+    }
+    fn has_products(&self) -> bool {
+        self.launches.iter().any(|l| matches!(l, Issued::Library(_)))
+    }
+    /// Gives all launches to a stream. Gives the parameters of products that the library failed to compute: held until that
+    /// has passed.
+    ///
+    /// # Errors
+    /// A lost device, memory.
+    fn issue(&mut self, gates: &[(usize, Launch)], places: &TurnPlaces, stream: StreamHandle, times: Option<&TurnTimes>) -> Result<Vec<Refusal>, ErrorKind> {
+        let opened = self.opened;
         let issue = |l: &Launch| {
             let mut arguments: SmallVec<[u64; 16]> = SmallVec::new();
-            arguments.push(parameters + l.parameters as u64 * 4);
-            arguments.push(l.gate.map_or(0, |k| flags + k as u64 * GRID));
+            arguments.push(places.parameters + l.parameters as u64 * 4);
+            arguments.push(l.gate.map_or(0, |k| places.gates + k as u64 * GRID));
             arguments.extend(l.resources.iter().map(|r| match *r {
                 Resource::At(address) => address,
-                Resource::Scratch => scratch,
-                Resource::Reports => reports,
-                Resource::Gates => flags,
+                Resource::Scratch => places.scratch,
+                Resource::Reports => places.reports,
+                Resource::Gates => places.gates,
             }));
             let function = l.kernel.function()?;
-            turn.call(|s| driver::launch(function, l.blocks, l.kernel.threads, s, &arguments))
+            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &arguments))
         };
-        // The parameters of products that the library failed to compute: held until the turn has passed.
         let mut refused = Vec::new();
         let mut next_gate = gates.iter().peekable();
         for (at, launch) in self.launches.iter().enumerate() {
@@ -322,7 +362,7 @@ impl<'a> Launches<'a> {
             match launch {
                 Issued::Kernel(launch) => issue(launch)?,
                 Issued::Library(product) => {
-                    if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, workspace, stream))? {
+                    if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, places.workspace, stream))? {
                         refused.push(Launches::by_kernel(opened, &product.step, stream)?);
                     }
                 }
@@ -332,28 +372,113 @@ impl<'a> Launches<'a> {
             self.passes.push(self.launches.len());
             times.before(&self.passes, self.launches.len(), stream)?;
         }
-        turn.end()?;
-        if !refused.is_empty() {
-            opened.wait(event)?;
-            refused.drain(..).for_each(|(piece, _)| opened.staging.give(piece, event));
+        Ok(refused)
+    }
+    /// Keeps all launches as a graph over memory of its own. `argument`: the number of the argument whose value lies there.
+    ///
+    /// # Errors
+    /// `Unsupported`: the host wants to know of bad data at once, or an argument is nobody's; a lost device, memory.
+    pub fn freeze(mut self, argument: impl Fn(usize) -> Option<usize>) -> Result<FrozenLaunches, ErrorKind> {
+        let opened = self.opened;
+        let unsupported = |what: &str| ErrorKind::Unsupported { backend: "cuda".into(), what: what.into() };
+        if !self.reports.is_empty() {
+            return Err(unsupported("frozen steps that report to the host"));
         }
-        opened.counts.submissions.fetch_add(1, Relaxed);
-        opened.counts.launches.fetch_add((self.launches.len() + count) as u64, Relaxed);
-        if report_words > 0 && self.hears {
-            let mut found = vec![0u8; report_words * 4];
-            opened.copy_out(queue, reports, found.len(), &[])?.finish(&mut found)?;
-            for ((word, found), report) in self.reports.iter().zip(found.as_chunks::<{ 4 * REPORT as usize }>().0) {
-                if let Some(fault) = fault(Some(*found), report) {
-                    word.set(fault);
-                }
-            }
-        }
-        Ok(event)
+        let gates = self.ready()?;
+        let arguments = self.arguments.iter().map(|a| Some((a.word, argument(a.argument)?, a.dtype)));
+        let arguments = arguments.collect::<Option<Vec<_>>>().ok_or_else(|| unsupported("an argument that is no step's"))?;
+        let block = |bytes: usize| DeviceBlock::new(opened, bytes);
+        let workspace = if self.has_products() { Some(block(WORKSPACE)?) } else { None };
+        let blocks = [block(self.parameters.len() * 4)?, block(self.scratch_words as usize * 4)?, block(gates.len() * GRID as usize)?];
+        let [parameters, scratch, flags] = blocks.each_ref().map(|b| b.address);
+        let places = TurnPlaces { parameters, reports: 0, scratch, gates: flags, workspace: workspace.as_ref().map_or(0, |w| w.address) };
+        let stream = CaptureStream::new(opened)?;
+        let mut refused = Vec::new();
+        let captured = driver::captured(stream.handle, || {
+            refused = self.issue(&gates, &places, stream.handle, None)?;
+            Ok::<(), Captured>(())
+        });
+        let graph = captured.map_err(|e| match e {
+            Captured::Driver(e) => opened.context.told(&e),
+            Captured::Other(kind) => kind,
+        })?;
+        let gate_kernels = gates.iter().map(|(_, l)| l.kernel.clone());
+        let kernels = self.launches.iter().filter_map(|l| if let Issued::Kernel(l) = l { Some(l.kernel.clone()) } else { None });
+        let plans = self.launches.iter().filter_map(|l| if let Issued::Library(l) = l { Some(l.plan.clone()) } else { None });
+        Ok(FrozenLaunches {
+            graph,
+            behind: std::mem::take(&mut self.behind),
+            parameters: std::mem::take(&mut self.parameters),
+            arguments,
+            parameters_at: parameters,
+            held: HeldByGraph { _blocks: blocks, _workspace: workspace, _kernels: kernels.chain(gate_kernels).collect(), _plans: plans.collect(), refused },
+        })
+    }
+}
+/// The parameters and the memory of a product that the library did not compute.
+type Refusal = (Pinned, [DeviceBlock; 2]);
+/// Where what the launches of a turn share begins.
+struct TurnPlaces {
+    parameters: u64,
+    reports: u64,
+    scratch: u64,
+    gates: u64,
+    workspace: u64,
+}
+/// A graph of launches, and where it reads what may change.
+pub(crate) struct FrozenLaunches {
+    pub graph: GraphHandle,
+    /// what its memory was used for before
+    pub behind: Events,
+    /// what the parameters are
+    pub parameters: Vec<u32>,
+    /// where they lie on the device
+    pub parameters_at: u64,
+    /// the word, the argument's number among those of all steps, its dtype
+    pub arguments: Vec<(usize, usize, DType)>,
+    pub held: HeldByGraph,
+}
+/// What the launches of a graph use, for as long as it is there.
+pub(crate) struct HeldByGraph {
+    _blocks: [DeviceBlock; 3],
+    _workspace: Option<DeviceBlock>,
+    _kernels: Vec<Arc<CompiledKernel>>,
+    _plans: Vec<Arc<LtPlan>>,
+    pub refused: Vec<Refusal>,
+}
+/// Why a capture failed.
+enum Captured {
+    Driver(DriverError),
+    Other(ErrorKind),
+}
+impl From<DriverError> for Captured {
+    fn from(e: DriverError) -> Captured {
+        Captured::Driver(e)
+    }
+}
+impl From<ErrorKind> for Captured {
+    fn from(kind: ErrorKind) -> Captured {
+        Captured::Other(kind)
+    }
+}
+/// A stream that runs nothing: what it is given is captured.
+struct CaptureStream<'o> {
+    handle: StreamHandle,
+    opened: &'o Opened,
+}
+impl CaptureStream<'_> {
+    fn new(opened: &Opened) -> Result<CaptureStream<'_>, ErrorKind> {
+        Ok(CaptureStream { handle: opened.context.call(driver::stream)?, opened })
+    }
+}
+impl Drop for CaptureStream<'_> {
+    fn drop(&mut self) {
+        let _ = self.opened.context.call(|| driver::destroy_stream(self.handle));
     }
 }
 impl<'a> Launches<'a> {
     /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
-    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<(Pinned, [DeviceBlock; 2]), ErrorKind> {
+    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<Refusal, ErrorKind> {
         let mut own = Launches::new(opened);
         let held = HeldStep::new(step);
         own.begin(std::slice::from_ref(step))?;
@@ -472,7 +597,8 @@ impl Launcher for Launches<'_> {
                 _ => Some(Resource::Reports),
             },
         });
-        let resources = resources.collect();
+        let (resources, at) = (resources.collect(), self.parameters.len());
+        self.arguments.extend(bindings.arguments.iter().map(|a| ArgumentPlace { word: at + a.word, ..*a }));
         self.push(kernel.clone(), resources, parameters, groups);
     }
 }

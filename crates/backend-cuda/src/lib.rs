@@ -24,6 +24,8 @@
 //! behind one another, and never stranded. Memory is handed on while work of its last owner is under way, with the turns behind
 //! which it may be touched.
 //!
+//! *Graphs.* A plan that comes again over the same memory becomes a graph of the driver's (`graph`): one launch.
+//!
 //! *Bad data.* Where a step can find bad data its fault word is on the device (`words`). A step that bad data forbids is
 //! launched all the same, with the address of a word that a gate before it has written; where that is zero, its blocks end at
 //! once.
@@ -44,6 +46,7 @@ mod compiler;
 mod device;
 mod disk;
 mod driver;
+mod graph;
 mod launch;
 mod libraries;
 mod memory;

@@ -58,6 +58,13 @@ pub(crate) const DRIVER: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemsetD32Async",
+    "cuMemcpyDtoDAsync_v2",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphDestroy",
+    "cuGraphLaunch",
+    "cuGraphExecDestroy",
 ];
 /// Every function of the compiler.
 pub(crate) const COMPILER: &[&str] = &[

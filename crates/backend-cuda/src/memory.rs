@@ -155,6 +155,9 @@ impl Memory for CudaMemory {
     fn bytes(&self) -> usize {
         self.bytes
     }
+    fn address(&self) -> Option<u64> {
+        Some(self.address())
+    }
     fn as_any(&self) -> &dyn Any {
         self
     }

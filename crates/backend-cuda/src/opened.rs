@@ -55,15 +55,29 @@ pub(crate) struct Counts {
     pub launches: AtomicU64,
     /// times that the host waited for the device
     pub waits: AtomicU64,
+    /// graphs of launches that were made
+    pub graphs: AtomicU64,
+    /// launches of graphs
+    pub replays: AtomicU64,
+    /// copies before and behind them
+    pub copies: AtomicU64,
     /// bytes allocated
     pub allocated: AtomicU64,
 }
 impl Counts {
     /// By name.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
-        [("pipelines", &self.kernels), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits), ("allocated", &self.allocated)]
-            .map(|(name, n)| (name, n.load(Relaxed)))
-            .to_vec()
+        [
+            ("pipelines", &self.kernels),
+            ("submissions", &self.submissions),
+            ("launches", &self.launches),
+            ("waits", &self.waits),
+            ("graphs", &self.graphs),
+            ("replays", &self.replays),
+            ("allocated", &self.allocated),
+        ]
+        .map(|(name, n)| (name, n.load(Relaxed)))
+        .to_vec()
     }
 }
 pub(crate) fn internal(what: &str) -> ErrorKind {
@@ -93,7 +107,8 @@ impl CudaContext {
         self.check()?;
         driver::bind(self.handle).and_then(|()| f()).map_err(|e| self.told(&e))
     }
-    fn told(&self, e: &DriverError) -> ErrorKind {
+    /// A driver's error as the runtime's; from a loss on every call fails.
+    pub fn told(&self, e: &DriverError) -> ErrorKind {
         if e.is_loss() {
             self.lose(&e.to_string());
         }

@@ -2,7 +2,7 @@
 //! over.
 use crate::{device::CudaBackend, opened::Opened};
 use adamant_kernels::cache_directory;
-use adamant_runtime::ErrorKind;
+use adamant_runtime::{ErrorKind, backend::FreezeRule};
 use std::{env, fmt, path::PathBuf, str::FromStr};
 
 /// How much memory is kept for later, and how: `off`, `on`, so many bytes, or a share of the card as `0.8` or `80%`.
@@ -60,6 +60,8 @@ pub struct CudaOptions {
     pub memory_pool: CudaMemoryPool,
     /// streams that threads compute on
     pub stream_count: usize,
+    /// which plans become graphs
+    pub graphs: Option<FreezeRule>,
     /// may the factors of products of f32 be cut to TF32?
     pub tf32: bool,
     /// is what computes a product chosen by a fixed rule?
@@ -86,6 +88,7 @@ impl Default for CudaBuilder {
             tensor_cores: true,
             memory_pool: CudaMemoryPool::On,
             stream_count: 1,
+            graphs: Some(FreezeRule { run: 3, steps: 8 }),
             tf32: false,
             deterministic: false,
             benchmark: false,
@@ -122,6 +125,11 @@ impl CudaBuilder {
     /// How many streams threads compute on; 1 by default, and this version has no more.
     pub fn stream_count(self, count: usize) -> CudaBuilder {
         self.with(|o| o.stream_count = count)
+    }
+    /// Which plans become CUDA graphs, of one launch each, or none; by default those of 8 kernels and more, at their third run
+    /// with the same sizes. Each keeps its memory.
+    pub fn graphs(self, rule: Option<FreezeRule>) -> CudaBuilder {
+        self.with(|o| o.graphs = rule)
     }
     /// May cuBLASLt cut the factors of products of f32 to TF32, which has 10 bits behind the point? Off by default: a
     /// product is then some 1e-3 off, where it would be 1e-6.
@@ -202,6 +210,7 @@ impl CudaOptions {
             ("tensor cores", on(self.tensor_cores)),
             ("memory pool", self.memory_pool.to_string()),
             ("compute streams", self.stream_count.to_string()),
+            ("graphs", self.graphs.map_or("off".into(), |rule| format!("of {} kernels and more, at run {}", rule.steps, rule.run))),
             ("tf32", on(self.tf32)),
             ("deterministic", on(self.deterministic)),
             ("benchmark", on(self.benchmark)),

@@ -38,6 +38,24 @@ struct WordSet {
     read: Mutex<Event>,
     opened: Arc<Opened>,
 }
+impl WordSet {
+    /// A block for so many words, and behind what it may be written.
+    ///
+    /// # Errors
+    /// A lost device; no memory.
+    fn block(opened: &Arc<Opened>, count: u32) -> Result<(DeviceBlock, Event), ErrorKind> {
+        let bytes = (count.max(1) as usize * REPORT as usize * 4).next_power_of_two();
+        let spare = {
+            let mut spares = opened.spares.0.lock();
+            spares.iter().position(|(b, _)| b.bytes == bytes).map(|at| spares.swap_remove(at))
+        };
+        spare.map_or_else(|| Ok((DeviceBlock::new(opened, bytes)?, Event::DONE)), Ok)
+    }
+    fn of(opened: &Arc<Opened>, block: DeviceBlock, found: Vec<Option<Found>>, cleared: Event) -> CudaWords {
+        let (found, read) = (Mutex::new(found), Mutex::new(Event::DONE));
+        CudaWords(Arc::new(WordSet { address: block.address, block: Some(block), found, cleared, read, opened: opened.clone() }))
+    }
+}
 impl Drop for WordSet {
     fn drop(&mut self) {
         let mut spares = self.opened.spares.0.lock();
@@ -60,20 +78,20 @@ impl CudaWords {
     /// A lost device; no memory.
     pub fn new(opened: &Arc<Opened>, count: u32) -> Result<CudaWords, ErrorKind> {
         opened.context.check()?;
-        let bytes = (count.max(1) as usize * REPORT as usize * 4).next_power_of_two();
-        let spare = {
-            let mut spares = opened.spares.0.lock();
-            spares.iter().position(|(b, _)| b.bytes == bytes).map(|at| spares.swap_remove(at))
-        };
-        let (block, read) = match spare {
-            Some(spare) => spare,
-            None => (DeviceBlock::new(opened, bytes)?, Event::DONE),
-        };
+        let (block, read) = WordSet::block(opened, count)?;
         let turn = opened.queue(Queue::Compute).turn(&opened.behind(Queue::Compute, &[read]))?;
-        turn.call(|s| driver::fill(block.address, NOTHING, bytes / 4, s))?;
+        turn.call(|s| driver::fill(block.address, NOTHING, block.bytes / 4, s))?;
         let cleared = turn.end()?;
-        let (found, read) = (Mutex::new(vec![None; count as usize]), Mutex::new(Event::DONE));
-        Ok(CudaWords(Arc::new(WordSet { address: block.address, block: Some(block), found, cleared, read, opened: opened.clone() })))
+        Ok(WordSet::of(opened, block, vec![None; count as usize], cleared))
+    }
+    /// Others, into which a turn of the compute stream copies what these hold then; and what that turn comes behind.
+    ///
+    /// # Errors
+    /// As [`CudaWords::new`].
+    pub fn another(&self) -> Result<(CudaWords, Event), ErrorKind> {
+        let found = self.0.found.lock().clone();
+        let (block, read) = WordSet::block(&self.0.opened, found.len() as u32)?;
+        Ok((WordSet::of(&self.0.opened, block, found, Event::DONE), read))
     }
     /// The words of this backend.
     ///
@@ -106,7 +124,7 @@ impl CudaWords {
         *self.0.read.lock() = read.event;
         Ok(Telling { words: self.clone(), read })
     }
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.found.lock().len().max(1) * REPORT as usize * 4
     }
 }

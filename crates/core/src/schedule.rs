@@ -31,7 +31,7 @@ pub use adamant_runtime::{Stats, stats::take_stats};
 use adamant_runtime::{
     backend::Refused,
     execute::{Caller, Failed, New, Old, Outcome, Replay, Write, WriteFate},
-    plan::{Plan, Sized, Source},
+    plan::{CellSlots, Plan, Sized, Source},
 };
 pub(crate) use adamant_runtime::{
     execute::Direct,
@@ -318,6 +318,9 @@ impl Caller for Recorded<'_> {
     fn writes(&self) -> Vec<Write> {
         (self.writes)()
     }
+    fn is_watched(&self) -> bool {
+        watch::is_on()
+    }
     fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         watch::submit(replay, steps, chosen)
     }
@@ -341,8 +344,9 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
         None => {
             count(|s| s.misses += 1);
             let owners = &log.owners;
-            let in_place = |s: &u32| (*s as usize) < owners.of.len() && !owners.chained.contains(s);
-            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(in_place).collect();
+            let in_place = |w: &&CellWrite| (w.slot as usize) < owners.of.len() && !owners.chained.contains(&w.slot);
+            let old = |w: &CellWrite| w.previous.slot(log.epoch).filter(|s| (*s as usize) < owners.of.len());
+            let written: Vec<CellSlots> = log.writes.iter().filter(in_place).map(|w| CellSlots { new: w.slot, old: old(w) }).collect();
             let plan = Plan::new(graph, &owners.of, &written, &owners.inputs, log.device).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
             let sized = Sized::new(&plan, &plan.graph);
             (Arc::new(plan), Arc::new(sized))

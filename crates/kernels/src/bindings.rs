@@ -29,6 +29,16 @@ pub enum Place {
     /// where bad data is reported
     Faults,
 }
+/// An argument of a step among a launch's parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArgumentPlace {
+    /// the first of its two words
+    pub word: usize,
+    /// which it is, by the place of its value in memory: while a step is recorded, that stays there
+    pub argument: usize,
+    /// what it is computed with
+    pub dtype: DType,
+}
 /// The bindings of a launch; number k is the variable `b<k>`.
 #[derive(Clone)]
 pub struct Bindings {
@@ -38,6 +48,8 @@ pub struct Bindings {
     pub access: SmallVec<[Access; 8]>,
     /// the language of their text
     pub dialect: &'static dyn Dialect,
+    /// where the steps' arguments lie among the parameters
+    pub arguments: SmallVec<[ArgumentPlace; 2]>,
 }
 impl fmt::Debug for Bindings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +59,7 @@ impl fmt::Debug for Bindings {
 impl Bindings {
     /// None yet.
     pub fn new(dialect: &'static dyn Dialect) -> Bindings {
-        Bindings { places: SmallVec::new(), access: SmallVec::new(), dialect }
+        Bindings { places: SmallVec::new(), access: SmallVec::new(), dialect, arguments: SmallVec::new() }
     }
     /// The number of a place's binding.
     pub fn bind(&mut self, place: Place, access: Access) -> usize {

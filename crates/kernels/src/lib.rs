@@ -79,7 +79,7 @@ mod program;
 pub mod skeleton;
 mod wide;
 
-pub use bindings::{Access, Bindings, Place};
+pub use bindings::{Access, ArgumentPlace, Bindings, Place};
 pub use dialect::{Atomic, C, CUDA_BUFFERS, Cuda, Dialect, Subgroup, Wgsl, entry_of, to_c};
 pub use expression::{ExprText, Sources, write_expr};
 pub use frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element};
@@ -89,3 +89,4 @@ pub use launcher::{Again, Array, CompiledText, Found, Key, LaunchTarget, Launche
 pub use nest::{AxisGroup, Form, Nest, Strides};
 pub use preambles::preamble;
 pub use prepared::{Forms, Prepared};
+pub use program::argument_words;

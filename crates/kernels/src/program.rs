@@ -1,7 +1,7 @@
 //! A kernel expression as text: what it loads, its arguments and coordinates found through the nest of the launch.
 use crate::{
     Dialect, Sources,
-    bindings::{Access, Bindings, Place},
+    bindings::{Access, ArgumentPlace, Bindings, Place},
     dense::{REPORT, TakenInputs},
     launcher::{Found, Key, Launcher, Work},
     nest::{Nest, Strides},
@@ -89,10 +89,11 @@ impl<'e> Program<'e> {
         key.extend(self.inputs.iter().map(|i| i.0 as u8));
     }
     /// Appends the arguments and the keys' steps.
-    pub fn place(&mut self, parameters: &mut Vec<u32>, work: &Work<'_>) {
+    pub fn place(&mut self, bindings: &mut Bindings, parameters: &mut Vec<u32>, work: &Work<'_>) {
         self.base = parameters.len();
-        for (&dtype, &value) in self.args.iter().zip(work.args) {
-            parameters.extend(words_of(value, dtype));
+        for (&dtype, value) in self.args.iter().zip(work.args) {
+            bindings.arguments.push(ArgumentPlace { word: parameters.len(), argument: std::ptr::from_ref(value) as usize, dtype });
+            parameters.extend(argument_words(*value, dtype));
         }
         parameters.extend(work.inputs.iter().map(|o| o.strides[0] as u32));
     }
@@ -181,7 +182,7 @@ impl<'e> Program<'e> {
     }
 }
 /// A number as two words of parameters.
-fn words_of(value: Scalar, dtype: DType) -> [u32; 2] {
+pub fn argument_words(value: Scalar, dtype: DType) -> [u32; 2] {
     if dtype == DType::F64 {
         let bits = value.to_f64().to_bits();
         return [bits as u32, (bits >> 32) as u32];

@@ -11,7 +11,9 @@ use std::{any::Any, time::Instant};
 
 mod asynchronous;
 mod guarded;
-pub use asynchronous::{Asynchronous, Event, Guard, HostBytes, Queue, Refused, Reports, When, Words};
+pub use asynchronous::{
+    Asynchronous, Event, FreezeRule, FrozenRun, FrozenSteps, Guard, HostBytes, Inherited, MemoryCopy, Queue, Refused, Reports, When, Words,
+};
 pub use guarded::Guarded;
 
 /// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
@@ -27,6 +29,11 @@ pub trait Memory: Any + Send + Sync {
     }
     /// Gives back the vector that was adopted, if it was one, and leaves nothing.
     fn take_host(&mut self) -> Option<HostVec> {
+        None
+    }
+    /// Where it lies on the device, where the device can say: two that are held at once lie at different addresses. Steps are
+    /// frozen only over memory that has one.
+    fn address(&self) -> Option<u64> {
         None
     }
     /// For the backend that made it.

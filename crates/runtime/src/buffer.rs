@@ -318,6 +318,13 @@ impl Pool {
                 unused = blocks.drain();
             }
             if blocks.is_over(want) {
+                // What frozen plans give back comes through this lock.
+                drop(blocks);
+                device.frozen().thaw();
+                blocks = self.0.lock();
+                unused.append(&mut blocks.drain());
+            }
+            if blocks.is_over(want) {
                 return Err(blocks.out_of_memory(asked));
             }
             blocks.stats.system_allocations += 1;
@@ -328,6 +335,7 @@ impl Pool {
         }
         let memory = match device.backend().alloc(want) {
             Err(ErrorKind::OutOfMemory { .. }) => {
+                device.frozen().thaw();
                 self.trim();
                 device.backend().alloc(want)
             }

@@ -4,6 +4,7 @@ use crate::{
     DeviceId, Error, ErrorKind, Origin, Result,
     backend::{Asynchronous, Backend, DeviceInfo},
     buffer::{MemoryStats, Pool},
+    execute::FrozenPlans,
     taint::Outstanding,
 };
 use parking_lot::RwLock;
@@ -27,6 +28,7 @@ struct Inner {
     is_reference: bool,
     is_asynchronous: bool,
     outstanding: Outstanding,
+    frozen: FrozenPlans,
     /// how often it was opened again after a loss
     generations: AtomicU32,
 }
@@ -55,8 +57,8 @@ impl Device {
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
         let is_asynchronous = backend.asynchronous().is_some();
-        let (pool, outstanding, generations) = (Pool::default(), Outstanding::default(), AtomicU32::new(0));
-        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool, is_reference, is_asynchronous, outstanding, generations })));
+        let (pool, outstanding, frozen, generations) = (Pool::default(), Outstanding::default(), FrozenPlans::default(), AtomicU32::new(0));
+        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool, is_reference, is_asynchronous, outstanding, frozen, generations })));
         ALL.write().push(device);
         device
     }
@@ -96,6 +98,10 @@ impl Device {
     /// The runs that may have left cells unwritten and of which nobody knows it yet.
     pub(crate) fn outstanding(self) -> &'static Outstanding {
         &self.0.outstanding
+    }
+    /// The plans that it keeps as one piece, with memory of their own.
+    pub fn frozen(self) -> &'static FrozenPlans {
+        &self.0.frozen
     }
     /// Runs what this thread has recorded and somebody holds, on whatever device, and waits until this device is done.
     ///
@@ -165,6 +171,7 @@ impl Device {
         self.0.generations.fetch_add(1, Ordering::Relaxed);
         // What was under way is lost with all else, and each reader is told.
         drop(self.0.outstanding.settle());
+        self.0.frozen.thaw();
         self.0.pool.trim();
         Ok(())
     }

@@ -16,10 +16,13 @@ mod asynchronous;
 mod dependence;
 mod direct;
 mod exchange;
+mod frozen;
 use asynchronous::{Awaiting, Guards};
 pub(crate) use dependence::{Dependence, Known};
 pub use direct::Direct;
 use exchange::Exchanges;
+pub use frozen::FrozenPlans;
+pub(crate) use frozen::FrozenSlot;
 use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
@@ -56,22 +59,26 @@ impl Outcome {
     }
 }
 /// The memory of a replay.
-pub struct Buffers(Vec<Arc<Buffer>>);
+pub struct Buffers {
+    list: Vec<Arc<Buffer>>,
+    /// Is it that of a run whose steps have memory of their own, and only what outlives it is here?
+    is_frozen: bool,
+}
 impl Buffers {
     fn new() -> Buffers {
-        Buffers(recycle::take(&BUFFERS))
+        Buffers { list: recycle::take(&BUFFERS), is_frozen: false }
     }
 }
 impl Deref for Buffers {
     type Target = [Arc<Buffer>];
     fn deref(&self) -> &[Arc<Buffer>] {
-        &self.0
+        &self.list
     }
 }
 impl Drop for Buffers {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Buffer::release);
-        recycle::give_back(&BUFFERS, std::mem::take(&mut self.0));
+        self.list.drain(..).for_each(Buffer::release);
+        recycle::give_back(&BUFFERS, std::mem::take(&mut self.list));
     }
 }
 /// Whether each step found a fault.
@@ -121,6 +128,10 @@ pub trait Caller {
     /// may yet be.
     fn writes(&self) -> Vec<Write> {
         Vec::new()
+    }
+    /// Is somebody to see each step by itself?
+    fn is_watched(&self) -> bool {
+        false
     }
     /// Hands steps to the device; `chosen` are their numbers in the plan. Who watches does it here.
     ///
@@ -221,6 +232,13 @@ impl Replay<'_> {
         {
             return self.run_asynchronous(device, own);
         }
+        let own = match own.is_frozen {
+            true => match self.run_clean_frozen(&own)? {
+                true => return Ok(Outcome { own, suppressed: Vec::new(), taints: None, awaited: None }),
+                false => self.reserve_plain()?,
+            },
+            false => own,
+        };
         let words = &*words(self.plan);
         let mut exchanges = Exchanges::default();
         self.submit(0..self.plan.late, &own, &RunFaults { words, ..RunFaults::default() }, &mut exchanges)?;
@@ -292,13 +310,19 @@ impl Replay<'_> {
 
     /// All memory before the first step: if it cannot be had, nothing has run.
     pub fn reserve(&self) -> Result<Buffers, Error> {
+        match self.reserve_frozen()? {
+            Some(own) => Ok(own),
+            None => self.reserve_plain(),
+        }
+    }
+    fn reserve_plain(&self) -> Result<Buffers, Error> {
         let mut blocks = Buffers::new();
         for &(bytes, value) in &self.sized.blocks {
-            blocks.0.push(self.memory(bytes, value)?);
+            blocks.list.push(self.memory(bytes, value)?);
         }
         let mut own = Buffers::new();
         for (o, &block) in self.plan.own.iter().zip(&self.sized.block) {
-            own.0.push(match o.taken {
+            own.list.push(match o.taken {
                 Some(i) => self.inputs[i as usize].buffer.clone(),
                 None => blocks[block as usize].clone(),
             });
@@ -376,17 +400,25 @@ impl Replay<'_> {
     fn submit<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &RunFaults<'_>, exchanges: &mut Exchanges<'b>) -> Result<(), Failed> {
         let mut from = range.start;
         while from < range.end {
-            from = self.submit_some(from..range.end, own, run, exchanges)?;
+            from = self.submit_some(from..range.end, own, run, exchanges, BATCH, &mut |steps, chosen| self.caller.submit(self, steps, chosen))?;
         }
         Ok(())
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
-    fn submit_some<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &RunFaults<'_>, exchanges: &mut Exchanges<'b>) -> Result<usize, Failed> {
+    fn submit_some<'b>(
+        &'b self,
+        range: Range<usize>,
+        own: &'b [Arc<Buffer>],
+        run: &RunFaults<'_>,
+        exchanges: &mut Exchanges<'b>,
+        most: usize,
+        submit: &mut dyn FnMut(&[Step<'_>], &[usize]) -> Result<(), Refused>,
+    ) -> Result<usize, Failed> {
         let mut operands: Vec<Operand<'b>> = emptied(recycle::take(&OPERANDS));
         let mut args = SpareList::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
         let (mut next, mut fused, mut collective) = (range.start, 0, None);
-        while next < range.end && chosen.len() < BATCH {
+        while next < range.end && chosen.len() < most {
             let (at, s, z) = (next, &self.plan.steps[next], &self.sized.steps[next]);
             next += 1;
             if run.skip.contains(&at) {
@@ -448,7 +480,7 @@ impl Replay<'_> {
                 c.kernels += steps.len() as u64;
                 c.fused += fused;
             });
-            self.caller.submit(self, &steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
+            submit(&steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
             recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((at, collective, from, to)) = collective {

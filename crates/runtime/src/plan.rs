@@ -39,6 +39,14 @@ pub enum InputHold {
     OldCell = 2,
 }
 
+/// A cell that a graph writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CellSlots {
+    /// the slot of its new value
+    pub new: u32,
+    /// the slot of its old value, where that is an input: its memory is the new one's first choice
+    pub old: Option<u32>,
+}
 /// Where the memory of a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlanStorage {
@@ -127,16 +135,16 @@ impl Plan {
         nodes
     }
     /// Decides what a graph needs on a device: `owners` and `holds` say who holds the values of its slots and its inputs,
-    /// `written_slots` which go into cells.
+    /// `writes` which go into cells.
     ///
     /// # Errors
     /// A record that the device cannot run.
-    pub fn new(graph: Graph, owners: &[Owner], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
+    pub fn new(graph: Graph, owners: &[Owner], writes: &[CellSlots], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
         let g = &graph;
         let n = g.vals.len();
         let mut written = vec![false; n];
-        for &s in written_slots {
-            written[g.of_slot[s as usize] as usize] = true;
+        for w in writes {
+            written[g.of_slot[w.new as usize] as usize] = true;
         }
         let mut d = decide(g, owners, &written, ends::are_claimed(device));
         let ends = ends::find(g, &mut d, &written, device);
@@ -148,7 +156,7 @@ impl Plan {
         let is_exchange = |s: &PlanStep| matches!(g.nodes[s.node as usize].op, Op::Collective { .. });
         let (exchanges, exchanges_late) = (steps.iter().any(is_exchange), steps[late..].iter().any(is_exchange));
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
-        let mut memory = MemoryPlan::new(g, &d, &steps);
+        let mut memory = MemoryPlan::new(g, &d, &steps, writes);
         memory.assign(&d, &steps, holds, OverwriteOrder { faultable, exchanges, late, asks_until });
         let publish = g
             .of_slot
@@ -200,9 +208,11 @@ struct MemoryPlan<'a> {
     last: Vec<u32>,
     first: Vec<u32>,
     escapes: Vec<bool>,
+    /// by root: the input that is the old value of the cell it goes to
+    home: Vec<u32>,
 }
 impl<'a> MemoryPlan<'a> {
-    fn new(g: &'a Graph, d: &Decisions, steps: &[PlanStep]) -> MemoryPlan<'a> {
+    fn new(g: &'a Graph, d: &Decisions, steps: &[PlanStep], writes: &[CellSlots]) -> MemoryPlan<'a> {
         let n = g.vals.len();
         let (mut first, mut last) = (vec![NONE; n], vec![0u32; n]);
         for (at, s) in steps.iter().enumerate() {
@@ -222,7 +232,14 @@ impl<'a> MemoryPlan<'a> {
         for (k, (v, _)) in g.inputs.iter().enumerate() {
             storage[*v as usize] = PlanStorage::Input(k as u32);
         }
-        MemoryPlan { g, storage, own: Vec::new(), last, first, escapes }
+        let mut home = vec![NONE; n];
+        for w in writes {
+            let input = w.old.and_then(|old| g.inputs.iter().position(|(v, _)| *v == g.of_slot[old as usize]));
+            if let Some(input) = input {
+                home[d.root[g.of_slot[w.new as usize] as usize] as usize] = input as u32;
+            }
+        }
+        MemoryPlan { g, storage, own: Vec::new(), last, first, escapes, home }
     }
     /// Gives every root that a step writes its memory: that of an operand that ends here where possible, else new.
     fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], order: OverwriteOrder) {
@@ -262,7 +279,8 @@ impl<'a> MemoryPlan<'a> {
             }
         }
     }
-    /// The memory of an operand that ends with this step and lies exactly where the output will.
+    /// The memory of an operand that ends with this step and lies exactly where the output will: for a cell's new value that of
+    /// its old one, if it can be had, and for no other output of the step.
     #[allow(clippy::too_many_arguments)]
     fn donor(
         &self,
@@ -273,7 +291,30 @@ impl<'a> MemoryPlan<'a> {
         o: usize,
         holds: &[InputHold],
         taken: &[bool],
+        order: OverwriteOrder,
+    ) -> Option<PlanStorage> {
+        let home = |o: usize| PlanStorage::Input(self.home[o]);
+        let donor = |is_meant: &dyn Fn(PlanStorage) -> bool| self.donor_among(d, s, k, at, o, holds, taken, order, is_meant);
+        if self.home[o] != NONE
+            && let Some(own) = donor(&|storage| storage == home(o))
+        {
+            return Some(own);
+        }
+        let others = || s.outputs.iter().map(|p| d.root[p.value(self.g) as usize] as usize).filter(|p| *p != o);
+        donor(&|storage| !others().any(|p| self.home[p] != NONE && storage == home(p)))
+    }
+    #[allow(clippy::too_many_arguments)]
+    fn donor_among(
+        &self,
+        d: &Decisions,
+        s: &PlanStep,
+        k: usize,
+        at: usize,
+        o: usize,
+        holds: &[InputHold],
+        taken: &[bool],
         OverwriteOrder { faultable, exchanges, late, asks_until }: OverwriteOrder,
+        is_meant: &dyn Fn(PlanStorage) -> bool,
     ) -> Option<PlanStorage> {
         let g = self.g;
         // A product adds to what is there.
@@ -295,6 +336,9 @@ impl<'a> MemoryPlan<'a> {
                 continue;
             }
             let r = d.root[v as usize] as usize;
+            if !is_meant(self.storage[r]) {
+                continue;
+            }
             let m = &g.vals[v as usize].meta;
             // The very tensor, not a view of it with other strides; equal shapes by construction of the space.
             if r != v as usize
@@ -355,6 +399,8 @@ pub struct Sized {
     pub shapes: Vec<Shape>,
     /// which of them lie row-major without gaps from the beginning of their memory
     pub whole: Vec<bool>,
+    /// what a device keeps of it
+    pub(crate) frozen: execute::FrozenSlot,
 }
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
@@ -402,7 +448,7 @@ impl Sized {
         let published: Vec<Place> = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
         let shapes: Vec<Shape> = plan.publish.iter().map(|&(_, v)| g.vals[v as usize].meta.shape).collect();
         let whole = published.iter().zip(&shapes).map(|(p, shape)| p.layout == Layout::dense(shape) && p.moves.is_empty()).collect();
-        Sized { steps, bytes, block, blocks, published, shapes, whole }
+        Sized { steps, bytes, block, blocks, published, shapes, whole, frozen: execute::FrozenSlot::default() }
     }
 }
 /// The place of every value in its storage. Places in inputs are relative to the input's own layout's offset.

@@ -26,11 +26,13 @@ pub struct Stats {
     pub deferred: u64,
     /// groups of cell writes that were suppressed
     pub suppressed: u64,
+    /// plans that ran as one piece that the device keeps
+    pub frozen: u64,
 }
 impl Stats {
     /// Nothing done.
     const NONE: Stats =
-        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, suppressed: 0 };
+        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, suppressed: 0, frozen: 0 };
 }
 thread_local! {
     static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };
@@ -39,6 +41,10 @@ thread_local! {
 #[inline]
 pub fn count(f: impl FnOnce(&mut Stats)) {
     let _ = STATS.try_with(|s| f(&mut s.borrow_mut()));
+}
+/// The counters of this thread.
+pub(crate) fn stats() -> Stats {
+    STATS.try_with(|s| *s.borrow()).unwrap_or(Stats::NONE)
 }
 /// The counters of this thread since the last call, which are set back.
 pub fn take_stats() -> Stats {

@@ -15,7 +15,7 @@ use adamant_runtime::{
     backend::Refused,
     execute::{self, Caller, New, Replay, Write, WriteFate},
     kernel::Step,
-    plan::{InputHold, Owner, Plan, Sized, Source},
+    plan::{CellSlots, InputHold, Owner, Plan, Sized, Source},
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -112,6 +112,9 @@ impl Caller for AskedRecords<'_> {
     }
     fn writes(&self) -> Vec<Write> {
         self.recorded.writes()
+    }
+    fn is_watched(&self) -> bool {
+        self.recorded.is_watched()
     }
     fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         self.recorded.submit(replay, steps, chosen)
@@ -424,7 +427,9 @@ impl Captured {
             }
             None => {
                 super::count(|s| s.misses += 1);
-                let plan = Arc::new(Plan::new(graph, &owners, &written, &holds, device).map_err(fail)?);
+                let old = |cell: &Cell| self.sources.iter().find(|(_, place)| matches!(place, Where::Cell(k) if self.cells[*k].id() == cell.id()));
+                let writes: Vec<CellSlots> = self.writes.iter().map(|(cell, new)| CellSlots { new: *new, old: old(cell).map(|(slot, _)| *slot) }).collect();
+                let plan = Arc::new(Plan::new(graph, &owners, &writes, &holds, device).map_err(fail)?);
                 let sized = Arc::new(Sized::new(&plan, &plan.graph));
                 let mut plans = self.shared.0.lock();
                 if plans.len() >= MOST_CAPTURES {

@@ -9,6 +9,19 @@ use {
     std::time::Instant,
 };
 
+/// Does somebody look on step by step?
+#[inline]
+pub(super) fn is_on() -> bool {
+    #[cfg(feature = "profiling")]
+    if profile::is_on() {
+        return true;
+    }
+    #[cfg(feature = "tracing")]
+    if tracing::enabled!(target: "adamant::kernel", tracing::Level::TRACE) {
+        return true;
+    }
+    false
+}
 /// Hands steps to the device; `chosen` are their numbers in the plan.
 #[inline]
 pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), Refused> {

@@ -139,7 +139,7 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
     let mut key = Key::new();
     key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8, is_long as u8]);
     if let Some(epilogue) = &mut epilogue {
-        epilogue.place(&mut parameters, &behind);
+        epilogue.place(&mut bindings, &mut parameters, &behind);
         epilogue.describe(&mut key);
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));

@@ -48,8 +48,8 @@ impl<'e> BoundEpilogue<'e> {
         Ok(BoundEpilogue { program, nest, end, product: product.dtype })
     }
     /// Appends its parameters.
-    pub fn place(&mut self, parameters: &mut Vec<u32>, work: &Work<'_>) {
-        self.program.place(parameters, work);
+    pub fn place(&mut self, bindings: &mut Bindings, parameters: &mut Vec<u32>, work: &Work<'_>) {
+        self.program.place(bindings, parameters, work);
         self.nest.place(parameters);
     }
     /// Appends what its text depends on.

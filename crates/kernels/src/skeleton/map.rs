@@ -39,7 +39,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[
     let mut parameters = Vec::new();
     let report = program.report(launcher);
     dense.place(&mut parameters, report);
-    program.place(&mut parameters, work);
+    program.place(&mut bindings, &mut parameters, work);
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.push(part);

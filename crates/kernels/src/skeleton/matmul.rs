@@ -65,7 +65,7 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
     let offset_at = parameters.len();
     if let (Some(epilogue), Some((_, work))) = (&mut epilogue, &behind) {
         parameters.push(out.offset as u32);
-        epilogue.place(&mut parameters, work);
+        epilogue.place(&mut bindings, &mut parameters, work);
     }
     let mut key = Key::new();
     key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);

@@ -68,7 +68,7 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, 
     let report = program.report(launcher);
     let mut parameters =
         vec![(outputs * pieces) as u32, report, outputs as u32, length as u32, count as u32, target.offset, lanes as u32, u32::from(pieces > 1)];
-    program.place(&mut parameters, work);
+    program.place(&mut bindings, &mut parameters, work);
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([innermost as u8, parts.is_some() as u8, target.dtype as u8, target.binding as u8]);

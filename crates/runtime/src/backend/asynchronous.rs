@@ -13,10 +13,13 @@
 //! this one reads. What was reported comes to the host by a read like any other ([`Asynchronous::read_words`]), begun at the end
 //! of the run and waited for by whoever reads what may be spoiled.
 //!
+//! *Frozen steps.* A plan that comes again and again with its sizes over the same memory may be kept by the device
+//! ([`Asynchronous::freeze`]) and run as one piece: what changes from run to run is copied to where it was.
+//!
 //! A backend whose `submit` returns when all is done knows none of this: it does not implement [`Asynchronous`], the host looks at
 //! its [`FaultWord`](crate::kernel::FaultWord)s itself, and no buffer has an event. Must not know: plans, cells, who reads.
 use super::{Memory, ReadBack};
-use crate::{ErrorKind, kernel::Fault, kernel::Step};
+use crate::{ErrorKind, Scalar, kernel::Fault, kernel::Step};
 use std::{any::Any, sync::Arc};
 
 /// Where work waits for its turn. A device with fewer queues of its own runs several of these on one.
@@ -138,6 +141,56 @@ impl From<ErrorKind> for Refused {
     }
 }
 
+/// Steps that a device keeps to run them again as one piece, over the same memory: a graph of launches, say.
+pub trait FrozenSteps: Send + Sync {
+    /// Runs them on the compute queue, behind the events; the copies before and behind them are part of that piece of work.
+    /// Where their guards have words, what was reported is given in words that are nobody else's.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn run(&self, run: &FrozenRun<'_>, after: &[Event]) -> Result<(Event, Option<Arc<dyn Words>>), ErrorKind>;
+}
+/// Which plans a device wants to keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreezeRule {
+    /// the run of a plan with its sizes that is the first frozen one
+    pub run: u32,
+    /// plans of fewer steps are not worth it
+    pub steps: usize,
+}
+/// What is not the same whenever frozen steps run.
+#[derive(Clone, Copy)]
+pub struct FrozenRun<'r> {
+    /// the arguments of all steps, one step's behind the other's
+    pub args: &'r [Scalar],
+    /// what is copied before them, and behind them
+    pub copies: [&'r [MemoryCopy<'r>]; 2],
+    /// words that earlier runs may have raised
+    pub inherited: &'r [Inherited<'r>],
+}
+/// Bytes of one memory that go to the beginning of another.
+#[derive(Clone, Copy)]
+pub struct MemoryCopy<'m> {
+    /// from its beginning
+    pub from: &'m dyn Memory,
+    /// where to
+    pub to: &'m dyn Memory,
+    /// how many
+    pub bytes: usize,
+}
+/// A word that is raised if one of some words of an earlier run is.
+#[derive(Clone)]
+pub struct Inherited<'w> {
+    /// its number
+    pub number: u32,
+    /// the words of that run
+    pub from: &'w Arc<dyn Words>,
+    /// which of them
+    pub of: Vec<u32>,
+    /// the last work that writes them
+    pub after: Event,
+}
+
 /// A device that is asynchronous: each call hands work over and returns. What fails later on fails what is waited for next.
 pub trait Asynchronous: Send + Sync {
     /// Runs the steps in order on a queue, behind the events and behind all that the queue had before.
@@ -178,6 +231,17 @@ pub trait Asynchronous: Send + Sync {
     /// # Errors
     /// A lost device.
     fn wait(&self, event: Event) -> Result<(), ErrorKind>;
+    /// Which plans are to be frozen; none: none.
+    fn freezes(&self) -> Option<FreezeRule> {
+        None
+    }
+    /// Keeps steps that are to run again over the memory that they have now. None of them runs.
+    ///
+    /// # Errors
+    /// `Unsupported`, with what of them the device cannot keep; memory; a lost device.
+    fn freeze(&self, _steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
+        Err(ErrorKind::Unsupported { backend: "this".into(), what: "frozen steps".into() })
+    }
     /// The pool hands this memory out again: from here on, behind the events, nobody needs what is in it.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! A backend as core calls it: what panics in it is an error of the call.
-use super::{Asynchronous, Backend, DeviceInfo, Event, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words};
+use super::{
+    Asynchronous, Backend, DeviceInfo, Event, FreezeRule, FrozenRun, FrozenSteps, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words,
+};
 use crate::{
     ErrorKind, HostVec,
     foreign::guarded,
@@ -14,11 +16,19 @@ pub struct Guarded {
     info: DeviceInfo,
     updates_in_place: bool,
     is_asynchronous: bool,
+    freezes: Option<FreezeRule>,
 }
 impl Guarded {
     /// Guards a backend.
     pub fn new(inner: Box<dyn Backend>) -> Guarded {
-        Guarded { info: inner.info().clone(), updates_in_place: inner.updates_in_place(), is_asynchronous: inner.asynchronous().is_some(), inner }
+        let asynchronous = inner.asynchronous();
+        Guarded {
+            info: inner.info().clone(),
+            updates_in_place: inner.updates_in_place(),
+            is_asynchronous: asynchronous.is_some(),
+            freezes: asynchronous.and_then(Asynchronous::freezes),
+            inner,
+        }
     }
     fn call<R>(&self, method: &str, f: impl FnOnce(&dyn Backend) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
         guarded(|| format!("the {} backend's `{method}`", self.info.backend), || f(&*self.inner)).flatten()
@@ -112,7 +122,24 @@ impl Asynchronous for Guarded {
     fn wait(&self, event: Event) -> Result<(), ErrorKind> {
         self.call_asynchronous("wait", |a| a.wait(event))
     }
+    fn freezes(&self) -> Option<FreezeRule> {
+        self.freezes
+    }
+    fn freeze(&self, steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
+        let inner = self.call_asynchronous("freeze", |a| a.freeze(steps))?;
+        Ok(Box::new(GuardedSteps { inner, backend: self.info.backend }))
+    }
     fn recycled(&self, memory: &dyn Memory, after: &[Event]) -> Result<Event, ErrorKind> {
         self.call_asynchronous("recycled", |a| a.recycled(memory, after))
+    }
+}
+/// Frozen steps whose panics are errors.
+struct GuardedSteps {
+    inner: Box<dyn FrozenSteps>,
+    backend: &'static str,
+}
+impl FrozenSteps for GuardedSteps {
+    fn run(&self, run: &FrozenRun<'_>, after: &[Event]) -> Result<(Event, Option<Arc<dyn Words>>), ErrorKind> {
+        guarded(|| format!("the {} backend's `FrozenSteps::run`", self.backend), || self.inner.run(run, after)).flatten()
     }
 }

@@ -1,5 +1,6 @@
 //! Which values of a plan depend on which data that may be bad: followed once along the plan's graph, from each step that looks
 //! at its data and from each input of which nobody knows yet. It says what a fault spoils before there is one.
+use super::asynchronous::WriteRules;
 use crate::{
     Op,
     kernel::{Kernel, KernelKind},
@@ -7,6 +8,7 @@ use crate::{
     shape::{Layout, Shape},
     taint::Seeds,
 };
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -35,15 +37,23 @@ pub(crate) struct Dependence {
     pub reports: Vec<Option<u32>>,
     /// takes back what was not written
     pub copy: Kernel,
+    /// how runs write, as far as is known
+    pub(super) rules: Mutex<Vec<Arc<WriteRules>>>,
 }
 /// The dependences of a plan, by the inputs that may be bad.
-pub(crate) type Known = Vec<(SmallVec<[u32; 4]>, Arc<Dependence>)>;
+pub(crate) type Known = Vec<(SmallVec<[AwaitedInput; 4]>, Arc<Dependence>)>;
+/// An input of which nobody knows yet, and the word that tells: inputs that the same seeds of a run tell of share one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AwaitedInput {
+    pub input: u32,
+    pub word: u32,
+}
 /// So many are remembered.
 const MOST: usize = 8;
 
 impl Plan {
     /// What depends on its own steps and on these inputs.
-    pub(crate) fn dependence(&self, inputs: &[u32]) -> Arc<Dependence> {
+    pub(crate) fn dependence(&self, inputs: &[AwaitedInput]) -> Arc<Dependence> {
         let mut known = self.dependences.lock();
         if let Some((_, found)) = known.iter().find(|(of, _)| of[..] == *inputs) {
             return found.clone();
@@ -97,16 +107,18 @@ impl SizedStep {
     }
 }
 impl Dependence {
-    fn new(plan: &Plan, inputs: &[u32]) -> Dependence {
+    fn new(plan: &Plan, inputs: &[AwaitedInput]) -> Dependence {
         let g = &plan.graph;
         let (mut sources, mut of) = (Vec::new(), vec![Seeds::default(); g.vals.len()]);
-        for (word, &input) in inputs.iter().enumerate() {
+        for &AwaitedInput { input, word } in inputs {
             if let Some((v, _)) = g.inputs.get(input as usize) {
-                of[*v as usize].insert(sources.len());
-                sources.push(Source { word: word as u32, from: From::Input(input) });
+                of[*v as usize].insert(word as usize);
+                if word as usize == sources.len() {
+                    sources.push(Source { word, from: From::Input(input) });
+                }
             }
         }
-        let mut words = inputs.len() as u32;
+        let mut words = sources.len() as u32;
         let mut reports = vec![None; plan.steps.len()];
         for (at, step) in plan.steps.iter().enumerate().filter(|(_, step)| step.faultable) {
             reports[at] = Some(words);
@@ -127,6 +139,6 @@ impl Dependence {
                 (x.first..x.first + x.outputs).for_each(|o| of[o as usize].extend(&from));
             }
         }
-        Dependence { sources, of, words, reports, copy: Kernel::new(KernelKind::Copy) }
+        Dependence { sources, of, words, reports, copy: Kernel::new(KernelKind::Copy), rules: Mutex::default() }
     }
 }

@@ -80,7 +80,7 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
         parameters[k] = groups as u32;
         groups += dense.units().div_ceil(GROUP);
         dense.place(&mut parameters, 0);
-        program.place(&mut parameters, work);
+        program.place(&mut bindings, &mut parameters, work);
         nest.place(&mut parameters);
         program.describe(&mut key);
         dense.describe(&mut key);
