@@ -1,12 +1,13 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
     graph::CudaGraph,
-    launch::{HeldStep, Launches, TurnTimes},
+    launch::{HeldStep, Launches},
     memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
     nvml::{self, CudaLoad},
     opened::Opened,
     options::{CudaBuilder, CudaOptions},
     products,
+    times::TurnTimes,
     words::CudaWords,
 };
 use adamant_kernels::skeleton::{self, Mapped};

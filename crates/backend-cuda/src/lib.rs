@@ -59,6 +59,7 @@ mod registration;
 mod selftest;
 mod staging;
 mod stream;
+mod times;
 mod words;
 
 pub use device::CudaBackend;
