@@ -44,7 +44,8 @@ pub fn emulate(card: &str) -> Result<(), Exit> {
 #[cfg(feature = "emulated")]
 fn installed(card: &str) -> Result<(), Exit> {
     use adamant_cuda_emulator::{Emulator, Options};
-    Emulator::install(Options { profile: card.into(), ..Options::default() }).map(drop).map_err(|e| {
+    // Without mapped pages each tensor has memory of its own, and accesses beyond it are seen.
+    Emulator::install(Options { profile: card.into(), mapping: false, ..Options::default() }).map(drop).map_err(|e| {
         eprintln!("{e}");
         Exit::DeviceAbsent
     })

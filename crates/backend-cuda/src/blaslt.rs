@@ -40,11 +40,18 @@ pub(crate) struct LtProduct {
     pub b: LtMatrix,
     pub d: LtMatrix,
 }
+/// What it may do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LtRules {
+    /// f32 factors may be cut to TF32
+    pub tf32: bool,
+    /// sums are not cut, to be added up in an order that is no part of the way chosen
+    pub deterministic: bool,
+}
 /// The library on a device.
 pub(crate) struct BlasLt {
     handle: sys::cublasLtHandle_t,
-    /// f32 factors may be cut to TF32
-    tf32: bool,
+    rules: LtRules,
     plans: Mutex<HashMap<LtProduct, Option<Arc<LtPlan>>>>,
     context: Arc<CudaContext>,
 }
@@ -78,14 +85,14 @@ fn kind_of(dtype: DType) -> Option<(Kind, Compute, Kind)> {
 impl BlasLt {
     /// # Errors
     /// The library does not start: its words.
-    pub fn new(context: &Arc<CudaContext>, tf32: bool) -> Result<BlasLt, ErrorKind> {
+    pub fn new(context: &Arc<CudaContext>, rules: LtRules) -> Result<BlasLt, ErrorKind> {
         let mut handle = ptr::null_mut();
         // SAFETY: it writes where it is told to, on the context that is bound.
         let status = context.call(|| Ok(unsafe { sys::cublasLtCreate(&mut handle) }))?;
         if !is_fine(status) {
             return Err(ErrorKind::Internal(format!("cublasLtCreate says {status:?}")));
         }
-        Ok(BlasLt { handle, tf32, plans: Mutex::default(), context: context.clone() })
+        Ok(BlasLt { handle, rules, plans: Mutex::default(), context: context.clone() })
     }
     /// The library's version, ten thousand times major.
     pub fn version(&self) -> usize {
@@ -111,7 +118,7 @@ impl BlasLt {
     }
     fn offered(&self, product: &LtProduct) -> Option<LtPlan> {
         let (_, compute, scale) = kind_of(product.dtype)?;
-        let compute = if self.tf32 && product.dtype == DType::F32 { Compute::CUBLAS_COMPUTE_32F_FAST_TF32 } else { compute };
+        let compute = if self.rules.tf32 && product.dtype == DType::F32 { Compute::CUBLAS_COMPUTE_32F_FAST_TF32 } else { compute };
         let description = {
             let mut made = ptr::null_mut();
             // SAFETY: it writes where it is told to.
@@ -147,6 +154,11 @@ impl BlasLt {
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.d.alignment),
         ];
         let mut is_set = set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ptr::from_ref(&workspace).cast(), 8);
+        if self.rules.deterministic {
+            // `CUBLASLT_REDUCTION_SCHEME_NONE`: no sum is cut.
+            let schemes = 0u32;
+            is_set &= set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ptr::from_ref(&schemes).cast(), 4);
+        }
         for (attribute, bytes) in alignments {
             is_set &= set(attribute, ptr::from_ref(&bytes).cast(), 4);
         }

@@ -58,6 +58,10 @@ impl Compiler {
         })?;
         Ok(Compiler { arch, version: (major, minor), wants_ptx: AtomicBool::new(!known.contains(&card)), disk })
     }
+    /// Where what was compiled is kept.
+    pub fn disk(&self) -> Option<&KernelDisk> {
+        self.disk.as_ref()
+    }
     /// Its version, for people.
     pub fn described(&self) -> String {
         let how = if self.wants_ptx.load(Relaxed) { "PTX" } else { "machine code" };

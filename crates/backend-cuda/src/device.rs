@@ -1,16 +1,16 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
     graph::CudaGraph,
-    launch::{HeldStep, Launches, TurnTimes},
-    memory::{CudaMemory, ours},
+    launch::{HeldStep, Launches},
+    memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
+    nvml::{self, CudaLoad},
     opened::Opened,
+    options::{CudaBuilder, CudaOptions},
     products,
+    times::TurnTimes,
     words::CudaWords,
 };
-use adamant_kernels::{
-    cache_directory,
-    skeleton::{self, Mapped},
-};
+use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
     DType, ErrorKind,
     backend::{
@@ -20,47 +20,20 @@ use adamant_runtime::{
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;
-use std::{any::Any, collections::HashMap, path::PathBuf, ptr, sync::Arc, time::Instant};
+use std::{any::Any, collections::HashMap, ptr, sync::Arc, time::Instant};
 
 /// A card as a device.
 pub struct CudaBackend {
     /// another after a loss
     opened: RwLock<Arc<Opened>>,
     info: DeviceInfo,
-    options: CudaBuilder,
+    options: CudaOptions,
 }
-/// How a card is opened: [`CudaBackend::builder`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CudaBuilder {
-    device: usize,
-    cache: Option<PathBuf>,
-    graphs: Option<FreezeRule>,
-}
-impl CudaBuilder {
-    /// The card's number, as the driver counts; 0 by default.
-    pub fn device(mut self, number: usize) -> CudaBuilder {
-        self.device = number;
-        self
-    }
-    /// Where compiled kernels are kept, or nowhere; by default `ADAMANT_CACHE_DIR`, else the user's directory for caches.
-    pub fn cache(mut self, directory: Option<PathBuf>) -> CudaBuilder {
-        self.cache = directory;
-        self
-    }
-    /// Which plans become CUDA graphs, of one launch each, or none; by default those of 8 kernels and more, at their third run
-    /// with the same sizes. Each keeps its memory.
-    pub fn graphs(mut self, rule: Option<FreezeRule>) -> CudaBuilder {
-        self.graphs = rule;
-        self
-    }
-    /// Opens the card.
-    ///
-    /// # Errors
-    /// `DeviceAbsent`: no driver, no compiler or no such card, with what to install.
-    pub fn build(self) -> Result<CudaBackend, ErrorKind> {
-        let opened = Opened::open(self.device, self.cache.as_deref())?;
+impl CudaBackend {
+    /// An opened card as a device.
+    pub(crate) fn new(opened: Arc<Opened>, options: CudaOptions) -> CudaBackend {
         let card = &opened.card;
-        let details = vec![
+        let mut details = vec![
             ("compute capability", format!("{}.{}", card.capability / 10, card.capability % 10)),
             ("memory", format!("{} bytes", card.memory)),
             ("driver", format!("CUDA {}.{}", card.driver / 1000, card.driver % 1000 / 10)),
@@ -68,7 +41,20 @@ impl CudaBuilder {
             ("kernels on disk", opened.kept.clone()),
             ("largest tensor", format!("{} bytes", opened.target().largest)),
             ("products", opened.multiplies.clone()),
+            ("pages", opened.paged.clone()),
         ];
+        details.extend(options.told());
+        let off: Vec<String> = opened.paths.all().iter().map(|(path, why)| format!("{} off: {why}", path.name())).collect();
+        details.push((
+            "self-test",
+            if !options.self_test {
+                "none".into()
+            } else if off.is_empty() {
+                "passed".into()
+            } else {
+                off.join("; ")
+            },
+        ));
         let info = DeviceInfo {
             backend: "cuda",
             name: card.name.clone(),
@@ -81,7 +67,7 @@ impl CudaBuilder {
             // A window that closed by its bytes would be cut elsewhere when the batch grows, and its kernels be others.
             window_bytes: usize::MAX,
         };
-        Ok(CudaBackend { opened: RwLock::new(opened), info, options: self })
+        CudaBackend { opened: RwLock::new(opened), info, options }
     }
 }
 impl CudaBackend {
@@ -97,11 +83,55 @@ impl CudaBackend {
     /// }
     /// ```
     pub fn builder() -> CudaBuilder {
-        CudaBuilder { device: 0, cache: cache_directory(), graphs: Some(FreezeRule { run: 3, steps: 8 }) }
+        CudaBuilder::default()
     }
     /// How it was opened.
-    pub fn options(&self) -> &CudaBuilder {
+    pub fn options(&self) -> &CudaOptions {
         &self.options
+    }
+    /// The card's memory: what this process holds of it, and what is free.
+    ///
+    /// ```no_run
+    /// use adamant_backend_cuda::{CudaBackend, CudaMemoryPool};
+    /// let backend = CudaBackend::builder().memory_pool(CudaMemoryPool::Share(0.5)).build()?;
+    /// let memory = backend.memory();
+    /// assert!(memory.allocated <= memory.reserved && memory.reserved <= memory.total / 2);
+    /// # Ok::<(), adamant_runtime::ErrorKind>(())
+    /// ```
+    pub fn memory(&self) -> CudaMemoryStats {
+        self.opened().pool.stats()
+    }
+    /// From now on the peaks of [`CudaBackend::memory`] are those since now.
+    pub fn reset_peak(&self) {
+        self.opened().pool.reset_peaks();
+    }
+    /// Waits for all work, and gives the pages that nobody holds a part of back to the driver: how many bytes. What the runtime's pool
+    /// keeps it holds: `device.pool().trim()` comes first.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn trim(&self) -> Result<u64, ErrorKind> {
+        let opened = self.opened();
+        opened.synchronize()?;
+        Ok(opened.pool.trim())
+    }
+    /// What the card does at this moment: its use, clocks, power and temperature.
+    ///
+    /// ```no_run
+    /// use adamant_backend_cuda::CudaBackend;
+    /// let load = CudaBackend::builder().build()?.load()?;
+    /// println!("{:.0} % busy, {:.0} W", load.compute.unwrap_or(0.0) * 100.0, load.power.unwrap_or(0.0));
+    /// # Ok::<(), adamant_runtime::ErrorKind>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported`: there is no NVML, or it does not know the card.
+    pub fn load(&self) -> Result<CudaLoad, ErrorKind> {
+        nvml::load_of(self.opened().card.id)
+    }
+    /// The last time that memory could not be had: what was asked for, and what there was.
+    pub fn shortage(&self) -> Option<CudaShortage> {
+        self.opened().pool.shortage()
     }
     /// The texts of all kernels that were written for it so far, for tools that look at what a compiler makes of them.
     pub fn texts(&self) -> Vec<String> {
@@ -141,7 +171,7 @@ impl Backend for CudaBackend {
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         let opened = self.opened();
         // The library's sums are the library's, with an epilogue behind them or none: fused = op by op.
-        let is_librarys = opened.products.is_some() && products::is_fused(kernel);
+        let is_librarys = products::is_fused(kernel, |dtype| opened.multiplies(dtype));
         if !is_librarys && skeleton::supports(&opened.target(), kernel, dtypes) { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
@@ -207,7 +237,7 @@ impl Backend for CudaBackend {
         if opened.context.lost().is_none() {
             return Ok(());
         }
-        let new = opened.opened_anew(self.options.device, self.options.cache.as_deref())?;
+        let new = opened.opened_anew(&self.options, opened.paths.clone())?;
         // What was told of the device must still hold.
         if new.card != opened.card {
             return Err(ErrorKind::DeviceAbsent(format!("card number {} was {} and is {} now", self.options.device, opened.card.name, new.card.name)));

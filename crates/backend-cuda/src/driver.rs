@@ -105,6 +105,11 @@ pub(crate) fn device_name(device: sys::CUdevice) -> Told<String> {
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
+/// What tells this card from all others.
+pub(crate) fn device_id(device: sys::CUdevice) -> Told<[u8; 16]> {
+    // SAFETY: writes where it is told to.
+    made("cuDeviceGetUuid_v2", |id| unsafe { sys::cuDeviceGetUuid_v2(id, device) }).map(|id: sys::CUuuid| id.bytes.map(|b| b as u8))
+}
 pub(crate) fn device_memory(device: sys::CUdevice) -> Told<usize> {
     // SAFETY: writes where it is told to.
     made("cuDeviceTotalMem_v2", |n| unsafe { sys::cuDeviceTotalMem_v2(n, device) })
@@ -146,6 +151,49 @@ pub(crate) fn allocate(bytes: usize) -> Told<u64> {
 pub(crate) fn free(address: u64) -> Told<()> {
     // SAFETY: an address is a name to the host.
     told("cuMemFree_v2", unsafe { sys::cuMemFree_v2(address) })
+}
+/// Memory of a card, pinned there, readable and writable by it.
+fn on_card(device: sys::CUdevice) -> sys::CUmemLocation {
+    sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
+}
+/// A page of memory without an address.
+pub(crate) fn create_page(device: sys::CUdevice, bytes: u64) -> Told<u64> {
+    let properties = sys::CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: on_card(device),
+        win32HandleMetaData: ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 { compressionType: 0, gpuDirectRDMACapable: 0, usage: 0, reserved: [0; 4] },
+    };
+    // SAFETY: it reads the properties and writes where it is told to.
+    made("cuMemCreate", |page| unsafe { sys::cuMemCreate(page, bytes as usize, &properties, 0) })
+}
+pub(crate) fn release_page(page: u64) -> Told<()> {
+    // SAFETY: a handle is a name to the host.
+    told("cuMemRelease", unsafe { sys::cuMemRelease(page) })
+}
+/// Addresses with nothing behind them.
+pub(crate) fn reserve_addresses(bytes: u64) -> Told<u64> {
+    // SAFETY: writes where it is told to.
+    made("cuMemAddressReserve", |a| unsafe { sys::cuMemAddressReserve(a, bytes as usize, 0, 0, 0) })
+}
+pub(crate) fn give_addresses_back(address: u64, bytes: u64) -> Told<()> {
+    // SAFETY: an address is a name to the host.
+    told("cuMemAddressFree", unsafe { sys::cuMemAddressFree(address, bytes as usize) })
+}
+pub(crate) fn map_page(address: u64, bytes: u64, page: u64) -> Told<()> {
+    // SAFETY: names of the device's to the host.
+    told("cuMemMap", unsafe { sys::cuMemMap(address, bytes as usize, 0, page, 0) })
+}
+pub(crate) fn unmap_page(address: u64, bytes: u64) -> Told<()> {
+    // SAFETY: an address is a name to the host.
+    told("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) })
+}
+/// The card may read and write what is mapped there.
+pub(crate) fn allow_access(device: sys::CUdevice, address: u64, bytes: u64) -> Told<()> {
+    let access = sys::CUmemAccessDesc { location: on_card(device), flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    // SAFETY: it reads one description.
+    told("cuMemSetAccess", unsafe { sys::cuMemSetAccess(address, bytes as usize, &access, 1) })
 }
 pub(crate) fn pin(bytes: usize) -> Told<Pinned> {
     // SAFETY: writes where it is told to.

@@ -71,7 +71,11 @@ impl FrozenSteps for CudaGraph {
         let told = self.words.as_ref().map(CudaWords::another).transpose()?;
         let mut behind = after.to_vec();
         behind.extend(told.as_ref().map(|(_, read)| *read));
+        behind.extend_from_slice(&self.launches.behind);
         let [before, last] = run.copies;
+        for c in before.iter().chain(last) {
+            behind.extend(ours(c.from)?.behind().chain(ours(c.to)?.behind()));
+        }
         let copies = before.len() + last.len() + usize::from(told.is_some()) + usize::from(!state.is_placed);
         let piece = if state.is_placed { None } else { Some(opened.pinned_words(&state.parameters, false)?) };
         let turn = opened.queue(Queue::Compute).turn(&opened.behind(Queue::Compute, &behind))?;

@@ -3,10 +3,11 @@
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
     blaslt::{LtPlan, WORKSPACE},
-    driver::{self, DriverError, EventHandle, GraphHandle, Pinned, StreamHandle},
+    driver::{self, DriverError, GraphHandle, Pinned, StreamHandle},
     memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
+    times::TurnTimes,
     words::{CudaWords, REPORT, fault},
 };
 use adamant_kernels::{
@@ -16,13 +17,13 @@ use adamant_kernels::{
 use adamant_runtime::{
     DType, ErrorKind, Shape,
     backend::{Event, Queue, When},
+    buffer::{Events, also},
     kernel::{FaultWord, Kernel, Operand, Step},
 };
 use smallvec::SmallVec;
 use std::{
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
 };
 
 /// What is bound to a launch.
@@ -89,6 +90,8 @@ pub(crate) struct Launches<'a> {
     compiled: Vec<Arc<CompiledKernel>>,
     /// those of all that is recorded that are not loaded yet
     unloaded: Vec<Arc<CompiledKernel>>,
+    /// what the memory of operands was used for before
+    behind: Events,
 }
 /// The kernel that is recorded, where it reports, and the addresses of its operands by their buffers' numbers.
 #[derive(Clone)]
@@ -122,20 +125,16 @@ fn number(o: &Operand<'_>) -> usize {
 fn array(o: &Operand<'_>) -> Array {
     Array { buffer: number(o), shape: o.shape, offset: o.offset, strides: *o.strides, dtype: o.dtype, dense: o.dense }
 }
-/// The address of an operand's memory.
+/// The address of an operand's memory; what may use that still for whoever had it before is put to `behind`.
 ///
 /// # Errors
 /// It has no memory, or another backend's.
-fn address(o: &Operand<'_>) -> Result<u64, ErrorKind> {
+fn address(o: &Operand<'_>, behind: &mut Events) -> Result<u64, ErrorKind> {
     let guard = o.buffer.read();
-    Ok(ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?.address())
+    let memory = ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?;
+    memory.behind().for_each(|event| also(behind, event));
+    Ok(memory.address())
 }
-/// The times of the passes of one turn, as the device tells them: one pass ends where the next begins.
-pub(crate) struct TurnTimes {
-    opened: Arc<Opened>,
-    bounds: Vec<EventHandle>,
-}
-
 impl<'a> Launches<'a> {
     /// Nothing yet.
     pub fn new(opened: &'a Arc<Opened>) -> Launches<'a> {
@@ -153,6 +152,7 @@ impl<'a> Launches<'a> {
             current: None,
             compiled: Vec::new(),
             unloaded: Vec::new(),
+            behind: Events::new(),
         }
     }
     /// What follows is the work of these steps, by the kernel of the first.
@@ -164,7 +164,7 @@ impl<'a> Launches<'a> {
         let mut buffers: SmallVec<[(usize, u64); 8]> = SmallVec::new();
         for o in steps.iter().flat_map(|s| s.inputs.iter().chain(s.outputs)) {
             if !buffers.iter().any(|b| b.0 == number(o)) {
-                buffers.push((number(o), address(o)?));
+                buffers.push((number(o), address(o, &mut self.behind)?));
             }
         }
         let words = first.guard.words.map(CudaWords::of).transpose()?;
@@ -173,6 +173,12 @@ impl<'a> Launches<'a> {
         self.current = Some(Current { kernel: first.kernel, fault: first.fault, words, gate, buffers });
         self.compiled.clear();
         Ok(())
+    }
+    /// As [`Launches::begin`], of a step that reports nothing, whose buffers lie at these addresses.
+    pub fn begin_at(&mut self, kernel: &'a Kernel, buffers: &[(usize, u64)]) {
+        static NO_FAULT: FaultWord = FaultWord::none();
+        self.current = Some(Current { kernel, fault: &NO_FAULT, words: None, gate: None, buffers: SmallVec::from_slice(buffers) });
+        self.compiled.clear();
     }
     /// What follows is launched when the words say so; a gate serves all that follow it with the same words.
     fn gate(&mut self, words: Option<&CudaWords>, when: When<'_>) -> Option<usize> {
@@ -210,6 +216,9 @@ impl<'a> Launches<'a> {
         let (Some(library), Some(current), false) = (&self.opened.products, &self.current, self.warms_up) else { return Ok(false) };
         let address = |number: usize| current.buffers.iter().find(|b| b.0 == number).map(|b| b.1);
         let Some((product, addresses)) = products::of(step, work, address) else { return Ok(false) };
+        if !self.opened.multiplies(product.dtype) {
+            return Ok(false);
+        }
         let Some(plan) = library.plan(&product)? else { return Ok(false) };
         self.launches.push(Issued::Library(LibraryLaunch { plan, addresses, step: *step }));
         Ok(true)
@@ -265,7 +274,8 @@ impl<'a> Launches<'a> {
         let gates = self.ready()?;
         let piece = opened.pinned_words(&self.parameters, false)?;
         let report_words = self.report_words();
-        let mut turn = opened.queue(queue).turn(&opened.behind(queue, behind))?;
+        behind.iter().for_each(|event| also(&mut self.behind, *event));
+        let mut turn = opened.queue(queue).turn(&opened.behind(queue, &self.behind))?;
         let stream = turn.stream();
         let shared = turn.shared();
         let places = TurnPlaces {
@@ -391,6 +401,7 @@ impl<'a> Launches<'a> {
         let plans = self.launches.iter().filter_map(|l| if let Issued::Library(l) = l { Some(l.plan.clone()) } else { None });
         Ok(FrozenLaunches {
             graph,
+            behind: std::mem::take(&mut self.behind),
             parameters: std::mem::take(&mut self.parameters),
             arguments,
             parameters_at: parameters,
@@ -411,6 +422,8 @@ struct TurnPlaces {
 /// A graph of launches, and where it reads what may change.
 pub(crate) struct FrozenLaunches {
     pub graph: GraphHandle,
+    /// what its memory was used for before
+    pub behind: Events,
     /// what the parameters are
     pub parameters: Vec<u32>,
     /// where they lie on the device
@@ -477,44 +490,6 @@ impl<'a> Launches<'a> {
             opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &arguments))?;
         }
         Ok((piece, [parameters, scratch]))
-    }
-}
-impl TurnTimes {
-    /// For so many passes.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn new(opened: &Arc<Opened>, passes: usize) -> Result<TurnTimes, ErrorKind> {
-        let mut times = TurnTimes { opened: opened.clone(), bounds: Vec::with_capacity(passes + 1) };
-        for _ in 0..=passes {
-            times.bounds.push(opened.context.call(|| driver::event(true))?);
-        }
-        Ok(times)
-    }
-    /// Records the bounds of passes that lie before launch number `at`.
-    fn before(&self, passes: &[usize], at: usize, stream: StreamHandle) -> Result<(), ErrorKind> {
-        let bounds = passes.iter().zip(&self.bounds).filter(|(begin, _)| **begin == at);
-        bounds.map(|(_, event)| *event).try_for_each(|event| self.opened.context.call(|| driver::record(event, stream)))
-    }
-    /// When each pass began and ended, since the first began; waits for the last.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn read(&self) -> Result<Vec<[Duration; 2]>, ErrorKind> {
-        let [first, .., last] = self.bounds[..] else { return Ok(Vec::new()) };
-        let context = &self.opened.context;
-        self.opened.counts.waits.fetch_add(1, Relaxed);
-        context.call(|| driver::wait_until(last))?;
-        let since = |event: EventHandle| context.call(|| driver::between(first, event)).map(|ms| Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3));
-        let bounds: Vec<Duration> = self.bounds.iter().map(|e| since(*e)).collect::<Result<_, _>>()?;
-        Ok(bounds.windows(2).map(|w| [w[0], w[1].max(w[0])]).collect())
-    }
-}
-impl Drop for TurnTimes {
-    fn drop(&mut self) {
-        for event in self.bounds.drain(..) {
-            let _ = self.opened.context.call(|| driver::destroy_event(event));
-        }
     }
 }
 impl Launcher for Launches<'_> {

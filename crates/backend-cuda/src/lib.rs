@@ -13,9 +13,16 @@
 //! *Products.* Where cuBLASLt is installed (`blaslt`), a matrix product whose operands it can see (`products`) is its launch;
 //! where it is absent, offers nothing or fails, the product is a kernel of ours, on tensor cores for 16 bits.
 //!
+//! *Self-test.* What is fast has a plain twin (`paths`). At the first opening of a card with its driver and libraries each fast path
+//! is held against the host (`selftest`), and one that differs is off.
+//!
 //! *Queues.* Each queue of the runtime is a stream (`stream`). Work is handed over in turns, each of which ends in an event of
 //! the driver: a number of the runtime's. Uploads and reads go through pinned memory on the copy stream (`staging`) and wait
 //! for, and are waited for by, the turns that the runtime names: the host waits where it reads, and nowhere else.
+//!
+//! *Memory.* Tensors lie in pages of the driver's, mapped where they are needed (`memory`): what is free in pieces is mapped anew
+//! behind one another, and never stranded. Memory is handed on while work of its last owner is under way, with the turns behind
+//! which it may be touched.
 //!
 //! *Graphs.* A plan that comes again over the same memory becomes a graph of the driver's (`graph`): one launch.
 //!
@@ -43,12 +50,20 @@ mod graph;
 mod launch;
 mod libraries;
 mod memory;
+mod nvml;
 mod opened;
+mod options;
+mod paths;
 mod products;
 mod registration;
+mod selftest;
 mod staging;
 mod stream;
+mod times;
 mod words;
 
-pub use device::{CudaBackend, CudaBuilder};
+pub use device::CudaBackend;
+pub use memory::{CudaMemoryStats, CudaShortage};
+pub use nvml::CudaLoad;
+pub use options::{CudaBuilder, CudaMemoryPool, CudaOptions};
 pub use registration::link;

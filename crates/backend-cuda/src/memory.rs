@@ -1,7 +1,7 @@
 //! Device memory, and how bytes get there and back.
 use crate::{
     driver::{self, Pinned},
-    opened::{CudaContext, Opened, internal},
+    opened::{Opened, internal},
     stream::Waits,
 };
 use adamant_runtime::{
@@ -11,30 +11,36 @@ use adamant_runtime::{
 use std::{
     any::Any,
     slice,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-/// A piece of device memory, given back when it is dropped.
+mod mapped;
+mod pages;
+mod pool;
+
+pub(crate) use mapped::mapped_pages_differ;
+pub(crate) use pages::LastTurns;
+pub use pool::{CudaMemoryStats, CudaShortage};
+pub(crate) use pool::{CudaPool, addresses_for};
+use {pages::PageBlock, pool::NotTaken};
+
+/// A piece of device memory as the driver gives it, given back when it is dropped.
 pub(crate) struct DeviceBlock {
     pub address: u64,
     pub bytes: usize,
-    context: Arc<CudaContext>,
+    pool: Arc<CudaPool>,
 }
 impl DeviceBlock {
     /// # Errors
     /// `OutOfMemory`; a lost device.
     pub fn new(opened: &Opened, bytes: usize) -> Result<DeviceBlock, ErrorKind> {
-        let context = opened.context.clone();
-        let bytes = bytes.max(4);
-        let address = context.call(|| driver::allocate(bytes)).map_err(|kind| match kind {
-            ErrorKind::OutOfMemory { .. } => {
-                let in_use = context.call(driver::memory_info).map_or(0, |(free, total)| total - free);
-                ErrorKind::OutOfMemory { asked: bytes, in_use, cap: None }
-            }
-            other => other,
-        })?;
+        let (pool, bytes) = (opened.pool.clone(), bytes.max(4));
+        let address = pool.plain(bytes)?;
         opened.counts.allocated.fetch_add(bytes as u64, Relaxed);
-        Ok(DeviceBlock { address, bytes, context })
+        Ok(DeviceBlock { address, bytes, pool })
     }
     /// A block of at least so many bytes in the place of one that is too small. Whoever uses that one does so in earlier turns
     /// of the stream whose block it is, which the driver lets pass before it takes the memory back.
@@ -53,12 +59,57 @@ impl DeviceBlock {
 }
 impl Drop for DeviceBlock {
     fn drop(&mut self) {
-        let _ = self.context.call(|| driver::free(self.address));
+        self.pool.give_plain(self.address, self.bytes);
     }
+}
+/// A block of mapped pages, given back when it is dropped, while work may use it still.
+struct MappedBlock {
+    block: PageBlock,
+    /// the last turn of the copy queue that uses it
+    copied: AtomicU64,
+    pool: Arc<CudaPool>,
+}
+impl MappedBlock {
+    /// Pages that are in use are waited for, where there are no others.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; a lost device.
+    fn new(opened: &Opened, bytes: usize) -> Result<MappedBlock, ErrorKind> {
+        let pool = opened.pool.clone();
+        let mut taken = pool.take_free(bytes as u64);
+        while taken.is_none() {
+            opened.queues.iter().for_each(crate::stream::CudaStream::look_at_turns);
+            match pool.take(bytes as u64) {
+                Ok(block) => {
+                    opened.counts.allocated.fetch_add(block.bytes, Relaxed);
+                    taken = Some(block);
+                }
+                Err(NotTaken::Behind(last)) => events_of(last).try_for_each(|event| opened.wait(event))?,
+                Err(NotTaken::Failed(kind)) => return Err(kind),
+            }
+        }
+        let block = taken.ok_or_else(|| internal("no block"))?;
+        Ok(MappedBlock { block, copied: AtomicU64::new(0), pool })
+    }
+}
+impl Drop for MappedBlock {
+    fn drop(&mut self) {
+        // Which turns of the other queues use it is not noted: none that has not begun.
+        let LastTurns([compute, _, communication]) = self.pool.marks.begun();
+        self.pool.give(&self.block, LastTurns([compute, *self.copied.get_mut(), communication]));
+    }
+}
+fn events_of(last: LastTurns) -> impl Iterator<Item = Event> {
+    Queue::ALL.into_iter().zip(last.0).filter(|(_, number)| *number > 0).map(|(queue, number)| Event::new(queue, number))
+}
+/// How memory is had.
+enum HeldMemory {
+    Plain(DeviceBlock),
+    Mapped(MappedBlock),
 }
 /// Memory of the CUDA backend.
 pub(crate) struct CudaMemory {
-    block: DeviceBlock,
+    held: HeldMemory,
     bytes: usize,
 }
 impl CudaMemory {
@@ -69,10 +120,35 @@ impl CudaMemory {
         if bytes as u64 > largest {
             return Err(ErrorKind::Unsupported { backend: "cuda".into(), what: format!("{bytes} bytes in one piece: kernels see at most {largest} at once") });
         }
-        Ok(CudaMemory { block: DeviceBlock::new(opened, bytes)?, bytes })
+        let is_mapped = opened.pool.is_mapped();
+        let held = if is_mapped { HeldMemory::Mapped(MappedBlock::new(opened, bytes)?) } else { HeldMemory::Plain(DeviceBlock::new(opened, bytes)?) };
+        Ok(CudaMemory { held, bytes })
     }
     pub fn address(&self) -> u64 {
-        self.block.address
+        match &self.held {
+            HeldMemory::Plain(block) => block.address,
+            HeldMemory::Mapped(block) => block.block.start,
+        }
+    }
+    fn pool(&self) -> &CudaPool {
+        match &self.held {
+            HeldMemory::Plain(block) => &block.pool,
+            HeldMemory::Mapped(block) => &block.pool,
+        }
+    }
+    /// The work of those who had the memory before that may be under way still: the first to use it goes behind that.
+    pub fn behind(&self) -> impl Iterator<Item = Event> {
+        let last = match &self.held {
+            HeldMemory::Mapped(block) if !block.block.behind.are_within(block.pool.marks.passed()) => block.block.behind,
+            _ => LastTurns::default(),
+        };
+        events_of(last)
+    }
+    /// It is used by this work.
+    fn used_by(&self, event: Event) {
+        if let (HeldMemory::Mapped(block), Queue::Copy) = (&self.held, event.queue()) {
+            block.copied.fetch_max(event.number(), Relaxed);
+        }
     }
 }
 impl Memory for CudaMemory {
@@ -80,7 +156,7 @@ impl Memory for CudaMemory {
         self.bytes
     }
     fn address(&self) -> Option<u64> {
-        Some(self.block.address)
+        Some(self.address())
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -95,7 +171,7 @@ impl Memory for CudaMemory {
 /// It is another backend's; it went with a device that was lost.
 pub(crate) fn ours(memory: &dyn Memory) -> Result<&CudaMemory, ErrorKind> {
     let ours: &CudaMemory = memory.as_any().downcast_ref().ok_or_else(|| internal("memory of another backend"))?;
-    ours.block.context.lost().map_or(Ok(ours), Err)
+    ours.pool().context().lost().map_or(Ok(ours), Err)
 }
 /// Refuses what is not in the memory.
 fn within(memory: &CudaMemory, offset: usize, bytes: usize) -> Result<(), ErrorKind> {
@@ -193,7 +269,10 @@ impl Opened {
     /// As [`Opened::upload`].
     pub fn fill(&self, to: &CudaMemory, from: &[u8], behind: &[Event]) -> Result<Event, ErrorKind> {
         within(to, 0, from.len())?;
-        self.copy_in(Queue::Copy, to.address(), from, behind)
+        let behind: Vec<Event> = behind.iter().copied().chain(to.behind()).collect();
+        let event = self.copy_in(Queue::Copy, to.address(), from, &behind)?;
+        to.used_by(event);
+        Ok(event)
     }
     /// Begins to read memory, behind events.
     ///
@@ -201,7 +280,9 @@ impl Opened {
     /// As [`Opened::upload`].
     pub fn begin(self: &Arc<Opened>, queue: Queue, from: &CudaMemory, offset: usize, bytes: usize, behind: &[Event]) -> Result<OnItsWay, ErrorKind> {
         within(from, offset, bytes)?;
-        self.copy_out(queue, from.address() + offset as u64, bytes, behind)
+        let read = self.copy_out(queue, from.address() + offset as u64, bytes, behind)?;
+        from.used_by(read.event);
+        Ok(read)
     }
 }
 /// A copy to the host that was begun. Dropped before it is there, it is given up.

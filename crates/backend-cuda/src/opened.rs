@@ -1,22 +1,25 @@
 //! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
-    blaslt::BlasLt,
+    blaslt::{BlasLt, LtRules},
     compiler::Compiler,
     disk::KernelDisk,
     driver::{self, ContextHandle, DriverError, FunctionHandle, ModuleHandle, Told},
     libraries::{self, Libraries},
+    memory::{CudaPool, addresses_for},
+    options::{CudaMemoryPool, CudaOptions, unsupported},
+    paths::{FastPath, PathsOff},
+    selftest::open_checked,
     staging::Staging,
-    stream::CudaStream,
+    stream::{CudaStream, TurnMarks},
     words::Spares,
 };
 use adamant_kernels::{CUDA_BUFFERS, Cuda, Forms, Key, LaunchTarget, Prepared, entry_of};
-use adamant_runtime::{ErrorKind, backend::Queue, kernel::Kernel};
+use adamant_runtime::{DType, ErrorKind, backend::Queue, kernel::Kernel};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -32,6 +35,8 @@ const OLDEST: i32 = 75;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Card {
     pub name: String,
+    /// what tells it from all others
+    pub id: [u8; 16],
     /// compute capability, ten times major and minor
     pub capability: i32,
     pub multiprocessors: usize,
@@ -91,6 +96,9 @@ impl CudaContext {
     /// As the driver says.
     fn retain(device: CUdevice) -> Told<CudaContext> {
         Ok(CudaContext { device, handle: driver::retain_context(device)?, lost: Mutex::default() })
+    }
+    pub fn device(&self) -> CUdevice {
+        self.device
     }
     /// Makes a call on it.
     ///
@@ -171,6 +179,13 @@ pub(crate) struct Opened {
     pub products: Option<BlasLt>,
     /// what is to be told of it
     pub multiplies: String,
+    /// all memory that is held of the card
+    pub pool: Arc<CudaPool>,
+    /// what is to be told of it
+    pub paged: String,
+    options: CudaOptions,
+    /// the fast paths that are off
+    pub paths: PathsOff,
     /// what is to be told of the texts that are kept
     pub kept: String,
     texts: Mutex<HashMap<String, Arc<CompiledKernel>>>,
@@ -179,19 +194,32 @@ pub(crate) struct Opened {
     pub context: Arc<CudaContext>,
 }
 impl Opened {
-    /// Opens card number `number`. `caches`: where compiled texts are kept.
+    /// Opens a card; what differs there from what it should be is off.
     ///
     /// # Errors
-    /// `DeviceAbsent`, saying what there is instead and what to install.
-    pub fn open(number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+    /// As [`Opened::open_with`].
+    pub fn open(options: &CudaOptions) -> Result<Arc<Opened>, ErrorKind> {
+        if options.self_test { open_checked(options) } else { Opened::open_with(options, PathsOff::default()) }
+    }
+    /// Opens a card with some paths off.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`, saying what there is instead and what to install; an option that the card cannot meet.
+    pub fn open_with(options: &CudaOptions, paths: PathsOff) -> Result<Arc<Opened>, ErrorKind> {
         let libraries = libraries::open()?;
-        let (device, card) = found(number)?;
-        let (disk, kept) = KernelDisk::open(caches);
+        let (device, card) = found(options.device)?;
+        let (disk, kept) = KernelDisk::open(options.cache.as_deref());
         let compiler = Compiler::new(card.capability, disk)?;
         let context = Arc::new(CudaContext::retain(device).map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", card.name)))?);
-        let [a, b, c] = Queue::ALL;
-        let queues = [CudaStream::new(&context, a)?, CudaStream::new(&context, b)?, CudaStream::new(&context, c)?];
-        let (products, multiplies) = multiplied(&context, libraries);
+        let marks = Arc::default();
+        let [a, b, c] = Queue::ALL.map(|queue| CudaStream::new(&context, queue, &marks));
+        let queues = [a?, b?, c?];
+        let cuts = options.tf32 && paths.is_on(FastPath::Tf32Products);
+        let (products, multiplies) = multiplied(&context, libraries, LtRules { tf32: cuts, deterministic: options.deterministic });
+        if options.tf32 {
+            check_tf32(&card, products.is_some(), &multiplies)?;
+        }
+        let (pool, paged) = pooled(&context, &card, &marks, options, paths.is_on(FastPath::MappedPages))?;
         let (staging, spares) = (Staging::new(&context), Arc::default());
         Ok(Arc::new(Opened {
             card,
@@ -202,6 +230,10 @@ impl Opened {
             compiler,
             products,
             multiplies,
+            pool,
+            paged,
+            options: options.clone(),
+            paths,
             kept,
             texts: Mutex::default(),
             forms: Forms::default(),
@@ -212,13 +244,13 @@ impl Opened {
     ///
     /// # Errors
     /// As [`Opened::open`]; a context that cannot be ended: only a new process has the device.
-    pub fn opened_anew(&self, number: usize, caches: Option<&Path>) -> Result<Arc<Opened>, ErrorKind> {
+    pub fn opened_anew(&self, options: &CudaOptions, paths: PathsOff) -> Result<Arc<Opened>, ErrorKind> {
         driver::reset_context(self.context.device).map_err(|e| {
             ErrorKind::DeviceLost(format!(
                 "{e}: the device comes back to a new process alone; start the program again (a run of `adamant train` goes on with --resume auto)"
             ))
         })?;
-        Opened::open(number, caches)
+        Opened::open_with(options, paths)
     }
     pub fn queue(&self, queue: Queue) -> &CudaStream {
         &self.queues[queue as usize]
@@ -231,9 +263,19 @@ impl Opened {
             buffers: CUDA_BUFFERS + 1,
             largest: u64::from(u32::MAX),
             subgroup: Some(32),
-            matrices: self.card.capability >= 80,
+            matrices: self.card.capability >= 80 && self.options.tensor_cores && self.paths.is_on(FastPath::UnitProducts),
             on_host: false,
         }
+    }
+    /// Are the sums of products of this dtype left to the library?
+    pub fn multiplies(&self, dtype: DType) -> bool {
+        // That of f32 uses the matrix unit only where TF32 is asked for.
+        let may_use_units = self.options.tensor_cores || dtype == DType::F32;
+        self.products.is_some() && BlasLt::computes(dtype) && may_use_units && self.paths.is_on(FastPath::LibraryProducts)
+    }
+    /// May the library cut the factors of products of f32?
+    pub fn cuts_to_tf32(&self) -> bool {
+        self.options.tf32 && self.multiplies(DType::F32) && self.paths.is_on(FastPath::Tf32Products)
     }
     fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
         |k| Arc::ptr_eq(&k.context, &self.context)
@@ -338,17 +380,50 @@ fn is_refused(code: CUresult) -> bool {
     matches!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
 }
 /// The library of products, and what is to be told of it.
-fn multiplied(context: &Arc<CudaContext>, libraries: &Libraries) -> (Option<BlasLt>, String) {
+fn multiplied(context: &Arc<CudaContext>, libraries: &Libraries, rules: LtRules) -> (Option<BlasLt>, String) {
     if let Some(why) = &libraries.no_products {
         return (None, format!("own kernels ({why})"));
     }
-    match BlasLt::new(context, false) {
+    match BlasLt::new(context, rules) {
         Ok(products) => {
             let version = products.version();
             (Some(products), format!("cuBLASLt {}.{}", version / 10_000, version % 10_000 / 100))
         }
         Err(e) => (None, format!("own kernels ({e:?})")),
     }
+}
+/// # Errors
+/// Products of f32 cannot be cut to TF32 here.
+fn check_tf32(card: &Card, is_there: bool, multiplies: &str) -> Result<(), ErrorKind> {
+    if card.capability < 80 {
+        let (major, minor) = (card.capability / 10, card.capability % 10);
+        return Err(unsupported(&format!("tf32: {} has compute capability {major}.{minor}; cards from 8.0 on (Ampere and later) have TF32", card.name)));
+    }
+    if is_there { Ok(()) } else { Err(unsupported(&format!("tf32: cuBLASLt computes it, and products are {multiplies}"))) }
+}
+/// The memory of a card, and what is to be told of it.
+fn pooled(
+    context: &Arc<CudaContext>,
+    card: &Card,
+    marks: &Arc<TurnMarks>,
+    options: &CudaOptions,
+    is_right: bool,
+) -> Result<(Arc<CudaPool>, String), ErrorKind> {
+    let can_map = context.call(|| driver::attribute(context.device, Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED))? != 0;
+    let cap = match options.memory_pool {
+        CudaMemoryPool::Off | CudaMemoryPool::On => None,
+        CudaMemoryPool::Bytes(bytes) => Some(bytes),
+        CudaMemoryPool::Share(share) => Some((card.memory as f64 * share) as u64),
+    };
+    let is_on = options.memory_pool != CudaMemoryPool::Off;
+    let addresses = (is_on && can_map && is_right).then(|| addresses_for(card.memory));
+    let told = match (is_on, can_map) {
+        (false, _) => "none: the memory pool is off",
+        (true, true) if is_right => "mapped, 2 MiB each",
+        (true, true) => "none: what is mapped is wrong here, and each piece is the driver's",
+        (true, false) => "none: this driver maps none, and gives each piece by itself",
+    };
+    Ok((Arc::new(CudaPool::new(context, marks, addresses, cap)), told.into()))
 }
 /// What a kernel became so far.
 pub(crate) fn prepared(kernel: &Kernel) -> Result<&Prepared<CompiledKernel>, ErrorKind> {
@@ -381,8 +456,14 @@ fn found(number: usize) -> Result<(CUdevice, Card), ErrorKind> {
         let of = |which| driver::attribute(device, which);
         let capability = 10 * of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? + of(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = of(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let card =
-            Card { name: driver::device_name(device)?, capability, multiprocessors, memory: driver::device_memory(device)? as u64, driver: driver::version()? };
+        let card = Card {
+            name: driver::device_name(device)?,
+            id: driver::device_id(device)?,
+            capability,
+            multiprocessors,
+            memory: driver::device_memory(device)? as u64,
+            driver: driver::version()?,
+        };
         Ok((device, card))
     };
     let (device, card) = asked().map_err(refused)?;

@@ -5,14 +5,15 @@
 use crate::blaslt::{BlasLt, LtMatrix, LtProduct};
 use adamant_kernels::{Array, Work};
 use adamant_runtime::{
+    DType,
     backend::When,
     kernel::{KernelKind, Step},
     product::Sums,
 };
 
-/// Is it a matrix product with more than its sums, of a dtype that the library has?
-pub(crate) fn is_fused(kernel: &KernelKind) -> bool {
-    matches!(kernel, KernelKind::Product(product) if product.sums == Sums::Matmul && BlasLt::computes(product.dtype))
+/// Is it a matrix product with more than its sums, of a dtype whose sums are left to the library?
+pub(crate) fn is_fused(kernel: &KernelKind, is_left: impl Fn(DType) -> bool) -> bool {
+    matches!(kernel, KernelKind::Product(product) if product.sums == Sums::Matmul && is_left(product.dtype))
 }
 /// The product of a step as the library sees it, if it is one for it; `address` gives an operand's.
 pub(crate) fn of(step: &Step<'_>, work: &Work<'_>, address: impl Fn(usize) -> Option<u64>) -> Option<(LtProduct, [u64; 3])> {

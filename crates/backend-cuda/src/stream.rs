@@ -3,7 +3,7 @@
 //! event that has passed is used again.
 use crate::{
     driver::{self, EventHandle, StreamHandle},
-    memory::DeviceBlock,
+    memory::{DeviceBlock, LastTurns},
     opened::CudaContext,
 };
 use adamant_runtime::{
@@ -11,13 +11,37 @@ use adamant_runtime::{
     backend::{Event, Queue},
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// How far the streams of a device are, by queue, for those who must not wait for whoever has the turn.
+#[derive(Default)]
+pub(crate) struct TurnMarks {
+    begun: [AtomicU64; 3],
+    passed: [AtomicU64; 3],
+}
+impl TurnMarks {
+    /// The last turns that began.
+    pub fn begun(&self) -> LastTurns {
+        LastTurns(std::array::from_fn(|k| self.begun[k].load(Relaxed)))
+    }
+    /// The last turns that are known to have passed.
+    pub fn passed(&self) -> LastTurns {
+        LastTurns(std::array::from_fn(|k| self.passed[k].load(Relaxed)))
+    }
+}
 
 /// A stream.
 pub(crate) struct CudaStream {
     queue: Queue,
     handle: StreamHandle,
     state: Mutex<StreamState>,
+    marks: Arc<TurnMarks>,
     context: Arc<CudaContext>,
 }
 #[derive(Default)]
@@ -46,9 +70,13 @@ pub(crate) type Waits = smallvec::SmallVec<[EventHandle; 4]>;
 impl CudaStream {
     /// # Errors
     /// As the driver says.
-    pub fn new(context: &Arc<CudaContext>, queue: Queue) -> Result<CudaStream, ErrorKind> {
+    pub fn new(context: &Arc<CudaContext>, queue: Queue, marks: &Arc<TurnMarks>) -> Result<CudaStream, ErrorKind> {
         let handle = context.call(driver::stream)?;
-        Ok(CudaStream { queue, handle, state: Mutex::default(), context: context.clone() })
+        Ok(CudaStream { queue, handle, state: Mutex::default(), marks: marks.clone(), context: context.clone() })
+    }
+    /// Looks which turns have passed.
+    pub fn look_at_turns(&self) {
+        self.look(&mut self.state.lock());
     }
     /// Has this turn passed?
     pub fn has_passed(&self, number: u64) -> bool {
@@ -66,6 +94,7 @@ impl CudaStream {
             state.passed = number;
             state.spare.push(event);
         }
+        self.marks.passed[self.queue as usize].fetch_max(state.passed, Relaxed);
     }
     /// The driver's event of a turn that may not have passed.
     pub fn event_of(&self, number: u64) -> Option<EventHandle> {
@@ -105,6 +134,7 @@ impl CudaStream {
     /// A lost device.
     pub fn turn(&self, behind: &Waits) -> Result<StreamTurn<'_>, ErrorKind> {
         let turn = StreamTurn { stream: self, state: self.state.lock() };
+        self.marks.begun[self.queue as usize].fetch_max(turn.state.issued + 1, Relaxed);
         behind.iter().try_for_each(|e| self.context.call(|| driver::wait_for(self.handle, *e)))?;
         Ok(turn)
     }
@@ -113,6 +143,7 @@ impl Drop for CudaStream {
     fn drop(&mut self) {
         // What still runs runs to its end before anything is given back; of a lost device there is nothing to give.
         let _ = self.context.call(|| driver::synchronize(self.handle));
+        self.marks.passed[self.queue as usize].store(u64::MAX, Relaxed);
         let state = self.state.get_mut();
         state.shared = SharedBlocks::default();
         for event in state.spare.drain(..).chain(state.pending.drain(..).map(|(_, e)| e)) {

@@ -15,7 +15,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn device(rule: Option<FreezeRule>) -> Option<Device> {
     common::emulator(Options { seed: 1, ..Options::default() })?;
-    match CudaBackend::builder().cache(None).graphs(rule).build() {
+    match CudaBackend::builder().cache(None).self_test(false).graphs(rule).build() {
         Ok(backend) => Some(Device::from_backend(Box::new(backend))),
         Err(ErrorKind::DeviceAbsent(why)) => {
             common::skipped(&why);

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// What is emulated, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The card, by its architecture: `sm_75`, `sm_80`, `sm_90` or `sm_120`.
+    /// The card, by its architecture: `sm_70`, `sm_75`, `sm_80`, `sm_90` or `sm_120`.
     pub profile: String,
     /// Bytes of each card's memory; the card's own where none is given.
     pub memory: Option<u64>,
@@ -40,6 +40,8 @@ pub struct Options {
     pub cublaslt: bool,
     /// There is an NVML.
     pub nvml: bool,
+    /// The driver maps memory to addresses.
+    pub mapping: bool,
 }
 
 /// Something that a card, a driver or a library does wrong, for who tests whether that is noticed.
@@ -51,6 +53,12 @@ pub enum EmulatedFault {
     StaleGraph,
     /// Products with TF32 round their inputs to three bits.
     Tf32,
+    /// cuBLASLt's products leave out the last of the sums.
+    Product,
+    /// The matrix unit of a warp gives 0 for one element.
+    Matrices,
+    /// Addresses are mapped to the memory that was made first.
+    Page,
 }
 
 impl Default for Options {
@@ -69,6 +77,7 @@ impl Default for Options {
             missing: Vec::new(),
             cublaslt: true,
             nvml: true,
+            mapping: true,
         }
     }
 }

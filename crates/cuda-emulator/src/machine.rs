@@ -75,11 +75,13 @@ pub struct Conduct {
     pub threads: usize,
     /// Instructions of warps that one block may execute before it counts as hung.
     pub budget: u64,
+    /// The matrix unit gives 0 for one element.
+    pub wrong_matrices: bool,
 }
 
 impl Default for Conduct {
     fn default() -> Conduct {
-        Conduct { seed: 0, threads: 1, budget: 1 << 30 }
+        Conduct { seed: 0, threads: 1, budget: 1 << 30, wrong_matrices: false }
     }
 }
 

@@ -316,7 +316,7 @@ fn damaged_texts_give_errors_or_findings_and_end() {
         for (kernel, bytes) in names {
             let parameters: Vec<u8> = buffers.iter().copied().cycle().take(bytes as usize).collect();
             let launch = Launch { kernel: &kernel, grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0, parameters: &parameters };
-            match run(&loaded, &launch, &memory, &Conduct { seed: round as u64, threads: 1, budget: 20_000 }) {
+            match run(&loaded, &launch, &memory, &Conduct { seed: round as u64, threads: 1, budget: 20_000, ..Conduct::default() }) {
                 Ok(_) => ran += 1,
                 Err(finding) => {
                     assert!(!finding.to_string().is_empty());

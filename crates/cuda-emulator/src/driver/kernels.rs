@@ -5,6 +5,7 @@ use super::order::{Range, WorkNow};
 use super::pointer::Host;
 use super::profile::CardProfile;
 use super::state::DriverState;
+use crate::emulator::EmulatedFault;
 use crate::machine::finding::FindingKind;
 use crate::machine::{Conduct, Launch, LoadError, Loaded, Module, Parameter, next_serial, run_unordered, touched};
 use crate::memory::DeviceMemory;
@@ -138,7 +139,8 @@ impl DriverState {
         let blocks = launch.grid.iter().map(|g| *g as usize).product::<usize>();
         let warps = blocks.saturating_mul(launch.block.iter().product::<u32>().div_ceil(32) as usize);
         let threads = self.options.threads.min(warps / WARPS_FOR_A_THREAD).max(1);
-        let conduct = Conduct { seed: self.random.next(), threads, ..Conduct::default() };
+        let wrong_matrices = self.goes_wrong(EmulatedFault::Matrices);
+        let conduct = Conduct { seed: self.random.next(), threads, wrong_matrices, ..Conduct::default() };
         let asked = Launch { kernel: &launch.name, grid: launch.grid, block: launch.block, dynamic_shared: launch.shared, parameters: &launch.parameters };
         let first = next_serial();
         let unordered = std::mem::take(&mut self.unordered);

@@ -1,4 +1,4 @@
-//! What a card says of itself: four cards, by the name of their architecture.
+//! What a card says of itself: five cards, by the name of their architecture.
 //!
 //! Numbers are those that the cards report (`deviceQuery`, NVIDIA's tuning guides and data sheets); rates are those of the
 //! data sheets and serve the virtual clock alone.
@@ -42,6 +42,24 @@ pub struct CardProfile {
 
 /// The cards.
 pub const PROFILES: &[CardProfile] = &[
+    CardProfile {
+        name: "sm_70",
+        card: "Tesla V100-SXM2-16GB",
+        capability: (7, 0),
+        memory: 16_935_682_048,
+        processors: 80,
+        threads_of_processor: 2048,
+        blocks_of_processor: 32,
+        shared_of_processor: 98_304,
+        shared_of_block: 98_304,
+        cache: 6_291_456,
+        clocks: (1_530_000, 877_000),
+        bus: 4096,
+        single_to_double: 2,
+        copy_engines: 6,
+        ecc: true,
+        rates: (898e9, 12e9),
+    },
     CardProfile {
         name: "sm_75",
         card: "Tesla T4",

@@ -51,7 +51,6 @@ pub(crate) enum WaitGoal {
     Stream(u64),
     Task(u64),
     Context(u64),
-    Everything,
 }
 
 impl DriverState {
@@ -109,7 +108,6 @@ impl DriverState {
             WaitGoal::Stream(stream) => self.streams.get(&stream).is_none_or(|s| s.work.is_empty()),
             WaitGoal::Task(task) => !self.pending.contains(&task),
             WaitGoal::Context(context) => self.streams.values().all(|s| s.context != context || s.work.is_empty()),
-            WaitGoal::Everything => self.pending.is_empty(),
         }
     }
     /// Runs work until the goal is met.
@@ -189,7 +187,6 @@ impl DriverState {
         let waited = |context: u64, stream: u64| match goal {
             WaitGoal::Stream(s) => s == stream,
             WaitGoal::Context(c) => c == context,
-            WaitGoal::Everything => true,
             WaitGoal::Task(_) => false,
         };
         for (handle, stream) in self.streams.iter().filter(|(h, s)| waited(s.context, **h)) {
@@ -199,7 +196,7 @@ impl DriverState {
                 self.clock.waited(stream.time);
             }
         }
-        if self.pending.is_empty() && matches!(goal, WaitGoal::Context(_) | WaitGoal::Everything) {
+        if self.pending.is_empty() && matches!(goal, WaitGoal::Context(_)) {
             for device in &mut self.devices {
                 device.accesses.clear();
             }

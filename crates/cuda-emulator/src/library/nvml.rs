@@ -71,7 +71,7 @@ calls! { exports, Declined;
     }
     fn nvmlDeviceGetUUID(state, card: u64, uuid: OutPointer<c_char>, capacity: u32) {
         let number = state.told_of(card)?;
-        text(uuid, &uuid_of(number), capacity)
+        text(uuid, &state.uuid_text(number), capacity)
     }
     fn nvmlDeviceGetUtilizationRates(state, card: u64, rates: OutPointer<[u32; 2]>) {
         state.told_of(card)?;
@@ -131,7 +131,7 @@ calls! { exports, Declined;
     fn nvmlDeviceGetHandleByUUID(state, text: Text, card: OutPointer<u64>) {
         state.told()?;
         let asked = text.get().map_err(|_| Declined::INVALID_ARGUMENT)?;
-        tell(card, CARD | (0..state.devices.len()).find(|d| asked == uuid_of(*d)).ok_or(Declined::NOT_FOUND)? as u64)
+        tell(card, CARD | (0..state.devices.len()).find(|d| asked == state.uuid_text(*d)).ok_or(Declined::NOT_FOUND)? as u64)
     }
     fn nvmlDeviceGetTotalEnergyConsumption(state, card: u64, millijoules: OutPointer<u64>) {
         state.told_of(card)?;
@@ -158,9 +158,6 @@ calls! { exports, Declined;
     }
 }
 
-fn uuid_of(number: usize) -> String {
-    format!("GPU-656d756c-6174-6564-0000-{number:012x}")
-}
 fn tell<T: Copy>(to: OutPointer<T>, value: T) -> Result<(), Declined> {
     to.set(value).map_err(|_| Declined::INVALID_ARGUMENT)
 }
@@ -171,6 +168,17 @@ fn text(to: OutPointer<c_char>, text: &str, capacity: u32) -> Result<(), Decline
     to.text(text, capacity as i32).map_err(|_| Declined::INVALID_ARGUMENT)
 }
 impl DriverState {
+    /// The driver's name of a card, as NVML writes it.
+    fn uuid_text(&self, number: usize) -> String {
+        let hex: String = self.uuid(number).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (mut rest, mut parts) = (&hex[..], Vec::new());
+        for length in [8, 4, 4, 4, 12] {
+            let (part, others) = rest.split_at(length);
+            parts.push(part);
+            rest = others;
+        }
+        format!("GPU-{}", parts.join("-"))
+    }
     fn told(&self) -> Result<(), Declined> {
         if self.library.nvml > 0 { Ok(()) } else { Err(Declined::UNINITIALIZED) }
     }

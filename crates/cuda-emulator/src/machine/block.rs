@@ -68,6 +68,7 @@ pub struct LaunchShape {
     pub dynamic_shared: u32,
     pub seed: u64,
     pub budget: u64,
+    pub wrong_matrices: bool,
     /// The program's constants, addresses found.
     pub constants: Vec<(u32, u64, bool)>,
 }
@@ -351,7 +352,11 @@ impl<'r> RunningBlock<'r> {
                 if !self.gather(w, ALL)? {
                     return Ok(Flow::Elsewhere);
                 }
-                super::matrix::multiply(&mut self.warps[w].registers, multiply);
+                let registers = &mut self.warps[w].registers;
+                super::matrix::multiply(registers, multiply);
+                if let (true, Some(row)) = (self.shape.wrong_matrices, multiply.d.first()) {
+                    registers.set_lane(*row, 0, 0u32);
+                }
             }
         }
         Ok(Flow::Next)

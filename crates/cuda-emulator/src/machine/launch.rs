@@ -60,6 +60,7 @@ pub(crate) fn run_unordered(
         dynamic_shared: launch.dynamic_shared,
         seed: conduct.seed,
         budget: conduct.budget,
+        wrong_matrices: conduct.wrong_matrices,
         constants: loaded.constants(program),
     };
     let crew = HostThreads {

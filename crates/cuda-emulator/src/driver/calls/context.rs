@@ -34,8 +34,8 @@ calls! { exports, CudaCode;
     }
     fn cuDevicePrimaryCtxReset_v2(state, device: i32) {
         let number = state.device(device)?;
-        let Some(device) = state.devices.get_mut(number) else { return Err(CudaCode::INVALID_DEVICE) };
-        device.retained = 0;
+        let Some(device) = state.devices.get(number) else { return Err(CudaCode::INVALID_DEVICE) };
+        // "Resetting the primary context does not release it": whoever retained it releases it.
         let handle = device.primary;
         let lost = state.contexts.get(&handle).and_then(|c| c.lost);
         state.refuse_while_capturing()?;

@@ -7,6 +7,9 @@ use std::ffi::c_char;
 /// The driver that is stood in for: CUDA 13.0.
 const DRIVER: i32 = 13_000;
 
+/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED`.
+const MAPPING: i32 = 102;
+
 calls! { exports, CudaCode;
     fn cuInit(state, flags: u32) {
         if flags != 0 {
@@ -46,7 +49,8 @@ calls! { exports, CudaCode;
     fn cuDeviceGetAttribute(state, value: OutPointer<i32>, which: i32, device: i32) {
         value.needed()?;
         let device = state.device(device)?;
-        value.set(state.profile.attribute(which, device).ok_or(CudaCode::INVALID_VALUE)?)
+        let known = state.profile.attribute(which, device).ok_or(CudaCode::INVALID_VALUE)?;
+        value.set(if which == MAPPING && !state.options.mapping { 0 } else { known })
     }
     fn cuDeviceComputeCapability(state, major: OutPointer<i32>, minor: OutPointer<i32>, device: i32) {
         state.device(device)?;
@@ -98,7 +102,7 @@ calls! { exports, CudaCode;
 
 impl crate::driver::state::DriverState {
     /// A number of the card's own: it says that it is none, and which of them.
-    fn uuid(&self, device: usize) -> [u8; 16] {
+    pub(crate) fn uuid(&self, device: usize) -> [u8; 16] {
         let mut uuid = *b"emulated        ";
         uuid[8..12].copy_from_slice(&self.profile.architecture().to_le_bytes());
         uuid[12..16].copy_from_slice(&(device as u32).to_le_bytes());

@@ -3,8 +3,8 @@ use crate::driver::code::{Answer, CudaCode};
 use crate::driver::entry::calls;
 use crate::driver::pointer::{InPointer, OutPointer};
 use crate::driver::profile::GRANULE;
-use crate::driver::queue::WaitGoal;
 use crate::driver::state::{Allocated, DriverState, Reserved};
+use crate::emulator::EmulatedFault;
 use std::collections::BTreeMap;
 
 /// `CUmemLocation`.
@@ -101,7 +101,11 @@ calls! { exports, CudaCode;
         if !whole || offset != 0 || flags != 0 || bytes > memory.bytes {
             return Err(CudaCode::INVALID_VALUE);
         }
-        let (physical, device) = (memory.physical.clone(), memory.device);
+        let (mut physical, device) = (memory.physical.clone(), memory.device);
+        if state.goes_wrong(EmulatedFault::Page) {
+            let first = state.allocated.iter().filter(|(_, a)| a.device == device && a.bytes >= bytes).min_by_key(|(handle, _)| **handle);
+            physical = first.map_or(physical, |(_, first)| first.physical.clone());
+        }
         let card = state.devices.get(device).ok_or(CudaCode::INVALID_DEVICE)?.memory.clone();
         let (_, range) = state.reserved.range_mut(..=address).next_back().ok_or(CudaCode::INVALID_VALUE)?;
         card.map(address, bytes, 0, &physical).map_err(|_| CudaCode::INVALID_VALUE)?;
@@ -116,8 +120,7 @@ calls! { exports, CudaCode;
         state.refuse_while_capturing()?;
         let end = address.checked_add(bytes as u64).ok_or(CudaCode::INVALID_VALUE)?;
         let (device, mapped) = state.mapped(address, end)?;
-        // What is under way may use it.
-        state.run_until(WaitGoal::Everything);
+        // It waits for nothing: what is under way and uses it finds nothing there.
         let Some(device) = state.devices.get_mut(device) else { return Err(CudaCode::INVALID_DEVICE) };
         device.memory.unmap(address, bytes as u64).map_err(|_| CudaCode::INVALID_VALUE)?;
         device.accesses.forget(address, bytes as u64);

@@ -217,6 +217,9 @@ impl ProductMemory<'_, '_> {
         let b = taken(self.matrix(&p.b, batch)?);
         let b = if p.b_transposed { b } else { transposed(&b, p.b.rows as usize, p.b.columns as usize) };
         let mut x = sums(&a, &b, inner, p.compute, threads);
+        if self.state.goes_wrong(EmulatedFault::Product) {
+            x.last_mut().into_iter().for_each(|last| *last = 0.0);
+        }
 
         let inputs = self.scale(p.scales[0])? * self.scale(p.scales[1])?;
         let (c_scale, d_scale, aux_scale) = (self.scale(p.scales[2])?, self.scale(p.scales[3])?, self.scale(p.scales[4])?);
