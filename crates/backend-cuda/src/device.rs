@@ -192,6 +192,9 @@ impl Backend for CudaBackend {
     fn updates_in_place(&self) -> bool {
         true
     }
+    fn keeps_memory(&self) -> bool {
+        self.opened().pool.is_mapped()
+    }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         let opened = self.opened();
         opened.context.check()?;

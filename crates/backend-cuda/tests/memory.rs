@@ -97,6 +97,7 @@ fn graphs_of_drawn_lengths_run_within_a_little_more_than_their_peak() {
     let own = backend(device).memory().reserved;
     let ratio = (all.peak_reserved - own) as f64 / held.peak_bytes as f64;
     eprintln!("graphs, no cap: {} MiB reserved for tensors at most, {ratio:.3} of the peak of {} MiB", (all.peak_reserved - own) >> 20, held.peak_bytes >> 20);
+    assert!(ratio <= 1.15, "{all:?}");
     let cap = own + held.peak_bytes as u64 * 115 / 100;
     let capped = common::opened(Options::default(), |b| b.memory_pool(CudaMemoryPool::Bytes(cap))).unwrap();
     let waits = |device: Device| device.counters().iter().find(|(name, _)| *name == "waits").map_or(0, |(_, n)| *n);

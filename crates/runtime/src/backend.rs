@@ -199,6 +199,11 @@ pub trait Backend: Send + Sync + 'static {
     fn updates_in_place(&self) -> bool {
         false
     }
+    /// Does it keep memory that is dropped for later by itself, and bear that work which uses it is still under way? Then the pool
+    /// drops what is given up at once and keeps next to nothing: what is free is the backend's to put together.
+    fn keeps_memory(&self) -> bool {
+        false
+    }
     /// Its queues and events, where work goes on after the call that handed it over. Then the steps of plans come by these.
     fn asynchronous(&self) -> Option<&dyn Asynchronous> {
         None

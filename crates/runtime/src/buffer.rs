@@ -344,7 +344,13 @@ impl Pool {
         memory.map_err(|kind| {
             let mut blocks = self.0.lock();
             blocks.stats.live_bytes -= want;
-            if matches!(kind, ErrorKind::OutOfMemory { .. }) { blocks.out_of_memory(asked) } else { kind }
+            match (kind, blocks.out_of_memory(asked)) {
+                // The device may have a cap of its own.
+                (ErrorKind::OutOfMemory { cap: of_device, .. }, ErrorKind::OutOfMemory { asked, in_use, cap }) => {
+                    ErrorKind::OutOfMemory { asked, in_use, cap: cap.or(of_device) }
+                }
+                (kind, _) => kind,
+            }
         })
     }
     /// Takes over a host vector.
@@ -395,7 +401,7 @@ impl Pool {
             let mut blocks = self.0.lock();
             blocks.stats.live_bytes -= bytes;
             // Asked under the lock: who opens the device anew empties the pool behind that.
-            if buffer.is_of_before() {
+            if buffer.is_of_before() || buffer.device.backend().keeps_memory() {
                 lost = Arc::into_inner(buffer).and_then(|mut b| b.memory.get_mut().take());
             } else {
                 blocks.stats.cached_bytes += bytes;

@@ -15,6 +15,7 @@ pub struct Guarded {
     /// The same at every call, so it is asked for once.
     info: DeviceInfo,
     updates_in_place: bool,
+    keeps_memory: bool,
     is_asynchronous: bool,
     freezes: Option<FreezeRule>,
 }
@@ -25,6 +26,7 @@ impl Guarded {
         Guarded {
             info: inner.info().clone(),
             updates_in_place: inner.updates_in_place(),
+            keeps_memory: inner.keeps_memory(),
             is_asynchronous: asynchronous.is_some(),
             freezes: asynchronous.and_then(Asynchronous::freezes),
             inner,
@@ -43,6 +45,9 @@ impl Backend for Guarded {
     }
     fn updates_in_place(&self) -> bool {
         self.updates_in_place
+    }
+    fn keeps_memory(&self) -> bool {
+        self.keeps_memory
     }
     /// It can give no error: a panic ends the plan that is being made, and the window with it.
     fn supports(&self, kernel: &KernelKind, dtypes: &[crate::DType]) -> Support {
