@@ -18,6 +18,13 @@ pub(crate) enum Image {
     /// the driver's language, with a zero at its end
     Ptx,
 }
+/// What the compiler makes of a text, for tools that look at it.
+pub struct CompiledImage {
+    /// machine code as an ELF file, or PTX with a zero at its end
+    pub image: Vec<u8>,
+    /// what the compiler said: of machine code the registers, the memory and the spills of each function
+    pub log: String,
+}
 /// The compiler for one card.
 pub(crate) struct Compiler {
     /// the architecture of what is compiled, ten times major and minor
@@ -81,20 +88,35 @@ impl Compiler {
         if let Some(found) = self.disk.as_ref().and_then(|d| d.read(&key)) {
             return Ok(found);
         }
-        let made = translate(text, &arguments, kind)?;
+        let made = translate(text, &arguments, kind)?.image;
         if let Some(disk) = &self.disk {
             disk.keep(&key, &made);
         }
         Ok(made)
     }
     fn arguments(&self, kind: Image) -> Vec<String> {
-        let arch = format!("--gpu-architecture={}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch);
-        // Products and sums are rounded one by one: fused = op by op.
-        let others = ["--fmad=false", "--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"];
-        std::iter::once(arch).chain(others.map(String::from)).collect()
+        arguments(&format!("{}_{}", if kind == Image::Code { "sm" } else { "compute" }, self.arch))
     }
 }
-fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, ErrorKind> {
+/// What the compiler is told for an architecture, `sm_90` for machine code or `compute_90` for PTX.
+fn arguments(architecture: &str) -> Vec<String> {
+    // Products and sums are rounded one by one: fused = op by op.
+    let others = ["--fmad=false", "--device-as-default-execution-space", "--std=c++17", "--disable-warnings", "--no-cache"];
+    std::iter::once(format!("--gpu-architecture={architecture}")).chain(others.map(String::from)).collect()
+}
+/// Compiles a text for any architecture by the options of every kernel, and keeps what the compiler says.
+///
+/// # Errors
+/// It is no CUDA C++, or there is no such architecture: the compiler's words.
+pub(crate) fn compile_for(text: &str, architecture: &str) -> Result<CompiledImage, ErrorKind> {
+    let kind = if architecture.starts_with("compute") { Image::Ptx } else { Image::Code };
+    let mut arguments = arguments(architecture);
+    if kind == Image::Code {
+        arguments.push("--ptxas-options=-v".into());
+    }
+    translate(text, &arguments, kind)
+}
+fn translate(text: &str, arguments: &[String], kind: Image) -> Result<CompiledImage, ErrorKind> {
     let zero_ended = |s: &str| CString::new(s).map_err(|_| ErrorKind::Internal("a zero inside a text for the compiler".into()));
     let source = zero_ended(text)?;
     let arguments: Vec<CString> = arguments.iter().map(|a| zero_ended(a)).collect::<Result<_, _>>()?;
@@ -124,7 +146,7 @@ fn translate(text: &str, arguments: &[String], kind: Image) -> Result<Vec<u8>, E
         told("nvrtcGetPTX", unsafe { sys::nvrtcGetPTX(program.0, made.as_mut_ptr().cast()) })?;
         made.push(0);
     }
-    Ok(made)
+    Ok(CompiledImage { image: made, log: log(&program)? })
 }
 fn log(program: &Program) -> Result<String, ErrorKind> {
     let mut size = 0;

@@ -47,5 +47,6 @@ mod staging;
 mod stream;
 mod words;
 
+pub use compiler::CompiledImage;
 pub use device::{CudaBackend, CudaBuilder};
 pub use registration::link;
