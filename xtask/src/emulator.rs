@@ -105,11 +105,7 @@ fn planted(options: &Options) -> Exit {
 }
 /// Runs a program with its fault and without.
 #[cfg(feature = "emulated")]
-fn row(
-    fault: &str,
-    by: adamant_cuda_emulator::plants::Caught,
-    run: &dyn Fn(bool) -> Result<adamant_cuda_emulator::plants::PlantEnd, String>,
-) -> PlantRow {
+fn row(fault: &str, by: adamant_cuda_emulator::plants::Caught, run: &dyn Fn(bool) -> Result<adamant_cuda_emulator::plants::PlantEnd, String>) -> PlantRow {
     let caught = run(true).and_then(|end| end.caught(by));
     let silent = run(false).and_then(|end| end.silent());
     let state = if caught.is_ok() && silent.is_ok() { PlantState::Caught } else { PlantState::Missed };

@@ -26,6 +26,8 @@ use usage::KernelUsage;
 const ARCHITECTURES: [(&str, &str); 5] = [("sm_75", "sm_75"), ("sm_80", "sm_80"), ("sm_90", "sm_90"), ("sm_90a", "sm_90"), ("sm_120", "sm_120")];
 /// Texts that are compiled together: most of what one takes is spent on what all have.
 const TOGETHER: usize = 32;
+/// Calls that were refused and are printed.
+const REFUSED: usize = 20;
 /// Complaints that are printed as text.
 const SHOWN: usize = 60;
 
@@ -38,6 +40,9 @@ pub struct Options {
     /// How many texts of random graphs
     #[arg(long, default_value_t = 1000)]
     texts: usize,
+    /// Of the public functions on each dtype only one of so many
+    #[arg(long, default_value_t = 1)]
+    one_of: usize,
     /// The seed of the graphs
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -102,7 +107,8 @@ fn looked_at(options: &Options) -> Exit {
     for architecture in &options.arch {
         let card = ARCHITECTURES.iter().find(|(name, _)| name == architecture).map_or("sm_90", |(_, card)| card);
         if !written_for.contains_key(card) {
-            match texts::collected(card, options.texts, options.seed) {
+            let others: Vec<&texts::CollectedTexts> = written_for.values().collect();
+            match texts::collected(card, options.texts, options.seed, options.one_of, &others) {
                 Ok(collected) => written_for.insert(card, collected),
                 Err(exit) => return exit,
             };
@@ -116,8 +122,8 @@ fn looked_at(options: &Options) -> Exit {
             collected.refused.len(),
             begun.elapsed().as_secs_f64()
         );
-        for refused in collected.refused.iter().take(5) {
-            eprintln!("  refused: {refused}");
+        for refused in collected.refused.iter().take(REFUSED) {
+            eprintln!("  refused: {}", refused.chars().take(240).collect::<String>());
         }
         if collected.generated < options.texts {
             wrong.push(format!("{architecture}: only {} texts of random graphs where {} were asked for", collected.generated, options.texts));
@@ -233,7 +239,19 @@ fn report(options: &Options, rows: &[FamilyRow], wrong: &[String], counted: &Cou
     } else {
         let mut grid = comfy_table::Table::new();
         grid.load_style(comfy_table::presets::NOTHING).set_header([
-            "arch", "family", "texts", "registers", "shared", "spilled", "matrix loops", "least share", "least tile", "gathered", "least share", "128 bits", "wrong",
+            "arch",
+            "family",
+            "texts",
+            "registers",
+            "shared",
+            "spilled",
+            "matrix loops",
+            "least share",
+            "least tile",
+            "gathered",
+            "least share",
+            "128 bits",
+            "wrong",
         ]);
         for r in rows {
             let share = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.1} %", 100.0 * s));

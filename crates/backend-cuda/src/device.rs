@@ -102,6 +102,10 @@ impl CudaBackend {
     pub fn texts_by_family(&self) -> Vec<(&'static str, String)> {
         self.opened().texts()
     }
+    /// From now on new kernels are written and not compiled, and do nothing: for tools that look at texts and at no result.
+    pub fn write_only(&self) {
+        self.opened().compiler.idle();
+    }
     /// What the compiler makes of kernels' texts, one behind the other, by the options of every kernel, for tools that look at it.
     /// `architecture` is `sm_90a` for machine code, with a log of each function's registers and spills, or `compute_90` for PTX.
     /// Needs no card.

@@ -8,8 +8,8 @@ use crate::machine::finding::Finding;
 use crate::stub::{InstallError, StandIn, stand_in};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// What is emulated, and how.
 #[derive(Debug, Clone, PartialEq)]

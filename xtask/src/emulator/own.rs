@@ -70,8 +70,52 @@ pub const OWN_PLANTS: &[OwnPlant] = &[
         "asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\");\n    __syncthreads();",
         "asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\");",
     ),
-    plant("stage overwritten early", OwnProgram::Product, Found(&[CopyNotAwaited, RaceOfThreads, RaceOfLanes]), "stage_ = (slice + 2u) % 3u", "stage_ = slice % 3u"),
+    plant(
+        "stage overwritten early",
+        OwnProgram::Product,
+        Found(&[CopyNotAwaited, RaceOfThreads, RaceOfLanes]),
+        "stage_ = (slice + 2u) % 3u",
+        "stage_ = slice % 3u",
+    ),
     plant("swapped fragment", OwnProgram::Product, WrongResult, r#""r"(a[i][1]), "r"(a[i][2])"#, r#""r"(a[i][2]), "r"(a[i][1])"#),
+    plant("misaligned copy", OwnProgram::Product, Found(&[Misaligned]), "+ inner : 0ull)", "+ inner + 1u : 0ull)"),
+    plant("misaligned vector", OwnProgram::Sum, Found(&[Misaligned]), "+ first, taken0)", "+ first + 1u, taken0)"),
+    // What lies behind a tensor is for its pool to say.
+    plant(
+        "off by one",
+        OwnProgram::Sum,
+        Found(&[OutOfBounds, ReadBeforeWritten, UseAfterFree]),
+        "count = ADM_MIN(4u, p[0u] - first)",
+        "count = ADM_MIN(4u, p[0u] - first + 1u)",
+    ),
+    plant("race of blocks", OwnProgram::Sum, Found(&[RaceOfBlocks]), "+ first, made0)", "+ first % 1024u, made0)"),
+    plant("unwritten output", OwnProgram::Chain, Found(&[ReadBeforeWritten]), "adm_put_4<4>(b1,", "if (unit != 3u) adm_put_4<4>(b1,"),
+    plant("missing barrier", OwnProgram::Total, Found(&[RaceOfThreads]), "            adm_barrier();\n        }", "        }"),
+    plant("missing first barrier", OwnProgram::Total, Found(&[RaceOfThreads]), "partial[lane] = total;\n        adm_barrier();", "partial[lane] = total;"),
+    plant(
+        "divergent barrier",
+        OwnProgram::Total,
+        Found(&[DivergentBarrier]),
+        "            adm_barrier();\n        }",
+        "            if (own_lane < half) adm_barrier();\n        }",
+    ),
+    plant(
+        "unwritten shared memory",
+        OwnProgram::Total,
+        Found(&[ReadBeforeWritten]),
+        "        partial[lane] = total;\n",
+        "        if (lane != 5u) partial[lane] = total;\n",
+    ),
+    plant("beyond shared memory", OwnProgram::Total, Found(&[OutOfBounds]), "partial[lane + half]", "partial[lane + 2u * half]"),
+    plant(
+        "lanes missing from a mask",
+        OwnProgram::Softmax,
+        Found(&[MissingLane]),
+        "float adm_exchange(float x, uint32_t with) { return __shfl_xor_sync(0xffffffffu,",
+        "float adm_exchange(float x, uint32_t with) { return __shfl_xor_sync(0xffffu,",
+    ),
+    // The compiler takes it for impossible: x + 1 > x is true, it concludes.
+    plant("signed overflow", OwnProgram::Overflow, WrongResult, "of((U)x.v + (U)y.v); }", "adm_wrapping((S)(x.v + y.v)); }"),
 ];
 
 /// Runs a program of the backend, with the fault in its text or without.
@@ -147,13 +191,14 @@ fn is_right(program: OwnProgram) -> Computed<bool> {
             near(&got, &wanted, 1.0 / 128.0)
         }
         OwnProgram::Sum => {
-            let (a, b) = (sixteenths(1000, 1), sixteenths(1000, 2));
-            let got = (Tensor::from_vec(a.clone(), [1000]) + Tensor::from_vec(b.clone(), [1000])).to_vec::<f32>()?;
+            let n = 4099;
+            let (a, b) = (sixteenths(n, 1), sixteenths(n, 2));
+            let got = (Tensor::from_vec(a.clone(), [n]) + Tensor::from_vec(b.clone(), [n])).to_vec::<f32>()?;
             got.iter().zip(a.iter().zip(&b)).all(|(g, (x, y))| *g == x + y)
         }
         OwnProgram::Total => {
-            let a = sixteenths(1000, 1);
-            let got = Tensor::from_vec(a.clone(), [1000]).sum(..).to_vec::<f32>()?;
+            let a = sixteenths(5000, 1);
+            let got = Tensor::from_vec(a.clone(), [5000]).sum(..).to_vec::<f32>()?;
             got == [a.iter().sum::<f32>()]
         }
         OwnProgram::Softmax => {

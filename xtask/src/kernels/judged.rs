@@ -31,7 +31,7 @@ pub struct LookedAt {
 impl LookedAt {
     /// Threads of a block.
     pub fn threads(&self) -> Option<u32> {
-        self.text.rsplit("__launch_bounds__(").next().filter(|rest| rest.len() < self.text.len())?.split(')').next()?.parse().ok()
+        self.text.rsplit("__launch_bounds__(").next().filter(|rest| rest.len() < self.text.len())?.split([')', ',']).next()?.parse().ok()
     }
     pub fn is_attention(&self) -> bool {
         self.family.contains("attention")
@@ -151,7 +151,8 @@ mod tests {
         let text = "template <int N> static inline void adm_take_4(const void *b) {} adm_take_4<4>(b1, x, taken0); adm_put_8<4>(b2, x, made0);";
         let mut map = looked("map", text);
         assert_eq!(map.pieces(), [1, 2]);
-        let code = |wide: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ LDG.E.128 R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E{wide} R1 ;\n")).remove("kernel_a");
+        let code =
+            |wide: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ LDG.E.128 R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E{wide} R1 ;\n")).remove("kernel_a");
         assert!(by_code(&map, code(".128").as_ref()).is_empty());
         assert_eq!(by_code(&map, code(".64").as_ref()), ["1 loads and 1 stores of 128 bits where it has 1 and 2 such pieces"]);
         assert_eq!(by_code(&map, None), ["it is not in the listing"]);

@@ -85,10 +85,6 @@ impl KernelListing {
         let loads = body.iter().filter(|i| operation(i) == "LDG").count();
         Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), loads })
     }
-    /// Does it use the matrix unit at all?
-    pub fn has_matrix(&self) -> bool {
-        self.instructions.iter().any(|i| is_matrix(i))
-    }
     /// Loads from global memory of 16 bytes at once, and stores.
     pub fn widest(&self) -> [usize; 2] {
         ["LDG", "STG"].map(|of| {
@@ -129,7 +125,7 @@ mod tests {
         let all = kernels(PRODUCT);
         assert_eq!(all["kernel_a"].matrix_loop(), Some(MatrixLoop { length: 5, matrix: 2, sums: 2, loads: 0 }));
         assert_eq!(all["kernel_a"].widest(), [1, 1]);
-        assert_eq!((all["kernel_b"].matrix_loop(), all["kernel_b"].widest(), all["kernel_b"].has_matrix()), (None, [0, 0], false));
+        assert_eq!((all["kernel_b"].matrix_loop(), all["kernel_b"].widest()), (None, [0, 0]));
     }
     #[test]
     fn planted_faults_change_what_is_counted() {

@@ -168,7 +168,12 @@ extern "C" __global__ void last_block(float* o, float* partial, const float* x, 
 }"#,
         plants: &[
             ("missing fence", "__threadfence();", "", Found(&[RaceOfBlocks])),
-            ("a counter that is none", "last = atomicInc(&done, gridDim.x - 1) == gridDim.x - 1;", "last = blockIdx.x == gridDim.x - 1;", Found(&[RaceOfBlocks])),
+            (
+                "a counter that is none",
+                "last = atomicInc(&done, gridDim.x - 1) == gridDim.x - 1;",
+                "last = blockIdx.x == gridDim.x - 1;",
+                Found(&[RaceOfBlocks]),
+            ),
         ],
     },
     FaultyProgram {
@@ -249,7 +254,12 @@ const GEMM_PLANTS: &[(&str, &str, &str, Caught)] = &[
         "fetch(tile % STAGES, ahead * 32)",
         Found(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads]),
     ),
-    ("a store where a copy is under way", "for (int tile = 0; tile", "sa[0][t / 4 * ROW + t % 4 * 8] = 0;\n    for (int tile = 0; tile", Found(&[CopyNotAwaited])),
+    (
+        "a store where a copy is under way",
+        "for (int tile = 0; tile",
+        "sa[0][t / 4 * ROW + t % 4 * 8] = 0;\n    for (int tile = 0; tile",
+        Found(&[CopyNotAwaited]),
+    ),
     ("misaligned copy", "k + column);\n            copy16(&sb", "k + column + 1);\n            copy16(&sb", Found(&[Misaligned])),
     ("misaligned rows", "ROW = 40", "ROW = 36", Found(&[Misaligned])),
     ("swapped fragments", "\"r\"(A[1]), \"r\"(A[2])", "\"r\"(A[2]), \"r\"(A[1])", WrongResult),
