@@ -209,7 +209,7 @@ fn table(architecture: &str, all: &[CompiledLook<'_>]) -> Vec<FamilyRow> {
             row.spilled += usize::from(usage.spills > 0);
         }
         match look.matrix_loop {
-            Some(found) if found.loads > 0 => (row.gathered, row.least_gathered) = (row.gathered + 1, least(row.least_gathered, found.share())),
+            Some(found) if found.stores > 0 => (row.gathered, row.least_gathered) = (row.gathered + 1, least(row.least_gathered, found.share())),
             Some(found) => {
                 (row.copied, row.least_share) = (row.copied + 1, least(row.least_share, found.share()));
                 row.least_tile = Some(row.least_tile.map_or(found.tile(), |t| t.min(found.tile())));

@@ -223,9 +223,12 @@ fn is_right(program: OwnProgram) -> Computed<bool> {
         }
         OwnProgram::Chain => {
             let a = sixteenths(1000, 1);
-            let y = Tensor::from_vec(a.clone(), [1000]) + 1.0;
+            // Held, so that the first Map does not write over it.
+            let x = Tensor::from_vec(a.clone(), [1000]);
+            let y = &x + 1.0;
             y.materialize()?;
             let got = (&y * 2.0).to_vec::<f32>()?;
+            drop(x);
             got.iter().zip(&a).all(|(g, a)| *g == (a + 1.0) * 2.0)
         }
     })

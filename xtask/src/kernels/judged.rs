@@ -91,7 +91,7 @@ fn by_loop(looked: &LookedAt, found: Option<MatrixLoop>) -> Vec<String> {
     let Some(found) = found else { return vec!["no loop with the matrix unit".into()] };
     let mut wrong = Vec::new();
     // Factors that do not lie in whole pieces of 16 bytes are gathered element by element: they get no share.
-    let least = if found.loads > 0 && !looked.is_attention() {
+    let least = if found.stores > 0 && !looked.is_attention() {
         0.0
     } else if looked.is_attention() {
         IN_ATTENTION
@@ -136,7 +136,7 @@ mod tests {
     }
     #[test]
     fn a_loop_with_too_little_of_the_matrix_unit_or_too_small_a_tile_is_told() {
-        let found = |length, sums, loads| Some(MatrixLoop { length, matrix: 16, sums, loads });
+        let found = |length, sums, stores| Some(MatrixLoop { length, matrix: 16, sums, stores });
         let (product, attention) = (looked("matmul", ""), looked("adamant.attention", ""));
         assert!(by_loop(&product, found(53, 8, 0)).is_empty());
         assert_eq!(by_loop(&product, found(54, 8, 0)).len(), 1);

@@ -18,8 +18,8 @@ pub struct MatrixLoop {
     pub matrix: usize,
     /// different places of sums among them: a warp keeps 16 x 8 of each
     pub sums: usize,
-    /// loads from global memory that pass through registers
-    pub loads: usize,
+    /// stores of registers to the block's memory: factors that were gathered, and not copied on their own
+    pub stores: usize,
 }
 impl MatrixLoop {
     /// The share of the matrix unit.
@@ -82,8 +82,8 @@ impl KernelListing {
         let matrix: Vec<&str> = body.iter().filter(|i| is_matrix(i)).map(|i| bare(i)).collect();
         // The first operand is where the sums go.
         let sums: BTreeSet<&str> = matrix.iter().filter_map(|i| i.split_whitespace().nth(1)).collect();
-        let loads = body.iter().filter(|i| operation(i) == "LDG").count();
-        Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), loads })
+        let stores = body.iter().filter(|i| operation(i) == "STS").count();
+        Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), stores })
     }
     /// Loads from global memory of 16 bytes at once, and stores.
     pub fn widest(&self) -> [usize; 2] {
@@ -123,20 +123,20 @@ mod tests {
     #[test]
     fn the_innermost_loop_is_counted_and_each_kernel_by_itself() {
         let all = kernels(PRODUCT);
-        assert_eq!(all["kernel_a"].matrix_loop(), Some(MatrixLoop { length: 5, matrix: 2, sums: 2, loads: 0 }));
+        assert_eq!(all["kernel_a"].matrix_loop(), Some(MatrixLoop { length: 5, matrix: 2, sums: 2, stores: 0 }));
         assert_eq!(all["kernel_a"].widest(), [1, 1]);
         assert_eq!((all["kernel_b"].matrix_loop(), all["kernel_b"].widest()), (None, [0, 0]));
     }
     #[test]
     fn planted_faults_change_what_is_counted() {
         let of = |from: &str, to: &str| kernels(&PRODUCT.replacen(from, to, 1));
-        // Instructions between: a lower share. The same sums twice: a smaller tile. A load through registers. Narrower pieces.
+        // Instructions between: a lower share. The same sums twice: a smaller tile. A store of registers. Narrower pieces.
         let crowded = of("LDSM.16", "IADD3 R1, R1, R2, R3 ;\n        /*0031*/ LDSM.16");
         assert_eq!(crowded["kernel_a"].matrix_loop().map(|l| (l.length, l.matrix)), Some((6, 2)));
         let same = of("R60, R24, R18, R60", "R64, R24, R18, R64");
         assert_eq!(same["kernel_a"].matrix_loop().map(|l| l.tile()), Some(512));
-        let gathered = of("LDSM.16.M88.4 R24, [R90]", "LDG.E R24, desc[UR4][R90.64]");
-        assert_eq!(gathered["kernel_a"].matrix_loop().map(|l| l.loads), Some(1));
+        let gathered = of("LDSM.16.M88.4 R24, [R90]", "STS.128 [R90], R24");
+        assert_eq!(gathered["kernel_a"].matrix_loop().map(|l| l.stores), Some(1));
         assert_eq!(of("STG.E.128", "STG.E.64")["kernel_a"].widest(), [1, 0]);
         // The branch goes elsewhere: the outer loop is what is left.
         assert_eq!(of("@!P0 BRA `(.L_x_2)", "@!P0 BRA `(.L_x_3)")["kernel_a"].matrix_loop().map(|l| l.length), Some(7));
