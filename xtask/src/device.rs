@@ -36,10 +36,22 @@ pub fn emulate(card: &str) -> Result<(), Exit> {
         eprintln!("`{card}` is no card that the emulator plays; there are {}", CARDS.join(", "));
         return Err(Exit::Usage);
     }
-    if !cfg!(feature = "emulated") && std::env::var_os(BUILT).is_none() {
+    with_emulator()?;
+    installed(card)
+}
+/// The emulator is a part of this program, or it starts again as one of which it is.
+///
+/// # Errors
+/// Device absent: it could not be built in.
+pub fn with_emulator() -> Result<(), Exit> {
+    if cfg!(feature = "emulated") {
+        return Ok(());
+    }
+    if std::env::var_os(BUILT).is_none() {
         start_again_with("emulated");
     }
-    installed(card)
+    eprintln!("this program was built without its feature `emulated`");
+    Err(Exit::DeviceAbsent)
 }
 #[cfg(feature = "emulated")]
 fn installed(card: &str) -> Result<(), Exit> {
@@ -104,7 +116,6 @@ pub fn of_a_new_process() -> Option<Device> {
 }
 #[cfg(not(feature = "emulated"))]
 fn installed(_: &str) -> Result<(), Exit> {
-    eprintln!("this program was built without its feature `emulated`");
     Err(Exit::DeviceAbsent)
 }
 /// Starts again with the backend of a device text built in, where it is a feature of this program and is not.

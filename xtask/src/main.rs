@@ -8,12 +8,14 @@ mod causes;
 mod conformance;
 mod device;
 mod distributed;
+mod emulator;
 mod exit;
 mod faults;
 mod features;
 mod flame;
 mod fuzz_graphs;
 mod goldens;
+mod kernels;
 mod late;
 mod launches;
 mod pictures;
@@ -44,6 +46,8 @@ enum Chore {
     Bench(bench::Options),
     /// Training steps captured whole: the bits of the same steps op by op
     Captured(captured::Options),
+    /// Faults planted into kernels, into what is asked of the driver and into the backend's own texts: each found by the emulator
+    Emulator(emulator::Options),
     /// Faults planted into training runs: doctor names cause, layer and step, and its remedy ends them
     Causes(causes::Options),
     /// The suite that every backend passes, on one device
@@ -58,6 +62,8 @@ enum Chore {
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// What the compiler makes of the CUDA backend's texts: registers, spills, shares of the matrix unit, widths
+    Kernels(kernels::Options),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
     Launches(launches::Options),
     /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
@@ -87,7 +93,8 @@ fn main() -> std::process::ExitCode {
         Ok(cli) => cli,
         Err(said) => return refused(&said),
     };
-    if let Some(card) = &cli.emulated
+    // Two chores put an emulator of their own in its place.
+    if let Some(card) = cli.emulated.as_ref().filter(|_| !matches!(cli.chore, Chore::Kernels(_) | Chore::Emulator(_)))
         && let Err(exit) = device::emulate(card)
     {
         return exit.into();
@@ -97,11 +104,13 @@ fn main() -> std::process::ExitCode {
         Chore::Captured(options) => captured::run(&options),
         Chore::Causes(options) => causes::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
+        Chore::Emulator(options) => emulator::run(&options),
         Chore::Faults(options) => faults::run(&options),
         Chore::Features(options) => features::run(&options),
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Kernels(options) => kernels::run(&options),
         Chore::Late(options) => late::run(&options),
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),

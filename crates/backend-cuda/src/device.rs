@@ -1,7 +1,9 @@
 //! The backend itself: core's contract on one opened card.
 use crate::{
+    compiler::{CompiledImage, compile_for},
     graph::CudaGraph,
     launch::{HeldStep, Launches},
+    libraries,
     memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
     nvml::{self, CudaLoad},
     opened::Opened,
@@ -20,7 +22,7 @@ use adamant_runtime::{
     kernel::{KernelKind, Step},
 };
 use parking_lot::RwLock;
-use std::{any::Any, collections::HashMap, ptr, sync::Arc, time::Instant};
+use std::{any::Any, collections::HashMap, path::PathBuf, ptr, sync::Arc, time::Instant};
 
 /// A card as a device.
 pub struct CudaBackend {
@@ -135,7 +137,39 @@ impl CudaBackend {
     }
     /// The texts of all kernels that were written for it so far, for tools that look at what a compiler makes of them.
     pub fn texts(&self) -> Vec<String> {
+        self.opened().texts().into_iter().map(|t| t.1).collect()
+    }
+    /// As [`CudaBackend::texts`], each with its kernel's family: `map`, `reduce`, `product`, `adamant.attention`, ...
+    pub fn texts_by_family(&self) -> Vec<(&'static str, String)> {
         self.opened().texts()
+    }
+    /// From now on new kernels are written and not compiled, and do nothing: for tools that look at texts and at no result.
+    pub fn write_only(&self) {
+        self.opened().compiler.idle();
+    }
+    /// What the compiler makes of kernels' texts, one behind the other, by the options of every kernel, for tools that look at it.
+    /// `architecture` is `sm_90a` for machine code, with a log of each function's registers and spills, or `compute_90` for PTX.
+    /// Needs no card.
+    ///
+    /// ```
+    /// use adamant_backend_cuda::CudaBackend;
+    /// use adamant_runtime::ErrorKind;
+    /// match CudaBackend::compile("extern \"C\" __global__ void twice(int *x) { *x *= 2; }", "compute_90") {
+    ///     Ok(made) => assert!(String::from_utf8_lossy(&made.image).contains(".entry twice")),
+    ///     // Says what to install.
+    ///     Err(e) => assert!(matches!(e, ErrorKind::DeviceAbsent(_))),
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// `DeviceAbsent`: no compiler, with what to install. What is no CUDA C++, in the compiler's words.
+    pub fn compile(text: &str, architecture: &str) -> Result<CompiledImage, ErrorKind> {
+        libraries::open_compiler()?;
+        compile_for(text, architecture)
+    }
+    /// A program of CUDA's, such as `nvdisasm`: sought where the compiler is, then where the system has its programs.
+    pub fn tool(name: &str) -> Option<PathBuf> {
+        libraries::tool(name)
     }
     fn opened(&self) -> Arc<Opened> {
         self.opened.read().clone()

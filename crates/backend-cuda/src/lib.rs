@@ -62,6 +62,7 @@ mod stream;
 mod times;
 mod words;
 
+pub use compiler::CompiledImage;
 pub use device::CudaBackend;
 pub use memory::{CudaMemoryStats, CudaShortage};
 pub use nvml::CudaLoad;

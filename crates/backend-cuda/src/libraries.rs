@@ -114,9 +114,27 @@ pub(crate) fn open() -> Result<&'static Libraries, ErrorKind> {
         return Ok(opened);
     }
     driver()?;
-    compiler()?;
+    open_compiler()?;
     let no_products = products().err();
     Ok(OPENED.get_or_init(|| Libraries { no_products }))
+}
+/// Opens the compiler, which needs neither a driver nor a card.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_compiler() -> Result<(), ErrorKind> {
+    static OPENED: OnceLock<()> = OnceLock::new();
+    if OPENED.get().is_none() {
+        compiler()?;
+        OPENED.get_or_init(|| ());
+    }
+    Ok(())
+}
+/// A program of CUDA's, where the compiler is sought and then where the system has its programs.
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    let name = format!("{name}{}", env::consts::EXE_SUFFIX);
+    let of_system = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
+    folders().into_iter().chain(of_system).map(|folder| folder.join(&name)).find(|file| file.is_file())
 }
 /// # Errors
 /// There is no library of products: what to install.

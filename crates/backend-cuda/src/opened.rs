@@ -149,6 +149,8 @@ impl Drop for LoadedModule {
 /// one takes is spent on what all have.
 pub(crate) struct CompiledKernel {
     text: String,
+    /// the family of the kernel that it was written for first
+    family: &'static str,
     name: String,
     /// threads of a block
     pub threads: u32,
@@ -289,7 +291,7 @@ impl Opened {
         if let Some(found) = prepared.text(key, self.is_ours()) {
             return Ok(found);
         }
-        let made = self.compiled(write()?)?;
+        let made = self.compiled_as(kernel.kind.family(), write()?)?;
         prepared.keep(key, made.clone());
         Ok(made)
     }
@@ -311,11 +313,18 @@ impl Opened {
     pub fn forms(&self) -> &Forms {
         &self.forms
     }
-    /// The kernel of a text, which may be loaded or not.
+    /// The kernel of a text that decides which others run; it may be loaded or not.
     ///
     /// # Errors
     /// It is no kernel's text.
     pub fn compiled(&self, text: String) -> Result<Arc<CompiledKernel>, ErrorKind> {
+        self.compiled_as("gate", text)
+    }
+    /// The kernel of a text of a family, which may be loaded or not.
+    ///
+    /// # Errors
+    /// It is no kernel's text.
+    fn compiled_as(&self, family: &'static str, text: String) -> Result<Arc<CompiledKernel>, ErrorKind> {
         let mut texts = self.texts.lock();
         if let Some(found) = texts.get(&text) {
             return Ok(found.clone());
@@ -323,7 +332,7 @@ impl Opened {
         let name = entry_of(&text).ok_or_else(|| internal("a text without a kernel"))?.to_string();
         let threads = text.rsplit("__launch_bounds__(").next().and_then(|rest| rest.split([',', ')']).next()?.parse().ok());
         let threads = threads.ok_or_else(|| internal("a kernel that does not say how many threads it has"))?;
-        let made = Arc::new(CompiledKernel { text: text.clone(), name, threads, loaded: OnceLock::new(), context: self.context.clone() });
+        let made = Arc::new(CompiledKernel { text: text.clone(), family, name, threads, loaded: OnceLock::new(), context: self.context.clone() });
         texts.insert(text, made.clone());
         Ok(made)
     }
@@ -347,9 +356,9 @@ impl Opened {
         }
         Ok(())
     }
-    /// The texts of all kernels so far, for tools that look at what becomes of them.
-    pub fn texts(&self) -> Vec<String> {
-        self.texts.lock().keys().cloned().collect()
+    /// The texts of all kernels so far, each with its family, for tools that look at what becomes of them.
+    pub fn texts(&self) -> Vec<(&'static str, String)> {
+        self.texts.lock().values().map(|k| (k.family, k.text.clone())).collect()
     }
     fn module_of(&self, text: &str) -> Result<ModuleHandle, ErrorKind> {
         let load = || {

@@ -8,8 +8,8 @@ use crate::machine::finding::Finding;
 use crate::stub::{InstallError, StandIn, stand_in};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// What is emulated, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,9 @@ pub struct Options {
     /// The driver maps memory to addresses.
     pub mapping: bool,
 }
+
+/// Makes another text of a module's PTX, or none. It may not call the driver.
+pub type TextRewriter = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Something that a card, a driver or a library does wrong, for who tests whether that is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,6 +214,11 @@ impl Emulator {
     /// that stays makes the context answer it from then on.
     pub fn plant(&self, call: &str, nth: u64, code: u32) {
         self.state.lock().planted.push(PlantedError { call: call.into(), left: nth.max(1), code });
+    }
+    /// From now on what is loaded as a module's text is what `rewrite` makes of it, and the text itself where that is nothing; for
+    /// who plants faults into kernels. Nothing: texts are loaded as they are.
+    pub fn set_rewriter(&self, rewrite: Option<TextRewriter>) {
+        self.state.lock().rewriter = rewrite;
     }
     /// The kernel number `nth` that runs from now on, the next being 1, fails with `code`: whoever waits is told.
     pub fn plant_in_kernel(&self, nth: u64, code: u32) {

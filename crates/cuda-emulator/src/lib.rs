@@ -14,6 +14,7 @@
 //! checks it. `machine` runs a kernel over memory and watches: out of bounds, misaligned, read before written, races,
 //! divergent barriers, lanes that a mask names and that are not there. `driver` is the driver's interface: contexts,
 //! streams, events, captures, errors that stay. `library` stands in for cuBLASLt and NVML. `stub` writes shared objects.
+//! `plants` are faults of kernels and of callers, each beside a sound twin, by which tests and chores show what is caught.
 //!
 //! *Detectors are always on.* A finding is an error of the launch, as a card's is (`CUDA_ERROR_ILLEGAL_ADDRESS`, …), and
 //! a `Finding` that says which instruction, which thread, which address.
@@ -28,12 +29,13 @@ mod emulator;
 mod library;
 pub mod machine;
 pub mod memory;
+pub mod plants;
 pub mod ptx;
 mod stub;
 
 pub use driver::clock::{CardEngine, CardSpan};
 pub use driver::profile::{CardProfile, PROFILES};
 pub use driver::state::EmulatedLaunch;
-pub use emulator::{EmulatedFault, Emulator, Options};
+pub use emulator::{EmulatedFault, Emulator, Options, TextRewriter};
 pub use machine::finding::{Finding, FindingKind};
 pub use stub::InstallError;

@@ -6,6 +6,7 @@ use crate::{
     frame::KernelFrame,
     launcher::{Array, Key},
     nest::Nest,
+    preambles::preamble,
     program::Program,
 };
 use adamant_ir::{DType, ErrorKind};
@@ -50,6 +51,12 @@ pub(crate) struct Dense {
     wide: Option<WideUnit>,
     /// where its parameters begin
     base: usize,
+}
+/// Whether elements are computed one after the other in registers. Where they call long functions they go round: what is held
+/// across a call of which there are many is spilled, and the compiler takes as many times as long.
+fn unrolled(dialect: &dyn Dialect, body: &str) -> &'static str {
+    let is_long = preamble(body, dialect).lines().any(|line| line.starts_with("ADM_ALONE "));
+    if is_long { "#pragma unroll 1\n" } else { "#pragma unroll\n" }
 }
 /// The place of the report. Parameters of dense outputs come first where a kernel reports: the number of elements, the
 /// place of the report, the outputs' offsets.
@@ -165,7 +172,7 @@ let i: u32 = first + e;
 {one}{singles}}}
 }}
 ",
-            verbatim(takes + "#pragma unroll\n"),
+            verbatim(takes + unrolled(bindings.dialect, &one)),
             body(&TakenInputs { inputs: &wide.inputs })?,
             verbatim(puts),
         ))

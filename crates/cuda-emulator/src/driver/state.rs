@@ -8,7 +8,7 @@ use super::kernels::{KernelFacts, LoadedCode};
 use super::order::{Accesses, DoneLog, Range, Unordered, VectorClock};
 use super::profile::CardProfile;
 use super::queue::StreamTask;
-use crate::emulator::Options;
+use crate::emulator::{Options, TextRewriter};
 use crate::library::LibraryState;
 use crate::machine::finding::{Finding, FindingKind};
 use crate::memory::{DeviceMemory, Physical};
@@ -209,6 +209,7 @@ pub(crate) struct DriverState {
     pub waits: Vec<&'static str>,
     pub spans: Vec<CardSpan>,
     pub planted: Vec<PlantedError>,
+    pub rewriter: Option<TextRewriter>,
     next_handle: u64,
     next_task: u64,
 }
@@ -249,6 +250,7 @@ impl DriverState {
             waits: Vec::new(),
             spans: Vec::new(),
             planted: Vec::new(),
+            rewriter: None,
             next_handle: FIRST_HANDLE,
             next_task: 1,
             options,

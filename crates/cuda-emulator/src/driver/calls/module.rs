@@ -190,6 +190,7 @@ impl DriverState {
         let current = self.current().map_err(plain)?;
         self.refuse_while_capturing().map_err(plain)?;
         let text = kernels::text_of(image)?;
+        let text = self.rewriter.as_ref().and_then(|rewrite| rewrite(&text)).unwrap_or(text);
         kernels::check_target(&text, self.profile)?;
         let memory = self.memory().map_err(plain)?;
         let loaded = kernels::load(&text, &memory).map_err(|(code, why)| {

@@ -1,25 +1,19 @@
 //! Kernels as users write them, each with the faults that are planted in it: a piece of its text, and what stands there instead.
-use adamant_cuda_emulator::machine::FindingKind::{self, *};
+use super::Caught::{self, *};
+use crate::machine::FindingKind::*;
 
-/// What a planted fault must lead to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Expected {
-    Found(FindingKind),
-    /// Which of them depends on who comes first.
-    OneOf(&'static [FindingKind]),
-    /// Nothing that the machine can call wrong: the result is.
-    WrongResult,
-}
-use Expected::*;
-
-pub struct Program {
+/// A kernel, and what is planted in it.
+pub(crate) struct FaultyProgram {
+    /// The kernel's name.
     pub name: &'static str,
+    /// CUDA C++.
     pub text: &'static str,
-    pub plants: &'static [(&'static str, &'static str, &'static str, Expected)],
+    /// The fault, a piece of the text, what stands there instead, how it must show.
+    pub plants: &'static [(&'static str, &'static str, &'static str, Caught)],
 }
 
-pub const PROGRAMS: &[Program] = &[
-    Program {
+pub(crate) const PROGRAMS: &[FaultyProgram] = &[
+    FaultyProgram {
         name: "block_sum",
         text: r#"
 extern "C" __global__ void block_sum(float* o, const float* x, int n) {
@@ -34,29 +28,29 @@ extern "C" __global__ void block_sum(float* o, const float* x, int n) {
     if (t == 0) o[blockIdx.x] = s[0];
 }"#,
         plants: &[
-            ("missing barrier", "s[t + d];\n        __syncthreads();", "s[t + d];", Found(RaceOfThreads)),
-            ("missing first barrier", "0.f;\n    __syncthreads();", "0.f;", Found(RaceOfThreads)),
-            ("off by one", "i < n ?", "i <= n ?", Found(OutOfBounds)),
-            ("beyond shared memory", "s[t + d]", "s[t + 2 * d]", Found(OutOfBounds)),
-            ("not all threads at a barrier", "        __syncthreads();\n    }", "        if (t < d) __syncthreads();\n    }", Found(DivergentBarrier)),
+            ("missing barrier", "s[t + d];\n        __syncthreads();", "s[t + d];", Found(&[RaceOfThreads])),
+            ("missing first barrier", "0.f;\n    __syncthreads();", "0.f;", Found(&[RaceOfThreads])),
+            ("off by one", "i < n ?", "i <= n ?", Found(&[OutOfBounds])),
+            ("beyond shared memory", "s[t + d]", "s[t + 2 * d]", Found(&[OutOfBounds])),
+            ("not all threads at a barrier", "        __syncthreads();\n    }", "        if (t < d) __syncthreads();\n    }", Found(&[DivergentBarrier])),
             (
                 "half a warp at a barrier",
                 "s[t + d];\n        __syncthreads();",
                 "s[t + d];\n        if (t % 32 < 16) __syncthreads();",
-                Found(DivergentBarrier),
+                Found(&[DivergentBarrier]),
             ),
             (
                 "threads that left before a barrier",
                 "0.f;\n    __syncthreads();",
                 "0.f;\n    if (t > 250) return;\n    __syncthreads();",
-                Found(DivergentBarrier),
+                Found(&[DivergentBarrier]),
             ),
-            ("unwritten shared memory", "s[t] = i < n ? x[i] : 0.f;", "if (i < n) s[t] = x[i];", Found(ReadBeforeWritten)),
-            ("all blocks to one place", "o[blockIdx.x] = s[0]", "o[0] += s[0]", Found(RaceOfBlocks)),
-            ("all threads write", "if (t == 0) o[blockIdx.x] = s[0]", "o[blockIdx.x] = s[0]", Found(RaceOfThreads)),
+            ("unwritten shared memory", "s[t] = i < n ? x[i] : 0.f;", "if (i < n) s[t] = x[i];", Found(&[ReadBeforeWritten])),
+            ("all blocks to one place", "o[blockIdx.x] = s[0]", "o[0] += s[0]", Found(&[RaceOfBlocks])),
+            ("all threads write", "if (t == 0) o[blockIdx.x] = s[0]", "o[blockIdx.x] = s[0]", Found(&[RaceOfThreads])),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "softmax",
         text: r#"
 extern "C" __global__ void __launch_bounds__(256) softmax(float* o, const float* x, int n) {
@@ -79,14 +73,14 @@ extern "C" __global__ void __launch_bounds__(256) softmax(float* o, const float*
     for (int i = threadIdx.x; i < n; i += 256) o[(size_t)blockIdx.x * n + i] = expf(r[i] - m) / z;
 }"#,
         plants: &[
-            ("shared memory used again early", "__syncthreads(); // before", "// before", Found(RaceOfThreads)),
-            ("lanes missing from a mask", "for (int d = 16; d; d >>= 1) z +=", "if (threadIdx.x & 8) for (int d = 16; d; d >>= 1) z +=", Found(MissingLane)),
-            ("a lane that its mask does not name", "__shfl_xor_sync(~0u, z, d)", "__shfl_xor_sync(0xffffu, z, d)", Found(MissingLane)),
-            ("rows that overlap", "o[(size_t)blockIdx.x * n + i]", "o[(size_t)blockIdx.x * (n - 1) + i]", Found(RaceOfBlocks)),
+            ("shared memory used again early", "__syncthreads(); // before", "// before", Found(&[RaceOfThreads])),
+            ("lanes missing from a mask", "for (int d = 16; d; d >>= 1) z +=", "if (threadIdx.x & 8) for (int d = 16; d; d >>= 1) z +=", Found(&[MissingLane])),
+            ("a lane that its mask does not name", "__shfl_xor_sync(~0u, z, d)", "__shfl_xor_sync(0xffffu, z, d)", Found(&[MissingLane])),
+            ("rows that overlap", "o[(size_t)blockIdx.x * n + i]", "o[(size_t)blockIdx.x * (n - 1) + i]", Found(&[RaceOfBlocks])),
             ("an output left out", "i < n; i += 256) o[", "i < n - 1; i += 256) o[", WrongResult),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "warp_scan",
         text: r#"
 extern "C" __global__ void warp_scan(int* o, const int* x) {
@@ -103,12 +97,12 @@ extern "C" __global__ void warp_scan(int* o, const int* x) {
     o[t] = s[t];
 }"#,
         plants: &[
-            ("missing warp sync after reading", "__syncwarp(); // read", "", Found(RaceOfLanes)),
-            ("missing warp sync after writing", "__syncwarp(); // written", "", Found(RaceOfLanes)),
-            ("a warp's sync where the block's is wanted", "lane >= d ?", "t >= d ?", Found(RaceOfThreads)),
+            ("missing warp sync after reading", "__syncwarp(); // read", "", Found(&[RaceOfLanes])),
+            ("missing warp sync after writing", "__syncwarp(); // written", "", Found(&[RaceOfLanes])),
+            ("a warp's sync where the block's is wanted", "lane >= d ?", "t >= d ?", Found(&[RaceOfThreads])),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "vectors",
         text: r#"
 __constant__ float table[4] = {1.f, 2.f, 3.f, 4.f};
@@ -121,20 +115,20 @@ extern "C" __global__ void vectors(float* o, const float* x, int n) {
     }
 }"#,
         plants: &[
-            ("misaligned vector", "(x + 4 * i)", "(x + 4 * i + 1)", Found(Misaligned)),
-            ("off by one", "4 * i + 3 < n", "4 * i < n + 4", Found(OutOfBounds)),
+            ("misaligned vector", "(x + 4 * i)", "(x + 4 * i + 1)", Found(&[Misaligned])),
+            ("off by one", "4 * i + 3 < n", "4 * i < n + 4", Found(&[OutOfBounds])),
             (
                 "a write to constant memory",
                 "*(float4*)(o + 4 * i) = w;",
                 "*(float4*)(o + 4 * i) = w; float* p; asm(\"mov.u64 %0, %1;\" : \"=l\"(p) : \"l\"(&table[i & 3])); *p = 0.f;",
-                Found(WriteToConstant),
+                Found(&[WriteToConstant]),
             ),
-            ("a null pointer", "(float4*)(o + 4 * i)", "(float4*)((float*)(size_t)(n - 400) + 4 * i)", Found(OutOfBounds)),
-            ("a trap", "if (4 * i + 3 < n) {", "if (4 * i + 3 < n) { if (i == 5) __trap();", Found(Trap)),
-            ("an endless loop", "if (4 * i + 3 < n) {", "if (4 * i + 3 < n) { while (*(volatile const float*)x < 1e30f);", Found(Hung)),
+            ("a null pointer", "(float4*)(o + 4 * i)", "(float4*)((float*)(size_t)(n - 400) + 4 * i)", Found(&[OutOfBounds])),
+            ("a trap", "if (4 * i + 3 < n) {", "if (4 * i + 3 < n) { if (i == 5) __trap();", Found(&[Trap])),
+            ("an endless loop", "if (4 * i + 3 < n) {", "if (4 * i + 3 < n) { while (*(volatile const float*)x < 1e30f);", Found(&[Hung])),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "histogram",
         text: r#"
 extern "C" __global__ void histogram(int* o, const int* x, int n) {
@@ -146,12 +140,12 @@ extern "C" __global__ void histogram(int* o, const int* x, int n) {
     if (threadIdx.x < 64) atomicAdd(&o[threadIdx.x], s[threadIdx.x]);
 }"#,
         plants: &[
-            ("shared memory without atomics", "atomicAdd(&s[x[i] & 63], 1)", "s[x[i] & 63]++", Found(RaceOfLanes)),
-            ("global memory without atomics", "atomicAdd(&o[threadIdx.x], s[threadIdx.x])", "o[threadIdx.x] += s[threadIdx.x]", Found(RaceOfBlocks)),
-            ("counters begin as nothing", "s[threadIdx.x] = 0", "if (x[0] > 1000) s[threadIdx.x] = 0", Found(ReadBeforeWritten)),
+            ("shared memory without atomics", "atomicAdd(&s[x[i] & 63], 1)", "s[x[i] & 63]++", Found(&[RaceOfLanes])),
+            ("global memory without atomics", "atomicAdd(&o[threadIdx.x], s[threadIdx.x])", "o[threadIdx.x] += s[threadIdx.x]", Found(&[RaceOfBlocks])),
+            ("counters begin as nothing", "s[threadIdx.x] = 0", "if (x[0] > 1000) s[threadIdx.x] = 0", Found(&[ReadBeforeWritten])),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "last_block",
         text: r#"
 __device__ unsigned int done;
@@ -173,11 +167,16 @@ extern "C" __global__ void last_block(float* o, float* partial, const float* x, 
     }
 }"#,
         plants: &[
-            ("missing fence", "__threadfence();", "", Found(RaceOfBlocks)),
-            ("a counter that is none", "last = atomicInc(&done, gridDim.x - 1) == gridDim.x - 1;", "last = blockIdx.x == gridDim.x - 1;", Found(RaceOfBlocks)),
+            ("missing fence", "__threadfence();", "", Found(&[RaceOfBlocks])),
+            (
+                "a counter that is none",
+                "last = atomicInc(&done, gridDim.x - 1) == gridDim.x - 1;",
+                "last = blockIdx.x == gridDim.x - 1;",
+                Found(&[RaceOfBlocks]),
+            ),
         ],
     },
-    Program {
+    FaultyProgram {
         name: "spin_lock",
         text: r#"
 __device__ int lock;
@@ -191,9 +190,9 @@ extern "C" __global__ void spin_lock(int* o) {
         }
     }
 }"#,
-        plants: &[("the lock is never given back", "atomicExch(&lock, 0);", "", Found(Hung))],
+        plants: &[("the lock is never given back", "atomicExch(&lock, 0);", "", Found(&[Hung]))],
     },
-    Program { name: "gemm", text: GEMM, plants: GEMM_PLANTS },
+    FaultyProgram { name: "gemm", text: GEMM, plants: GEMM_PLANTS },
 ];
 
 /// A product of bf16 matrices, rows of A and of B along k: tiles of 64 by 64 by 32, four warps, copies two stages ahead.
@@ -245,21 +244,26 @@ extern "C" __global__ void __launch_bounds__(128) gemm(float* c, const u16* a, c
             c[(size_t)(m0 + warp * 16 + lane / 4 + i / 2 * 8) * N + n0 + n * 8 + lane % 4 * 2 + i % 2] = acc[n][i];
 }"#;
 
-const GEMM_PLANTS: &[(&str, &str, &str, Expected)] = &[
-    ("missing wait for copies", "asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\"); // arrived", "", Found(CopyNotAwaited)),
-    ("a wait for one group too few", "wait_group 1;", "wait_group 2;", Found(CopyNotAwaited)),
-    ("missing barrier behind the wait", "__syncthreads(); // all", "", OneOf(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads])),
+const GEMM_PLANTS: &[(&str, &str, &str, Caught)] = &[
+    ("missing wait for copies", "asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\"); // arrived", "", Found(&[CopyNotAwaited])),
+    ("a wait for one group too few", "wait_group 1;", "wait_group 2;", Found(&[CopyNotAwaited])),
+    ("missing barrier behind the wait", "__syncthreads(); // all", "", Found(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads])),
     (
         "a stage overwritten early",
         "fetch(ahead % STAGES, ahead * 32)",
         "fetch(tile % STAGES, ahead * 32)",
-        OneOf(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads]),
+        Found(&[CopyNotAwaited, RaceOfLanes, RaceOfThreads]),
     ),
-    ("a store where a copy is under way", "for (int tile = 0; tile", "sa[0][t / 4 * ROW + t % 4 * 8] = 0;\n    for (int tile = 0; tile", Found(CopyNotAwaited)),
-    ("misaligned copy", "k + column);\n            copy16(&sb", "k + column + 1);\n            copy16(&sb", Found(Misaligned)),
-    ("misaligned rows", "ROW = 40", "ROW = 36", Found(Misaligned)),
+    (
+        "a store where a copy is under way",
+        "for (int tile = 0; tile",
+        "sa[0][t / 4 * ROW + t % 4 * 8] = 0;\n    for (int tile = 0; tile",
+        Found(&[CopyNotAwaited]),
+    ),
+    ("misaligned copy", "k + column);\n            copy16(&sb", "k + column + 1);\n            copy16(&sb", Found(&[Misaligned])),
+    ("misaligned rows", "ROW = 40", "ROW = 36", Found(&[Misaligned])),
     ("swapped fragments", "\"r\"(A[1]), \"r\"(A[2])", "\"r\"(A[2]), \"r\"(A[1])", WrongResult),
     ("halves of B swapped", "(lane >> 3 & 1) * 8);", "(lane >> 3 & 1 ^ 1) * 8);", WrongResult),
     ("rows of an output skipped", "i / 2 * 8) * N", "0 * 8) * N", WrongResult),
-    ("copies beyond the matrix", "ahead < tiles", "ahead <= tiles", Found(OutOfBounds)),
+    ("copies beyond the matrix", "ahead < tiles", "ahead <= tiles", Found(&[OutOfBounds])),
 ];
