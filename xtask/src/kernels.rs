@@ -11,7 +11,7 @@ mod texts;
 mod usage;
 
 use crate::{device, exit::Exit};
-use judged::LookedAt;
+use judged::JudgedText;
 use rayon::prelude::*;
 use sass::{KernelListing, MatrixLoop};
 use std::{
@@ -55,7 +55,7 @@ pub struct Options {
 }
 /// What one text became on one architecture.
 struct CompiledLook<'t> {
-    looked: &'t LookedAt,
+    looked: &'t JudgedText,
     usage: Option<KernelUsage>,
     matrix_loop: Option<MatrixLoop>,
     /// loads and stores of 128 bits
@@ -146,12 +146,12 @@ fn looked_at(options: &Options) -> Exit {
         }
         rows.extend(table(architecture, &all));
     }
-    let counted = Counted { texts: written.len(), graphs, seconds: begun.elapsed().as_secs_f64(), disassembled: disassembler.is_some() };
+    let counted = TextCounts { texts: written.len(), graphs, seconds: begun.elapsed().as_secs_f64(), disassembled: disassembler.is_some() };
     report(options, &rows, &wrong, &counted)
 }
 /// Writes texts into a folder, a file each.
 #[cfg(feature = "emulated")]
-fn written_into(folder: &Path, texts: &[LookedAt]) -> std::io::Result<()> {
+fn written_into(folder: &Path, texts: &[JudgedText]) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     texts.iter().try_for_each(|t| std::fs::write(folder.join(format!("{}.{}.cu", t.family, t.name)), format!("// {}\n{}", t.origin, t.text)))
 }
@@ -160,13 +160,13 @@ fn written_into(folder: &Path, texts: &[LookedAt]) -> std::io::Result<()> {
 /// # Errors
 /// A text that is no CUDA C++, a disassembler that fails.
 #[cfg(feature = "emulated")]
-fn compiled<'t>(texts: &'t [LookedAt], architecture: &str, disassembler: Option<&Path>) -> Result<Vec<CompiledLook<'t>>, String> {
+fn compiled<'t>(texts: &'t [JudgedText], architecture: &str, disassembler: Option<&Path>) -> Result<Vec<CompiledLook<'t>>, String> {
     let by_batch = texts.par_chunks(TOGETHER).map(|batch| {
         let together: String = batch.iter().map(|t| t.text.as_str()).collect();
         let made = adamant::cuda::CudaBackend::compile(&together, architecture).map_err(|e| format!("{architecture}: {e:?}"))?;
         let usage = usage::usage(&made.log);
         let listings = disassembler.map(|tool| disassembled(tool, &made.image)).transpose()?;
-        let look = |looked: &'t LookedAt| {
+        let look = |looked: &'t JudgedText| {
             let usage = usage.get(&looked.name);
             let listing = listings.as_ref().and_then(|all| all.get(&looked.name));
             let mut wrong = judged::by_usage(looked, usage);
@@ -220,13 +220,13 @@ fn table(architecture: &str, all: &[CompiledLook<'_>]) -> Vec<FamilyRow> {
     rows.into_iter().map(|(family, row)| FamilyRow { architecture: architecture.into(), family: family.into(), ..row }).collect()
 }
 /// What is told besides the table.
-struct Counted {
+struct TextCounts {
     texts: usize,
     graphs: usize,
     seconds: f64,
     disassembled: bool,
 }
-fn report(options: &Options, rows: &[FamilyRow], wrong: &[String], counted: &Counted) -> Exit {
+fn report(options: &Options, rows: &[FamilyRow], wrong: &[String], counted: &TextCounts) -> Exit {
     let skipped = "no nvdisasm: pip install nvidia-cuda-nvdisasm, or name the folder of CUDA's programs by ADAMANT_CUDA_PATH";
     if options.json {
         println!(

@@ -107,11 +107,11 @@ fn learn(device: Device, folder: &Path, resume: bool, at: u64, act: Option<&dyn 
 }
 /// What was looked at, and whether it is as it should be.
 #[derive(Default)]
-struct Findings {
+struct TrainedFindings {
     wrong: usize,
     not_run: usize,
 }
-impl Findings {
+impl TrainedFindings {
     fn say(&mut self, what: &str, holds: bool) {
         self.wrong += usize::from(!holds);
         println!("{}  {what}", if holds { "passed" } else { "FAILED" });
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Exit {
             return Exit::Failed;
         }
     };
-    let mut found = Findings::default();
+    let mut found = TrainedFindings::default();
     let wants = |part: &str| options.parts.iter().any(|p| p == part);
     let done = || -> Result<(), Failure> {
         if wants("digits") {
@@ -161,7 +161,7 @@ pub fn run(options: &Options) -> Exit {
         Exit::Passed
     }
 }
-fn digits(device: Device, options: &Options, folder: &Path, found: &mut Findings) -> Result<(), Failure> {
+fn digits(device: Device, options: &Options, folder: &Path, found: &mut TrainedFindings) -> Result<(), Failure> {
     let cpu: Device = "cpu".parse()?;
     let there = learn(cpu, &folder.join("cpu"), false, 0, None)?;
     let here = learn(device, &folder.join("first"), false, 0, None)?;
@@ -214,7 +214,7 @@ fn gpt(device: Device, mode: PrecisionMode, steps: usize) -> adamant::Result<f64
         Ok(last)
     })
 }
-fn precision(device: Device, options: &Options, found: &mut Findings) -> Result<(), Failure> {
+fn precision(device: Device, options: &Options, found: &mut TrainedFindings) -> Result<(), Failure> {
     let [wide, narrow] = [PrecisionMode::F32, PrecisionMode::BF16].map(|mode| gpt(device, mode, options.steps));
     let (wide, narrow) = (wide?, narrow?);
     let apart = (narrow - wide).abs() / wide.abs();
@@ -224,7 +224,7 @@ fn precision(device: Device, options: &Options, found: &mut Findings) -> Result<
     );
     Ok(())
 }
-fn loss(device: Device, options: &Options, folder: &Path, found: &mut Findings) -> Result<(), Failure> {
+fn loss(device: Device, options: &Options, folder: &Path, found: &mut TrainedFindings) -> Result<(), Failure> {
     if !device::draw_order(1) {
         found.not_run("a card that is lost: the device is not emulated");
         return Ok(());

@@ -390,11 +390,11 @@ impl<'a> Launches<'a> {
         let mut refused = Vec::new();
         let captured = driver::captured(stream.handle, || {
             refused = self.issue(&gates, &places, stream.handle, None)?;
-            Ok::<(), Captured>(())
+            Ok::<(), CaptureFailure>(())
         });
         let graph = captured.map_err(|e| match e {
-            Captured::Driver(e) => opened.context.told(&e),
-            Captured::Other(kind) => kind,
+            CaptureFailure::Driver(e) => opened.context.told(&e),
+            CaptureFailure::Other(kind) => kind,
         })?;
         let gate_kernels = gates.iter().map(|(_, l)| l.kernel.clone());
         let kernels = self.launches.iter().filter_map(|l| if let Issued::Kernel(l) = l { Some(l.kernel.clone()) } else { None });
@@ -441,18 +441,18 @@ pub(crate) struct HeldByGraph {
     pub refused: Vec<Refusal>,
 }
 /// Why a capture failed.
-enum Captured {
+enum CaptureFailure {
     Driver(DriverError),
     Other(ErrorKind),
 }
-impl From<DriverError> for Captured {
-    fn from(e: DriverError) -> Captured {
-        Captured::Driver(e)
+impl From<DriverError> for CaptureFailure {
+    fn from(e: DriverError) -> CaptureFailure {
+        CaptureFailure::Driver(e)
     }
 }
-impl From<ErrorKind> for Captured {
-    fn from(kind: ErrorKind) -> Captured {
-        Captured::Other(kind)
+impl From<ErrorKind> for CaptureFailure {
+    fn from(kind: ErrorKind) -> CaptureFailure {
+        CaptureFailure::Other(kind)
     }
 }
 /// A stream that runs nothing: what it is given is captured.

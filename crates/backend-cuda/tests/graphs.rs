@@ -208,7 +208,7 @@ fn memory_of_graphs_that_nobody_gets_back() {
         let x = tensor([256, 256], 1.0, 1);
         let first = f.call(&[&x]).unwrap()[0].item::<f32>().unwrap();
         let held = device.memory().live_bytes;
-        // There is room for this only without what the graph keeps.
+        // There is memory for this only without what the graph keeps.
         device.pool().set_cap(held + (700 << 10));
         let large = Tensor::zeros([300, 1024]);
         large.materialize().unwrap();

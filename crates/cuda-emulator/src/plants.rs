@@ -80,9 +80,9 @@ pub struct EmulatorPlant {
     pub name: String,
     /// How it must show.
     pub caught: Caught,
-    program: PlantedProgram,
+    program: PlantBody,
 }
-enum PlantedProgram {
+enum PlantBody {
     /// Of a kernel's text, a piece and what stands there instead.
     Text(&'static FaultyProgram, [&'static str; 2]),
     /// Calls of the driver, and whether there is a kernel among what they need.
@@ -94,20 +94,20 @@ pub fn plants() -> Vec<EmulatorPlant> {
         program.plants.iter().map(move |(fault, from, to, caught)| EmulatorPlant {
             name: format!("{} ({})", fault, program.name),
             caught: *caught,
-            program: PlantedProgram::Text(program, [from, to]),
+            program: PlantBody::Text(program, [from, to]),
         })
     };
     let of_driver = DRIVER_PLANTS.iter().map(|(name, caught, calls, has_kernel)| EmulatorPlant {
         name: (*name).into(),
         caught: *caught,
-        program: PlantedProgram::Calls(*calls, *has_kernel),
+        program: PlantBody::Calls(*calls, *has_kernel),
     });
     PROGRAMS.iter().flat_map(of_program).chain(of_driver).collect()
 }
 impl EmulatorPlant {
     /// Does it need the compiler?
     pub fn has_kernel(&self) -> bool {
-        !matches!(self.program, PlantedProgram::Calls(_, false))
+        !matches!(self.program, PlantBody::Calls(_, false))
     }
     /// Runs the program, with the fault or without. The emulator must be installed; it is reset.
     ///
@@ -115,14 +115,14 @@ impl EmulatorPlant {
     /// The program could not be run: a text that does not compile, no emulator.
     pub fn run(&self, compile: PlantCompiler<'_>, seed: u64, planted: bool) -> Result<PlantEnd, String> {
         match &self.program {
-            PlantedProgram::Text(program, [from, to]) => {
+            PlantBody::Text(program, [from, to]) => {
                 if !program.text.contains(from) {
                     return Err(format!("{}: there is no `{from}` in its text", self.name));
                 }
                 let text = if planted { program.text.replacen(from, to, 1) } else { program.text.to_string() };
                 launched::run(program.name, &compile(&text)?, seed, planted)
             }
-            PlantedProgram::Calls(calls, _) => driver::run(*calls, compile, seed, planted),
+            PlantBody::Calls(calls, _) => driver::run(*calls, compile, seed, planted),
         }
     }
 }

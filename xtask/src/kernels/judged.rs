@@ -18,7 +18,7 @@ const TILE: usize = 64 * 64;
 
 /// A text as its skeleton wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookedAt {
+pub struct JudgedText {
     /// the kernel's name
     pub name: String,
     pub family: String,
@@ -28,7 +28,7 @@ pub struct LookedAt {
     /// a Map over elements that lie side by side, which must move 16 bytes at once
     pub is_dense: bool,
 }
-impl LookedAt {
+impl JudgedText {
     /// Threads of a block.
     pub fn threads(&self) -> Option<u32> {
         self.text.rsplit("__launch_bounds__(").next().filter(|rest| rest.len() < self.text.len())?.split([')', ',']).next()?.parse().ok()
@@ -53,7 +53,7 @@ impl LookedAt {
     }
 }
 /// What is wrong with a kernel by what the assembler says of it; nothing where it says nothing is wrong, too.
-pub fn by_usage(looked: &LookedAt, usage: Option<&KernelUsage>) -> Vec<String> {
+pub fn by_usage(looked: &JudgedText, usage: Option<&KernelUsage>) -> Vec<String> {
     let (Some(usage), Some(threads)) = (usage, looked.threads()) else { return vec!["the assembler says nothing of it".into()] };
     let mut wrong = Vec::new();
     if usage.spills > 0 {
@@ -72,7 +72,7 @@ pub fn by_usage(looked: &LookedAt, usage: Option<&KernelUsage>) -> Vec<String> {
     wrong
 }
 /// What is wrong with a kernel by its machine code.
-pub fn by_code(looked: &LookedAt, listing: Option<&KernelListing>) -> Vec<String> {
+pub fn by_code(looked: &JudgedText, listing: Option<&KernelListing>) -> Vec<String> {
     let Some(listing) = listing else { return vec!["it is not in the listing".into()] };
     let mut wrong = Vec::new();
     if looked.multiplies() {
@@ -87,7 +87,7 @@ pub fn by_code(looked: &LookedAt, listing: Option<&KernelListing>) -> Vec<String
     }
     wrong
 }
-fn by_loop(looked: &LookedAt, found: Option<MatrixLoop>) -> Vec<String> {
+fn by_loop(looked: &JudgedText, found: Option<MatrixLoop>) -> Vec<String> {
     let Some(found) = found else { return vec!["no loop with the matrix unit".into()] };
     let mut wrong = Vec::new();
     // Factors that do not lie in whole pieces of 16 bytes are gathered element by element: they get no share.
@@ -117,8 +117,8 @@ fn by_loop(looked: &LookedAt, found: Option<MatrixLoop>) -> Vec<String> {
 mod tests {
     use super::{super::sass, *};
 
-    fn looked(family: &str, text: &str) -> LookedAt {
-        LookedAt { name: "kernel_a".into(), family: family.into(), origin: String::new(), text: text.into(), is_dense: false }
+    fn looked(family: &str, text: &str) -> JudgedText {
+        JudgedText { name: "kernel_a".into(), family: family.into(), origin: String::new(), text: text.into(), is_dense: false }
     }
     #[test]
     fn limits_are_held() {

@@ -1,6 +1,6 @@
 //! The texts of kernels, as the CUDA backend has them written: of calls that need each kind of kernel, of every public function on
 //! every dtype, forward and backward, and of random graphs. The card is played by the emulator and runs nothing.
-use super::judged::LookedAt;
+use super::judged::JudgedText;
 use crate::exit::Exit;
 use adamant::{
     DType, Device, Result, Tensor,
@@ -31,7 +31,7 @@ const GRAPHS_FOR_A_TEXT: usize = 4;
 /// All texts for one card.
 #[derive(Clone)]
 pub struct CollectedTexts {
-    pub texts: Vec<LookedAt>,
+    pub texts: Vec<JudgedText>,
     /// how many of them are of the calls by hand
     by_hand: usize,
     /// random graphs that were drawn, and the texts that they alone have
@@ -44,7 +44,7 @@ pub struct CollectedTexts {
 struct TextSource {
     device: Device,
     seen: BTreeSet<String>,
-    texts: Vec<LookedAt>,
+    texts: Vec<JudgedText>,
     refused: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl TextSource {
             let name = text.rsplit("void kernel_").next().and_then(|rest| rest.split('(').next()).unwrap_or_default();
             let (name, family) = (format!("kernel_{name}"), family.trim_start_matches("adamant.").to_string());
             let is_dense = is_dense && family == "map";
-            self.texts.push(LookedAt { name, family, origin: origin.into(), text, is_dense });
+            self.texts.push(JudgedText { name, family, origin: origin.into(), text, is_dense });
         }
     }
     /// Runs a call whose operands lie ready, and takes its texts.

@@ -11,7 +11,7 @@ const BUDGET: u64 = 10_000_000;
 const BUDGET_OF_FAULTS: u64 = 200_000;
 
 /// What ends a program early.
-enum Ended {
+enum PlantFailure {
     Found(Box<Finding>),
     Failed(String),
 }
@@ -27,21 +27,21 @@ enum Argument {
     Count(usize),
 }
 impl PlantMemory {
-    fn empty(&self, bytes: usize) -> Result<u64, Ended> {
-        self.memory.allocate(bytes as u64).ok_or_else(|| Ended::Failed("no memory".into()))
+    fn empty(&self, bytes: usize) -> Result<u64, PlantFailure> {
+        self.memory.allocate(bytes as u64).ok_or_else(|| PlantFailure::Failed("no memory".into()))
     }
-    fn upload<T: Pod>(&self, values: &[T]) -> Result<u64, Ended> {
+    fn upload<T: Pod>(&self, values: &[T]) -> Result<u64, PlantFailure> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let address = self.empty(bytes.len())?;
-        self.memory.write(address, bytes).map_err(|e| Ended::Failed(e.to_string()))?;
+        self.memory.write(address, bytes).map_err(|e| PlantFailure::Failed(e.to_string()))?;
         Ok(address)
     }
-    fn download<T: Pod>(&self, address: u64, count: usize) -> Result<Vec<T>, Ended> {
+    fn download<T: Pod>(&self, address: u64, count: usize) -> Result<Vec<T>, PlantFailure> {
         let mut bytes = vec![0u8; count * size_of::<T>()];
-        self.memory.read(address, &mut bytes).map_err(|e| Ended::Failed(e.to_string()))?;
+        self.memory.read(address, &mut bytes).map_err(|e| PlantFailure::Failed(e.to_string()))?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
-    fn launch(&self, kernel: &str, grid: [u32; 2], threads: u32, arguments: &[Argument]) -> Result<(), Ended> {
+    fn launch(&self, kernel: &str, grid: [u32; 2], threads: u32, arguments: &[Argument]) -> Result<(), PlantFailure> {
         let mut parameters = Vec::new();
         for argument in arguments {
             match argument {
@@ -53,7 +53,7 @@ impl PlantMemory {
             }
         }
         let launch = Launch { kernel, grid: [grid[0], grid[1], 1], block: [threads, 1, 1], dynamic_shared: 0, parameters: &parameters };
-        run_kernel(&self.loaded, &launch, &self.memory, &self.conduct).map(drop).map_err(Ended::Found)
+        run_kernel(&self.loaded, &launch, &self.memory, &self.conduct).map(drop).map_err(PlantFailure::Found)
     }
 }
 /// Numbers drawn from a seed.
@@ -87,15 +87,15 @@ pub(super) fn run(name: &str, ptx: &str, seed: u64, planted: bool) -> Result<Pla
     let place = PlantMemory { memory, loaded, conduct: Conduct { seed, threads: 1 + (seed % 2) as usize, budget, wrong_matrices: false } };
     match outcome(&place, name, &mut PlantRandom(seed)) {
         Ok(right) => Ok(PlantEnd { right, ..PlantEnd::default() }),
-        Err(Ended::Found(finding)) => Ok(PlantEnd { findings: vec![*finding], ..PlantEnd::default() }),
-        Err(Ended::Failed(why)) => Err(why),
+        Err(PlantFailure::Found(finding)) => Ok(PlantEnd { findings: vec![*finding], ..PlantEnd::default() }),
+        Err(PlantFailure::Failed(why)) => Err(why),
     }
 }
 fn close(a: f32, b: f64, by: f64) -> bool {
     (f64::from(a) - b).abs() <= by * b.abs().max(1.0)
 }
 /// Is the result right?
-fn outcome(at: &PlantMemory, name: &str, random: &mut PlantRandom) -> Result<bool, Ended> {
+fn outcome(at: &PlantMemory, name: &str, random: &mut PlantRandom) -> Result<bool, PlantFailure> {
     use Argument::{At, Count};
     match name {
         "block_sum" => {
@@ -158,7 +158,7 @@ fn outcome(at: &PlantMemory, name: &str, random: &mut PlantRandom) -> Result<boo
     }
 }
 /// A product of bf16 matrices.
-fn multiplied(at: &PlantMemory, name: &str, random: &mut PlantRandom) -> Result<bool, Ended> {
+fn multiplied(at: &PlantMemory, name: &str, random: &mut PlantRandom) -> Result<bool, PlantFailure> {
     use Argument::{At, Count};
     let (m, n, k) = (128, 64, 160);
     let mut draw = |count: usize| -> Vec<u16> { (0..count).map(|_| bf16::from_f64(random.unit()).to_bits()).collect() };
