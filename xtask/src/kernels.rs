@@ -3,7 +3,7 @@
 //! not fit, and, by the machine code as `nvdisasm` lists it, where the matrix unit has too small a share of a product's or an
 //! attention's inner loop, where four warps share a tile of less than 64 x 64, and where a dense Map does not load and store 128
 //! bits at once. Needs no card. Without `nvdisasm` that part is skipped, and the exit code says so.
-#![cfg_attr(not(feature = "emulated"), allow(dead_code, reason = "the texts are written for a card that the emulator plays"))]
+#![cfg_attr(not(feature = "emulated"), allow(dead_code, unused_imports, reason = "the texts are written for a card that the emulator plays"))]
 mod judged;
 mod sass;
 #[cfg(feature = "emulated")]

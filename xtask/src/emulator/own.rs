@@ -1,6 +1,9 @@
 //! Faults planted into the texts of our own kernels: the backend writes and launches what it always does, and where it loads the
 //! kernel that a fault is for, the emulator is given what the compiler makes of the changed text.
-use adamant::{DType, Device, Result as Computed, Tensor, cuda::CudaBackend};
+use adamant::{
+    DType, Device, Result as Computed, Tensor,
+    cuda::{CudaBackend, CudaMemoryPool},
+};
 use adamant_cuda_emulator::{
     Emulator, FindingKind, Options, TextRewriter,
     plants::{Caught, PlantEnd},
@@ -164,7 +167,7 @@ fn computed(program: OwnProgram, seed: u64, rewrite: Option<TextRewriter>) -> Re
     // Products are kernels of our own where the library does not open.
     emulator.plant("cublasLtCreate", 1, 1);
     emulator.set_rewriter(rewrite);
-    let backend = CudaBackend::builder().cache(None).build().map_err(|e| format!("{e:?}"))?;
+    let backend = CudaBackend::builder().cache(None).self_test(false).memory_pool(CudaMemoryPool::Off).build().map_err(|e| format!("{e:?}"))?;
     let device = Device::from_backend(Box::new(backend));
     let right = device.scoped(|| is_right(program)).unwrap_or(false);
     emulator.set_rewriter(None);

@@ -4,7 +4,7 @@ use super::judged::JudgedText;
 use crate::exit::Exit;
 use adamant::{
     DType, Device, Result, Tensor,
-    cuda::CudaBackend,
+    cuda::{CudaBackend, CudaMemoryPool},
     flush,
     functional::{
         AttentionOptions, ConvOptions, CrossEntropyOptions, conv2d, cross_entropy, dropout, embedding, layer_norm, rms_norm, scaled_dot_product_attention,
@@ -62,7 +62,7 @@ pub fn collected(profile: &str, wanted: usize, seed: u64, one_of: usize, others:
     let options = Options { profile: profile.into(), null: true, cublaslt: false, ..Options::default() };
     let emulator = Emulator::install(options.clone()).map_err(|e| absent(&e))?;
     emulator.reset(options).map_err(|e| absent(&e))?;
-    let backend = CudaBackend::builder().cache(None).build().map_err(|e| absent(&format!("{e:?}")))?;
+    let backend = CudaBackend::builder().cache(None).self_test(false).memory_pool(CudaMemoryPool::Off).build().map_err(|e| absent(&format!("{e:?}")))?;
     backend.write_only();
     let mut source = TextSource { device: Device::from_backend(Box::new(backend)), seen: BTreeSet::new(), texts: Vec::new(), refused: Vec::new() };
     let told = take_hook();
