@@ -80,7 +80,8 @@ fn launch(launcher: &mut dyn Launcher, [x, out]: [&Array; 2], op: ArgOp, axis: u
 "
             );
             let shared = vec![SharedArray { name: "bests", of: t, length: GROUP as usize }, SharedArray { name: "firsts", of: "u32", length: GROUP as usize }];
-            KernelFrame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: false, body }.text()
+            KernelFrame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: false, body }
+                .text()
         } else {
             let body = format!(
                 "var first: u32 = 0u;
