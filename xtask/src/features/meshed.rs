@@ -250,13 +250,13 @@ impl DigitRuns {
 fn shared_out() -> Checked {
     let runs = DigitRuns::new()?;
     let (plain, other) = (runs.description(1, false)?, runs.description(2, false)?);
-    let of = |fault: &str| if planted(fault) { &other } else { &plain };
+    let of = |is_planted: bool| if is_planted { &other } else { &plain };
     runs.finish(1, &plain, "alone", &["distributed.shards=4"])?;
-    runs.finish(4, of("ranks of another seed"), "zero", &["distributed.zero=3"])?;
+    runs.finish(4, of(planted("ranks of another seed")), "zero", &["distributed.zero=3"])?;
     let bits = runs.bytes("alone")? == runs.bytes("zero")?;
     runs.finish(1, &plain, "undivided", &[])?;
     let mesh = ["distributed.mesh={ pipeline = 2, tensor = 2 }", "distributed.tensor={ 0 = \"column_gathered\", 2 = \"row\" }", "distributed.micro_batches=4"];
-    runs.finish(4, of("a mesh of another seed"), "mesh", &mesh)?;
+    runs.finish(4, of(planted("a mesh of another seed")), "mesh", &mesh)?;
     let apart = runs.apart("undivided", "mesh")?;
     let longer = "iterations=120";
     let rate = if planted("PowerSGD at ten times the rate") { "optimizer.lr=3.0" } else { "optimizer.lr=0.1" };
