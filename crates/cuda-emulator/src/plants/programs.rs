@@ -28,7 +28,8 @@ extern "C" __global__ void block_sum(float* o, const float* x, int n) {
     if (t == 0) o[blockIdx.x] = s[0];
 }"#,
         plants: &[
-            ("missing barrier", "s[t + d];\n        __syncthreads();", "s[t + d];", Found(&[RaceOfThreads])),
+            // Warps that run ahead read what other warps write; a warp that is alone ahead, what its own lanes do.
+            ("missing barrier", "s[t + d];\n        __syncthreads();", "s[t + d];", Found(&[RaceOfThreads, RaceOfLanes])),
             ("missing first barrier", "0.f;\n    __syncthreads();", "0.f;", Found(&[RaceOfThreads])),
             ("off by one", "i < n ?", "i <= n ?", Found(&[OutOfBounds])),
             ("beyond shared memory", "s[t + d]", "s[t + 2 * d]", Found(&[OutOfBounds])),
