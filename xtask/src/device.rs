@@ -95,6 +95,24 @@ pub fn draw_order(seed: u64) -> bool {
     let _ = seed;
     false
 }
+/// What the card that the emulator plays has done on its virtual clock since this was asked last; from the first time on it is noted.
+pub fn take_times() -> Option<crate::overlap::CardTimes> {
+    #[cfg(feature = "emulated")]
+    if let Some(emulator) = adamant_cuda_emulator::Emulator::installed() {
+        use adamant_cuda_emulator::CardEngine;
+        emulator.set_record(true);
+        let mut times = crate::overlap::CardTimes::default();
+        for span in emulator.spans() {
+            match span.engine {
+                CardEngine::Up => times.uploads.push((span.start, span.end)),
+                CardEngine::Compute => times.compute.push((span.start, span.end)),
+                CardEngine::Down | CardEngine::Host => {}
+            }
+        }
+        return Some(times);
+    }
+    None
+}
 /// A kernel that runs soon is the last one of the card that the emulator plays: error `code`, which a reset heals or not.
 pub fn plant_loss(code: u32, heals: bool) {
     #[cfg(feature = "emulated")]

@@ -15,6 +15,7 @@
 //! `--slice` takes the checks alone that take seconds and judge no times: what runs in CI.
 mod adapters;
 mod backends;
+mod cards;
 mod causes;
 mod clipped;
 mod codes;
@@ -128,6 +129,7 @@ fn rows() -> Vec<&'static RowCheck> {
         debugged::ROWS,
         viewed::ROWS,
         managed::ROWS,
+        cards::ROWS,
     ]
     .into_iter()
     .flatten()
@@ -288,6 +290,8 @@ fn this_program() -> io::Result<PathBuf> {
 fn limited(id: &str, fault: &str, limit: Duration) -> Result<Seen, Box<dyn Error>> {
     let mut out = tempfile::tempfile()?;
     let mut command = Command::new(this_program()?);
+    // A card that is played here is played there.
+    command.args(std::env::args().filter(|a| a.starts_with("--emulated")));
     command.args(["features", "--see", id, "--planted", fault]).stdout(out.try_clone()?);
     // With all that it starts.
     let mut child = command.process_group(0).spawn()?;

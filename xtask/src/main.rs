@@ -18,6 +18,7 @@ mod goldens;
 mod kernels;
 mod late;
 mod launches;
+mod overlap;
 mod pictures;
 mod prefuse;
 mod products;
@@ -68,6 +69,8 @@ enum Chore {
     Launches(launches::Options),
     /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
     Late(late::Options),
+    /// How much of the time of uploads lies under compute, on the emulator's virtual clock
+    Overlap(overlap::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
     /// Random programs beside PyTorch, call by call
@@ -113,6 +116,7 @@ fn main() -> std::process::ExitCode {
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Late(options) => late::run(&options),
         Chore::Launches(options) => launches::run(&options),
+        Chore::Overlap(options) => overlap::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Products(options) => products::run(&options),
         Chore::Programs(options) => programs::run(&options),

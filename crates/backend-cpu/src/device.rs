@@ -12,7 +12,7 @@ use crate::{
 };
 use adamant_runtime::{
     DType, Device, ErrorKind, HostVec,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, Memory, PinnedMemory, Support},
     kernel::{FaultWord, KernelKind, Step},
     product::Sums,
 };
@@ -260,6 +260,9 @@ impl Backend for CpuBackend {
     }
     fn adopt(&self, data: HostVec) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CpuMemory::adopt(data)))
+    }
+    fn adopt_pinned(&self, memory: Arc<dyn PinnedMemory>) -> Result<Box<dyn Memory>, ErrorKind> {
+        Ok(Box::new(CpuMemory::pinned(memory)))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
         let to = to.as_any_mut().downcast_mut::<CpuMemory>().and_then(|m| m.slice_mut().get_mut(offset..offset + from.len()));

@@ -2,10 +2,10 @@
 //! where it is large, or adopted from the user's vector where it lies. Must not know what is in it.
 use adamant_runtime::{
     ErrorKind, HostVec,
-    backend::{ALIGNMENT, Memory},
+    backend::{ALIGNMENT, Memory, PinnedMemory},
 };
 use bytemuck::allocation::{try_cast_vec, try_zeroed_vec};
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 /// Memory of the CPU backend.
 pub(crate) struct CpuMemory(Store);
@@ -15,6 +15,8 @@ enum Store {
     Own { words: Vec<u128>, start: usize, bytes: usize },
     /// A vector of the user.
     Adopted(HostVec),
+    /// Memory that another device pinned.
+    Pinned(Arc<dyn PinnedMemory>),
 }
 
 impl CpuMemory {
@@ -44,11 +46,16 @@ impl CpuMemory {
         };
         CpuMemory(Store::Adopted(data))
     }
+    /// Takes over memory that another device pinned.
+    pub fn pinned(memory: Arc<dyn PinnedMemory>) -> CpuMemory {
+        CpuMemory(Store::Pinned(memory))
+    }
     /// The bytes.
     pub fn slice(&self) -> &[u8] {
         match &self.0 {
             Store::Own { words, start, bytes } => &bytemuck::cast_slice(words)[*start..start + bytes],
             Store::Adopted(v) => v.bytes(),
+            Store::Pinned(memory) => memory.bytes(),
         }
     }
     /// The bytes, to write.
@@ -57,6 +64,8 @@ impl CpuMemory {
             Store::Own { words, start, bytes } => &mut bytemuck::cast_slice_mut(words)[*start..*start + *bytes],
             // `adopt` leaves no vector of bool.
             Store::Adopted(v) => v.bytes_mut(),
+            // While a device copies from it, its buffer has a second holder, and what has two is given to nobody to write.
+            Store::Pinned(memory) => Arc::get_mut(memory).map_or(&mut [], |m| m.bytes_mut()),
         }
     }
 }
@@ -86,9 +95,12 @@ impl Memory for CpuMemory {
     fn host(&self) -> Option<&[u8]> {
         Some(self.slice())
     }
+    fn pinned(&self) -> Option<Arc<dyn PinnedMemory>> {
+        if let Store::Pinned(memory) = &self.0 { Some(memory.clone()) } else { None }
+    }
     fn take_host(&mut self) -> Option<HostVec> {
         match &mut self.0 {
-            Store::Own { .. } => None,
+            Store::Own { .. } | Store::Pinned(_) => None,
             Store::Adopted(v) => Some(std::mem::replace(v, HostVec::U8(Vec::new()))),
         }
     }

@@ -16,8 +16,8 @@ use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
     DType, ErrorKind,
     backend::{
-        Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support,
-        Words,
+        Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, PinnedMemory, Queue, ReadBack, Refused,
+        Reports, Support, Words,
     },
     kernel::{KernelKind, Step},
 };
@@ -211,6 +211,9 @@ impl Backend for CudaBackend {
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CudaMemory::new(&self.opened(), bytes)?))
     }
+    fn pin(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>, ErrorKind> {
+        Ok(Some(Box::new(self.opened().staging.pin(bytes)?)))
+    }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
         self.opened().upload(ours(to)?, offset, from)
     }
@@ -299,7 +302,7 @@ impl Asynchronous for CudaBackend {
         Ok(launches.run(queue, after)?)
     }
     fn upload(&self, to: &dyn Memory, from: HostBytes, after: &[Event]) -> Result<Event, ErrorKind> {
-        self.opened().fill(ours(to)?, (*from).as_ref(), after)
+        self.opened().fill(ours(to)?, from, after)
     }
     fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize, after: &[Event]) -> Result<(Event, Box<dyn ReadBack>), ErrorKind> {
         let read = self.opened().begin(Queue::Copy, ours(from)?, offset, bytes, after)?;
@@ -325,7 +328,7 @@ impl Asynchronous for CudaBackend {
         let opened = self.opened();
         opened.context.check()?;
         let mut launches = Launches::new(&opened);
-        launches.hears = false;
+        (launches.hears, launches.becomes_graph) = (false, true);
         CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
         let places: HashMap<usize, usize> = steps.iter().flat_map(|s| s.args).enumerate().map(|(k, a)| (ptr::from_ref(a) as usize, k)).collect();
         let words = steps.iter().find_map(|s| s.guard.words).map(CudaWords::of).transpose()?;

@@ -4,6 +4,7 @@
 //! What is handed about here are handles: numbers that the driver looks up. They are sent between threads freely, which the
 //! driver's interface promises to bear.
 #![allow(unsafe_code)]
+use adamant_kernels::CUDA_WORDS;
 use adamant_runtime::ErrorKind;
 use cudarc::driver::sys::{self, CUresult};
 use std::{ffi::CString, fmt, mem::MaybeUninit, ptr};
@@ -267,9 +268,16 @@ pub(crate) fn function(module: ModuleHandle, name: &str) -> Told<FunctionHandle>
     // SAFETY: a zero ends the name; it writes where it is told to.
     made(call, |f| unsafe { sys::cuModuleGetFunction(f, module.0, name.as_ptr()) }).map(FunctionHandle)
 }
-/// A launch of blocks along x, with arguments of 8 bytes each.
-pub(crate) fn launch(function: FunctionHandle, blocks: u32, threads: u32, stream: StreamHandle, arguments: &[u64]) -> Told<()> {
-    let mut pointers: smallvec::SmallVec<[*mut std::ffi::c_void; 16]> = arguments.iter().map(|a| ptr::from_ref(a).cast_mut().cast()).collect();
+/// The words of a launch, as kernels take them (`adm_words`): where they lie, or, with 0 there, themselves.
+#[repr(C)]
+pub(crate) struct GivenWords {
+    pub at: u64,
+    pub held: [u32; CUDA_WORDS],
+}
+/// A launch of blocks along x, with words and arguments of 8 bytes each.
+pub(crate) fn launch(function: FunctionHandle, blocks: u32, threads: u32, stream: StreamHandle, words: &GivenWords, arguments: &[u64]) -> Told<()> {
+    let mut pointers: smallvec::SmallVec<[*mut std::ffi::c_void; 16]> = smallvec::smallvec![ptr::from_ref(words).cast_mut().cast()];
+    pointers.extend(arguments.iter().map(|a| ptr::from_ref(a).cast_mut().cast()));
     // SAFETY: as many arguments as the kernel has parameters, of their size: `launch` writes them as the text has them. The
     // driver copies them before it returns.
     told("cuLaunchKernel", unsafe { sys::cuLaunchKernel(function.0, blocks, 1, 1, threads, 1, 1, 0, stream.0, pointers.as_mut_ptr(), ptr::null_mut()) })

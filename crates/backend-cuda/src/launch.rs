@@ -1,9 +1,10 @@
-//! The launches of one turn: recorded step by step, then issued in their order. All parameters lie in one block, which is copied
-//! before them. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
+//! The launches of one turn: recorded step by step, then issued in their order. The words of a launch (sizes, strides, arguments) go
+//! with it; where they are too many, or change from run to run of a graph, they lie in one block, which is copied before the
+//! launches. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
 use crate::{
     blaslt::{LtPlan, WORKSPACE},
-    driver::{self, DriverError, GraphHandle, Pinned, StreamHandle},
+    driver::{self, DriverError, GivenWords, GraphHandle, Pinned, StreamHandle},
     memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
     products,
@@ -11,7 +12,7 @@ use crate::{
     words::{CudaWords, REPORT, fault},
 };
 use adamant_kernels::{
-    Again, ArgumentPlace, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
+    Again, ArgumentPlace, Array, Bindings, CUDA_WORDS, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
     skeleton::{self, gate},
 };
 use adamant_runtime::{
@@ -22,6 +23,7 @@ use adamant_runtime::{
 };
 use smallvec::SmallVec;
 use std::{
+    ops::Range,
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -49,11 +51,18 @@ struct LibraryLaunch<'a> {
     /// what it is, should the library fail
     step: Step<'a>,
 }
+/// The words of a launch: sizes, strides, arguments.
+#[derive(Clone)]
+enum LaunchWords {
+    /// go with it: this part of [`Launches::given`]
+    Given(Range<usize>),
+    /// lie on the device, from this place among [`Launches::parameters`] on
+    Placed(usize),
+}
 struct Launch {
     kernel: Arc<CompiledKernel>,
     resources: SmallVec<[Resource; 8]>,
-    /// where its parameters begin, in words
-    parameters: usize,
+    words: LaunchWords,
     blocks: u32,
     /// the gate that it looks at
     gate: Option<usize>,
@@ -72,9 +81,14 @@ const GRID: u64 = 12;
 pub(crate) struct Launches<'a> {
     pub opened: &'a Arc<Opened>,
     launches: Vec<Issued<'a>>,
+    /// words that go with their launches
+    given: Vec<u32>,
+    /// words that lie on the device: too many to go with a launch, or such as change between the runs of a graph
     parameters: Vec<u32>,
     /// where the steps' arguments lie among them
     arguments: Vec<ArgumentPlace>,
+    /// Is it to be a graph?
+    pub becomes_graph: bool,
     reports: Vec<(&'a FaultWord, Found)>,
     gates: Vec<Gate>,
     /// Does the host want to know of bad data when the call returns?
@@ -141,8 +155,10 @@ impl<'a> Launches<'a> {
         Launches {
             opened,
             launches: Vec::new(),
+            given: Vec::new(),
             parameters: Vec::new(),
             arguments: Vec::new(),
+            becomes_graph: false,
             reports: Vec::new(),
             gates: Vec::new(),
             hears: true,
@@ -205,7 +221,8 @@ impl<'a> Launches<'a> {
         self.unloaded.push(kernel.clone());
         let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
         let resources = [from, words].map(|w| Resource::At(w.address()));
-        self.push(kernel, SmallVec::from_iter(resources), &gate::inheritance(&places, number * REPORT), 1);
+        let words = self.words(&gate::inheritance(&places, number * REPORT), &[]);
+        self.push(kernel, SmallVec::from_iter(resources), words, 1);
         Ok(())
     }
     /// Leaves a product to the library, if it is one for it and the library takes it.
@@ -230,18 +247,35 @@ impl<'a> Launches<'a> {
     pub fn begin_pass(&mut self) {
         self.passes.push(self.launches.len());
     }
-    fn push(&mut self, kernel: Arc<CompiledKernel>, resources: SmallVec<[Resource; 8]>, parameters: &[u32], blocks: u64) {
-        let at = self.placed(parameters);
+    fn push(&mut self, kernel: Arc<CompiledKernel>, resources: SmallVec<[Resource; 8]>, words: LaunchWords, blocks: u64) {
         let gate = self.current.as_ref().and_then(|c| c.gate);
         // More blocks than a grid has along x there are not: elements are counted in 32 bits.
         let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
-        self.launches.push(Issued::Kernel(Launch { kernel, resources, parameters: at, blocks, gate }));
+        self.launches.push(Issued::Kernel(Launch { kernel, resources, words, blocks, gate }));
     }
-    /// Where these parameters lie among all.
-    fn placed(&mut self, parameters: &[u32]) -> usize {
+    /// Takes a launch's words; `changing` are the arguments among them.
+    fn words(&mut self, words: &[u32], changing: &[ArgumentPlace]) -> LaunchWords {
+        if words.len() <= CUDA_WORDS && !(self.becomes_graph && !changing.is_empty()) {
+            let at = self.given.len();
+            self.given.extend_from_slice(words);
+            return LaunchWords::Given(at..self.given.len());
+        }
         let at = self.parameters.len();
-        self.parameters.extend_from_slice(parameters);
-        at
+        self.arguments.extend(changing.iter().map(|a| ArgumentPlace { word: at + a.word, ..*a }));
+        self.parameters.extend_from_slice(words);
+        LaunchWords::Placed(at)
+    }
+    /// What a launch is handed; `parameters` is where those lie that go with none.
+    fn handed(&self, words: &LaunchWords, parameters: u64) -> GivenWords {
+        let mut handed = GivenWords { at: 0, held: [0; CUDA_WORDS] };
+        match words {
+            LaunchWords::Placed(at) => handed.at = parameters + *at as u64 * 4,
+            LaunchWords::Given(range) => {
+                let given = self.given.get(range.clone()).unwrap_or_default();
+                handed.held.iter_mut().zip(given).for_each(|(held, word)| *held = *word);
+            }
+        }
+        handed
     }
     /// The launches of the gates, each with the number of launches before it.
     fn gate_launches(&mut self) -> Result<Vec<(usize, Launch)>, ErrorKind> {
@@ -252,9 +286,9 @@ impl<'a> Launches<'a> {
         let kernel = self.opened.compiled(gate::text(&Cuda)?.1)?;
         self.unloaded.push(kernel.clone());
         let launch = |(k, g): (usize, Gate)| {
-            let parameters = self.placed(&gate::parameters(&g.places, g.if_raised, k, &[[1, 0, 0]]));
+            let words = self.words(&gate::parameters(&g.places, g.if_raised, k, &[[1, 0, 0]]), &[]);
             let resources = SmallVec::from_slice(&[Resource::At(g.words.address()), Resource::Gates]);
-            (g.before, Launch { kernel: kernel.clone(), resources, parameters, blocks: 1, gate: None })
+            (g.before, Launch { kernel: kernel.clone(), resources, words, blocks: 1, gate: None })
         };
         Ok(gates.into_iter().enumerate().map(launch).collect())
     }
@@ -272,7 +306,7 @@ impl<'a> Launches<'a> {
     pub fn run_timed(mut self, queue: Queue, behind: &[Event], times: Option<&TurnTimes>) -> Result<Event, ErrorKind> {
         let opened = self.opened;
         let gates = self.ready()?;
-        let piece = opened.pinned_words(&self.parameters, false)?;
+        let piece = if self.parameters.is_empty() { None } else { Some(opened.pinned_words(&self.parameters, false)?) };
         let report_words = self.report_words();
         behind.iter().for_each(|event| also(&mut self.behind, *event));
         let mut turn = opened.queue(queue).turn(&opened.behind(queue, &self.behind))?;
@@ -286,10 +320,11 @@ impl<'a> Launches<'a> {
             workspace: if self.has_products() { DeviceBlock::grown(opened, &mut shared.workspace, WORKSPACE)? } else { 0 },
         };
         let event = turn.event();
-        let placed =
-            if self.parameters.is_empty() { Ok(()) } else { turn.call(|s| driver::to_device(places.parameters, &piece, self.parameters.len() * 4, s)) };
-        opened.staging.give(piece, event);
-        placed?;
+        if let Some(piece) = piece {
+            let placed = turn.call(|s| driver::to_device(places.parameters, &piece, self.parameters.len() * 4, s));
+            opened.staging.give(piece, event);
+            placed?;
+        }
         if report_words > 0 {
             turn.call(|s| driver::fill(places.reports, gate::NOTHING, report_words, s))?;
         }
@@ -333,7 +368,6 @@ impl<'a> Launches<'a> {
         let opened = self.opened;
         let issue = |l: &Launch| {
             let mut arguments: SmallVec<[u64; 16]> = SmallVec::new();
-            arguments.push(places.parameters + l.parameters as u64 * 4);
             arguments.push(l.gate.map_or(0, |k| places.gates + k as u64 * GRID));
             arguments.extend(l.resources.iter().map(|r| match *r {
                 Resource::At(address) => address,
@@ -341,8 +375,8 @@ impl<'a> Launches<'a> {
                 Resource::Reports => places.reports,
                 Resource::Gates => places.gates,
             }));
-            let function = l.kernel.function()?;
-            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &arguments))
+            let (function, words) = (l.kernel.function()?, self.handed(&l.words, places.parameters));
+            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &words, &arguments))
         };
         let mut refused = Vec::new();
         let mut next_gate = gates.iter().peekable();
@@ -481,13 +515,15 @@ impl<'a> Launches<'a> {
         let parameters = DeviceBlock::new(opened, own.parameters.len() * 4)?;
         let scratch = DeviceBlock::new(opened, own.scratch_words as usize * 4)?;
         let piece = opened.pinned_words(&own.parameters, true)?;
-        opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
+        if !own.parameters.is_empty() {
+            opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
+        }
         for launch in &own.launches {
             let Issued::Kernel(l) = launch else { continue };
-            let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[parameters.address + l.parameters as u64 * 4, 0]);
+            let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[0]);
             arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
-            let function = l.kernel.function()?;
-            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &arguments))?;
+            let (function, words) = (l.kernel.function()?, own.handed(&l.words, parameters.address));
+            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &words, &arguments))?;
         }
         Ok((piece, [parameters, scratch]))
     }
@@ -553,8 +589,8 @@ impl Launcher for Launches<'_> {
                 _ => Some(Resource::Reports),
             },
         });
-        let (resources, at) = (resources.collect(), self.parameters.len());
-        self.arguments.extend(bindings.arguments.iter().map(|a| ArgumentPlace { word: at + a.word, ..*a }));
-        self.push(kernel.clone(), resources, parameters, groups);
+        let (kernel, resources) = (kernel.clone(), resources.collect());
+        let words = self.words(parameters, &bindings.arguments);
+        self.push(kernel, resources, words, groups);
     }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use adamant_runtime::{
     ErrorKind,
-    backend::{Event, Memory, Queue, ReadBack},
+    backend::{Event, HostBytes, Memory, Queue, ReadBack},
 };
 use std::{
     any::Any,
@@ -219,6 +219,7 @@ impl Opened {
         for (k, bytes) in from.chunks(crate::staging::PIECE).enumerate() {
             let mut piece = self.staging.take(self, bytes.len())?;
             bytes_of(&mut piece, bytes.len()).copy_from_slice(bytes);
+            self.counts.staged.fetch_add(bytes.len() as u64, Relaxed);
             let turn = self.queue(queue).turn(&waits)?;
             let copied = turn.call(|s| driver::to_device(to + (k * crate::staging::PIECE) as u64, &piece, bytes.len(), s));
             let after = turn.event();
@@ -263,14 +264,26 @@ impl Opened {
         let event = self.copy_in(Queue::Compute, to.address() + offset as u64, from, &self.everything())?;
         self.wait(event)
     }
-    /// Copies host bytes to the beginning of memory, behind events.
+    /// Copies host bytes to the beginning of memory, behind events: from where they lie, if that is pinned.
     ///
     /// # Errors
     /// As [`Opened::upload`].
-    pub fn fill(&self, to: &CudaMemory, from: &[u8], behind: &[Event]) -> Result<Event, ErrorKind> {
-        within(to, 0, from.len())?;
+    pub fn fill(&self, to: &CudaMemory, from: HostBytes, behind: &[Event]) -> Result<Event, ErrorKind> {
+        let bytes = (*from).as_ref();
+        within(to, 0, bytes.len())?;
         let behind: Vec<Event> = behind.iter().copied().chain(to.behind()).collect();
-        let event = self.copy_in(Queue::Copy, to.address(), from, &behind)?;
+        let event = match self.staging.as_pinned(bytes) {
+            None => self.copy_in(Queue::Copy, to.address(), bytes, &behind)?,
+            Some(piece) => {
+                let turn = self.queue(Queue::Copy).turn(&self.behind(Queue::Copy, &behind))?;
+                let copied = turn.call(|s| driver::to_device(to.address(), &piece, piece.bytes, s));
+                let event = turn.event();
+                let ended = copied.and_then(|()| turn.end());
+                // A copy whose end is not known may still be on its way.
+                self.staging.hold(self, from, event);
+                ended?
+            }
+        };
         to.used_by(event);
         Ok(event)
     }

@@ -63,6 +63,8 @@ pub(crate) struct Counts {
     pub copies: AtomicU64,
     /// bytes allocated
     pub allocated: AtomicU64,
+    /// bytes of users' that went to the device through pinned memory of ours
+    pub staged: AtomicU64,
 }
 impl Counts {
     /// By name.
@@ -76,6 +78,7 @@ impl Counts {
             ("replays", &self.replays),
             ("copies", &self.copies),
             ("allocated", &self.allocated),
+            ("staged bytes", &self.staged),
         ]
         .map(|(name, n)| (name, n.load(Relaxed)))
         .to_vec()
@@ -381,7 +384,9 @@ impl Opened {
     /// A lost device.
     pub fn synchronize(&self) -> Result<(), ErrorKind> {
         self.counts.waits.fetch_add(1, Relaxed);
-        self.queues.iter().try_for_each(CudaStream::synchronize)
+        self.queues.iter().try_for_each(CudaStream::synchronize)?;
+        self.staging.let_go(self);
+        Ok(())
     }
 }
 /// Machine code that the card does not take: it is newer than the compiler, or no card at all.

@@ -7,9 +7,12 @@ use crate::{
     driver::{self, Pinned},
     opened::{CudaContext, Opened},
 };
-use adamant_runtime::{ErrorKind, backend::Event};
+use adamant_runtime::{
+    ErrorKind,
+    backend::{Event, HostBytes, PinnedMemory},
+};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::{collections::BTreeMap, slice, sync::Arc};
 
 /// The smallest piece, and the largest that is kept for others.
 const LEAST: usize = 64 * 1024;
@@ -22,11 +25,41 @@ pub(crate) const PIECE: usize = LARGEST;
 /// Pieces that are not in use, or will not be when an event has passed.
 pub(crate) struct Staging {
     free: Mutex<Vec<(Pinned, Event)>>,
+    /// pinned memory of users from which copies are on their way, each until an event has passed
+    leaving: Mutex<Vec<(HostBytes, Event)>>,
+    users: Arc<UsersPinned>,
     context: Arc<CudaContext>,
 }
 impl Staging {
     pub fn new(context: &Arc<CudaContext>) -> Staging {
-        Staging { free: Mutex::default(), context: context.clone() }
+        Staging { free: Mutex::default(), leaving: Mutex::default(), users: Arc::default(), context: context.clone() }
+    }
+    /// Pinned memory for a user.
+    ///
+    /// # Errors
+    /// No memory; a lost device.
+    pub fn pin(&self, bytes: usize) -> Result<CudaPinned, ErrorKind> {
+        let piece = self.fresh(bytes.max(1))?;
+        self.users.0.lock().insert(piece.start as usize, piece.bytes);
+        Ok(CudaPinned { piece, bytes, users: self.users.clone(), context: self.context.clone() })
+    }
+    /// The same bytes as pinned memory, where they lie in some that a user has.
+    pub fn as_pinned(&self, bytes: &[u8]) -> Option<Pinned> {
+        let (from, to) = (bytes.as_ptr() as usize, bytes.as_ptr() as usize + bytes.len());
+        let users = self.users.0.lock();
+        let (start, length) = users.range(..=from).next_back()?;
+        (!bytes.is_empty() && to <= start + length).then(|| Pinned { start: bytes.as_ptr().cast_mut(), bytes: bytes.len() })
+    }
+    /// Keeps a user's pinned memory until an event has passed, and lets go of what has been waited for.
+    pub fn hold(&self, opened: &Opened, bytes: HostBytes, until: Event) {
+        self.leaving.lock().push((bytes, until));
+        self.let_go(opened);
+    }
+    /// Lets go of users' pinned memory that no copy needs any more.
+    pub fn let_go(&self, opened: &Opened) {
+        // What is let go may be pinned memory's last holder: no lock is held then.
+        let gone: Vec<_> = self.leaving.lock().extract_if(.., |(_, until)| opened.is_done(*until)).collect();
+        drop(gone);
     }
     /// A piece of at least so many bytes, which nobody uses.
     ///
@@ -100,5 +133,37 @@ impl Drop for Staging {
         for (piece, _) in self.free.get_mut().drain(..) {
             let _ = self.context.call(|| driver::unpin(&piece));
         }
+    }
+}
+/// Where users' pinned memory begins, and its bytes.
+#[derive(Default)]
+struct UsersPinned(Mutex<BTreeMap<usize, usize>>);
+/// Pinned memory of a user.
+pub(crate) struct CudaPinned {
+    piece: Pinned,
+    bytes: usize,
+    users: Arc<UsersPinned>,
+    context: Arc<CudaContext>,
+}
+impl PinnedMemory for CudaPinned {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes are pinned until this is dropped; the device reads them alone, and who writes them has `&mut`.
+        #[allow(unsafe_code)]
+        unsafe {
+            slice::from_raw_parts(self.piece.start, self.bytes)
+        }
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; whatever copies from them on its way holds a share of this, and then nobody has `&mut`.
+        #[allow(unsafe_code)]
+        unsafe {
+            slice::from_raw_parts_mut(self.piece.start, self.bytes)
+        }
+    }
+}
+impl Drop for CudaPinned {
+    fn drop(&mut self) {
+        self.users.0.lock().remove(&(self.piece.start as usize));
+        let _ = self.context.call(|| driver::unpin(&self.piece));
     }
 }

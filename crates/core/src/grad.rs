@@ -1,7 +1,7 @@
 //! Autograd: the tape and the walk back over it. A tape node holds its op, its parents and the values its rule
 //! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
 use crate::{
-    Arg, Cell, Device, DeviceId, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
+    Arg, Cell, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     composite::InTensors,
     composite::Keyed,
     composite::{Cotangents, RuleArgs},
@@ -549,21 +549,4 @@ fn cotangents_of(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, walk:
         Op::Composite(c) => differentiate_body(c, args, walk),
         op => primitive::cotangents(op, arg, outputs, args),
     }
-}
-/// The same values on another device: read here, uploaded there; its gradient travels back.
-pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
-    let meta = x.meta();
-    let move_it = || -> Result<Tensor> {
-        let bytes = x.to_bytes()?;
-        let buffer = to.pool().copied(to, &bytes).map_err(|k| Error::at("to", k, origin))?;
-        let stored = crate::value::Stored::dense(buffer);
-        let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
-        let tape = if x.is_tracked() && grad_enabled() {
-            record(Op::Transfer(DeviceId(to.index())), Arg::None, &[x], std::slice::from_ref(&value), origin)
-        } else {
-            None
-        };
-        Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))
-    };
-    move_it().unwrap_or_else(Tensor::failed)
 }

@@ -26,6 +26,7 @@ pub mod scalar;
 pub mod schedule;
 mod specs;
 pub mod tensor;
+mod transfer;
 pub mod transform;
 mod value;
 

@@ -36,10 +36,12 @@ mod averages;
 mod chrome;
 mod monitor;
 mod phases;
+mod processor;
 mod steps;
 pub use averages::{Average, Averages, Ceilings, GroupBy, SortBy};
 pub use monitor::{OperationSummary, PerformanceMonitor, PerformanceReport};
 pub use phases::{Phase, Phases};
+pub use processor::{ProcessorTimes, ProcessorUse};
 pub use steps::{MetricSummary, PerformanceSummary, StepRecord};
 
 static ON: AtomicBool = AtomicBool::new(false);

@@ -349,7 +349,7 @@ impl Tensor {
         };
         if let (Op::Transfer(to), [input]) = (&op, inputs) {
             return match Device::of_id(*to) {
-                Ok(to) => crate::grad::transfer(input, to, origin),
+                Ok(to) => crate::transfer::transfer(input, to, origin),
                 Err(kind) => Tensor::failed(Error::at("to", kind, origin)),
             };
         }

@@ -224,6 +224,38 @@ fn bits_of_words() {
     ]);
 }
 
+/// Each operator of predicates with each form of operand: a register, a register negated, a constant (the compiler writes all of them).
+#[test]
+fn logic_of_predicates() {
+    const FORMS: [(&str, fn(bool) -> bool); 5] = [("$", |p| p), ("!$", |p| !p), ("0", |_| false), ("-1", |_| true), ("1", |_| true)];
+    const OPERATORS: [(&str, usize, fn(bool, bool) -> bool); 5] =
+        [("and", 2, |p, q| p & q), ("or", 2, |p, q| p | q), ("xor", 2, |p, q| p ^ q), ("not", 1, |p, _| !p), ("mov", 1, |p, _| p)];
+    let mut cases = Vec::new();
+    for (operator, count, means) in OPERATORS {
+        for (first, of_first) in FORMS {
+            for (second, of_second) in FORMS.into_iter().take(if count == 2 { FORMS.len() } else { 1 }) {
+                let first = first.replace('$', "%p1");
+                let operands = if count == 2 { format!("{first}, {}", second.replace('$', "%p2")) } else { first };
+                let op = format!("setp.ne.s32 %p1, $a, 0; setp.ne.s32 %p2, $b, 0; {operator}.pred %p3, {operands}; selp.b32 $d, 1, 0, %p3");
+                cases.push((op, move |p, q| means(of_first(p), of_second(q))));
+            }
+        }
+    }
+    let text: String = HEAD.to_string() + &cases.iter().enumerate().map(|(k, (op, _))| kernel(&format!("k{k}"), op, 32, &[32, 32])).collect::<String>();
+    let rig = Rig::new(&text);
+    let mut random = Random(12);
+    let draws: [Vec<u32>; 2] = std::array::from_fn(|_| (0..COUNT).map(|_| random.below(2) as u32).collect());
+    let given: Vec<Arg> = draws.iter().map(|v| Arg::P(rig.upload(v))).collect();
+    for (k, (op, means)) in cases.iter().enumerate() {
+        let out = rig.empty::<u32>(COUNT);
+        rig.go(&format!("k{k}"), (COUNT / THREADS) as u32, THREADS as u32, &[Arg::P(out), given[0], given[1], Arg::P(0)]);
+        for (i, got) in rig.download::<u32>(out, COUNT).into_iter().enumerate() {
+            let (p, q) = (draws[0][i] != 0, draws[1][i] != 0);
+            assert_eq!(got, u32::from(means(p, q)), "{op}: p {p}, q {q}");
+        }
+    }
+}
+
 #[test]
 fn conversions_of_integers() {
     check(&[

@@ -21,7 +21,7 @@ pub use policy::Policy;
 pub use stream::BatchStream;
 
 use crate::{
-    BadRecord, BatchOrder, Collated, Dataset, Order, Place, Sampler,
+    BadRecord, BatchOrder, Collated, Dataset, Order, PinBatch, Pinned, Place, Sampler,
     order::{BatchShare, Cut, GivenOrder},
     wrong,
 };
@@ -134,8 +134,34 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     pub fn collate_fn<B: Send + 'static>(self, f: impl Fn(&D, Vec<D::Record>) -> Result<B> + Send + Sync + 'static) -> DataLoaderBuilder<Collated<D, B>> {
+        self.of_dataset(|dataset| Collated::new(dataset, f))
+    }
+    /// Batches on the CPU, in memory from which `device` copies by itself: [`Tensor::to`](adamant_core::Tensor::to) costs the host no
+    /// copy then and goes on at once. With [`DataLoaderBuilder::device`] instead, workers make batches on the device, through pinned
+    /// memory of the device's own; nothing need be pinned for that.
+    ///
+    /// ```
+    /// use adamant_core::Device;
+    /// use adamant_data::{DataLoader, Rows};
+    /// use std::sync::Arc;
+    /// # use adamant_backend_cpu as _;
+    /// let device = Device::cpu()?; // `Device::cuda(0)?` where there is one: on the CPU it makes no difference
+    /// # device.make_current();
+    /// let rows = Arc::new(Rows::new(vec![1.0f32, 2.0, 3.0], [3])?);
+    /// let mut loader = DataLoader::new(rows).batch_size(3).pin_memory(device).build()?;
+    /// let batch = loader.next_batch().transpose()?.unwrap();
+    /// assert_eq!((batch.is_pinned()?, batch.to(device).to_vec::<f32>()?), (false, vec![1.0, 2.0, 3.0]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn pin_memory(self, device: Device) -> DataLoaderBuilder<Pinned<D>>
+    where
+        D: Dataset<Batch: PinBatch>,
+    {
+        self.of_dataset(|dataset| Pinned::new(dataset, device))
+    }
+    fn of_dataset<E: Dataset>(self, of: impl FnOnce(Arc<D>) -> E) -> DataLoaderBuilder<E> {
         let DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, share, device } = self;
-        let dataset = Arc::new(Collated::new(dataset, f));
+        let dataset = Arc::new(of(dataset));
         DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, share, device }
     }
     /// Leaves out the last batch of an epoch if it is not full.

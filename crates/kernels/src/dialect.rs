@@ -11,7 +11,7 @@ mod wgsl;
 
 pub(crate) use c::guarded;
 pub use c::{C, entry_of, to_c};
-pub use cuda::{CUDA_BUFFERS, Cuda};
+pub use cuda::{CUDA_BUFFERS, CUDA_WORDS, Cuda};
 pub use wgsl::Wgsl;
 
 use crate::{bindings::Access, frame::KernelFrame};

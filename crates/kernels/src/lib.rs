@@ -80,7 +80,7 @@ pub mod skeleton;
 mod wide;
 
 pub use bindings::{Access, ArgumentPlace, Bindings, Place};
-pub use dialect::{Atomic, C, CUDA_BUFFERS, Cuda, Dialect, Subgroup, Wgsl, entry_of, to_c};
+pub use dialect::{Atomic, C, CUDA_BUFFERS, CUDA_WORDS, Cuda, Dialect, Subgroup, Wgsl, entry_of, to_c};
 pub use expression::{ExprText, Sources, write_expr};
 pub use frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element};
 pub use function::{binary_text, unary_text};

@@ -122,7 +122,8 @@ impl Clock {
         }
         for clock in clocks.iter_mut().filter(|c| c.steps_now != 0) {
             let next = clock.count.detached() + 1u32;
-            clock.count.set(&next)?;
+            // Of its own, which nothing else reads: it is written last, where the old count lies.
+            clock.count.set(&(clock.count.detached() + 1u32))?;
             clock.once.push((STEP, DType::U32, next));
             clock.advanced_in = compile::capture_number();
         }

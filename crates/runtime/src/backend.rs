@@ -7,7 +7,7 @@ use crate::{
     DType, ErrorKind, HostVec,
     kernel::{KernelKind, Step},
 };
-use std::{any::Any, time::Instant};
+use std::{any::Any, sync::Arc, time::Instant};
 
 mod asynchronous;
 mod guarded;
@@ -31,6 +31,10 @@ pub trait Memory: Any + Send + Sync {
     fn take_host(&mut self) -> Option<HostVec> {
         None
     }
+    /// The pinned memory that it is, where it is that: see [`Backend::pin`].
+    fn pinned(&self) -> Option<Arc<dyn PinnedMemory>> {
+        None
+    }
     /// Where it lies on the device, where the device can say: two that are held at once lie at different addresses. Steps are
     /// frozen only over memory that has one.
     fn address(&self) -> Option<u64> {
@@ -40,6 +44,15 @@ pub trait Memory: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     /// For the backend that made it.
     fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// Memory of the host whose pages the system does not move (pinned, page-locked), so that a device copies from it by itself. Whoever
+/// holds it may read it; it is written by its only holder.
+pub trait PinnedMemory: Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// The bytes, to write.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// Memory of a backend that keeps its bytes in a vector and is in no hurry: no alignment, no huge pages.
@@ -150,6 +163,20 @@ pub trait Backend: Send + Sync + 'static {
         let mut memory = self.alloc(data.bytes().len())?;
         self.upload(&mut *memory, 0, data.bytes())?;
         Ok(memory)
+    }
+    /// Memory of the host that this device copies from without the host's help; none where it makes no difference to the device.
+    ///
+    /// # Errors
+    /// As `alloc`.
+    fn pin(&self, _bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>, ErrorKind> {
+        Ok(None)
+    }
+    /// Takes over memory that another device pinned. Only a device whose memory is the host's can.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    fn adopt_pinned(&self, _memory: Arc<dyn PinnedMemory>) -> Result<Box<dyn Memory>, ErrorKind> {
+        Err(ErrorKind::Unsupported { backend: self.info().backend.into(), what: "pinned memory; only tensors of the CPU are pinned".into() })
     }
     /// Copies host bytes into memory.
     ///

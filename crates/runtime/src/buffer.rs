@@ -3,7 +3,7 @@
 //! device when the work is done.
 use crate::{
     Device, ErrorKind, HostVec,
-    backend::{Asynchronous, Backend, HostBytes, Memory, ReadBack},
+    backend::{Asynchronous, Backend, HostBytes, Memory, PinnedMemory, ReadBack},
     foreign::guarded,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -363,8 +363,18 @@ impl Pool {
             buffer.fill(Box::new(Adopted(data)))?;
             return Ok(buffer);
         }
+        self.adopted(device, |backend| backend.adopt(data))
+    }
+    /// Takes over pinned memory of the host, which the device's memory must be.
+    ///
+    /// # Errors
+    /// `Unsupported`: it is not.
+    pub fn adopt_pinned(&self, device: Device, memory: Arc<dyn PinnedMemory>) -> Result<Arc<Buffer>, ErrorKind> {
+        self.adopted(device, |backend| backend.adopt_pinned(memory))
+    }
+    fn adopted(&self, device: Device, take: impl FnOnce(&dyn Backend) -> Result<Box<dyn Memory>, ErrorKind>) -> Result<Arc<Buffer>, ErrorKind> {
         let generation = device.generation();
-        let memory = device.backend().adopt(data)?;
+        let memory = take(device.backend())?;
         let bytes = guarded(|| format!("the {device} backend's `Memory::bytes`"), || memory.bytes())?;
         self.0.lock().add_live(bytes);
         Ok(Arc::new(Buffer {
@@ -391,6 +401,15 @@ impl Pool {
             Some(memory) => device.backend().upload(memory, 0, bytes)?,
             None => return Err(ErrorKind::Internal("a buffer without memory".into())),
         }
+        Ok(buffer)
+    }
+    /// Memory that holds these bytes, which are let go when a device that goes on by itself has them.
+    ///
+    /// # Errors
+    /// As `take`; a lost device.
+    pub fn filled(&self, device: Device, bytes: HostBytes) -> Result<Arc<Buffer>, ErrorKind> {
+        let buffer = self.take(device, (*bytes).as_ref().len())?;
+        buffer.fill(bytes)?;
         Ok(buffer)
     }
     /// Puts a buffer that nobody else holds by for the next who wants one, if there is anything to be done with its memory.
@@ -457,6 +476,21 @@ impl Pool {
         let mut blocks = self.0.lock();
         blocks.stats.peak_bytes = blocks.stats.live_bytes;
     }
+}
+/// Pinned memory that a device copies from, and the buffer that it is: with two holders that buffer is nobody's to write.
+struct PinnedBytes {
+    memory: Arc<dyn PinnedMemory>,
+    _holder: Arc<Buffer>,
+}
+impl AsRef<[u8]> for PinnedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+}
+/// All bytes of a buffer of pinned memory, where it is one; who holds the answer keeps it from being written.
+pub fn pinned_bytes(buffer: &Arc<Buffer>) -> Option<HostBytes> {
+    let memory = buffer.read().as_deref()?.pinned()?;
+    Some(Box::new(PinnedBytes { memory, _holder: buffer.clone() }))
 }
 /// A host vector that was handed to the device.
 struct Adopted(HostVec);

@@ -151,7 +151,8 @@ impl Plan {
         let mut d = decide(g, owners, &written, ends::are_claimed(device));
         let ends = ends::find(g, &mut d, &written, device);
         let joined = joined::join_in_place(g, &mut d, &written, device);
-        let steps = collectives::begin_early(g, &d, build(g, &d, &joined, &written, ends, device)?);
+        let mut steps = collectives::begin_early(g, &d, build(g, &d, &joined, &written, ends, device)?);
+        memory::overwrite_last(g, &d, &mut steps);
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
         // One that fails must find every cell as it was.

@@ -32,6 +32,7 @@ pub fn answer(probe: &str) -> Exit {
         "conformance" => conformance(),
         "sizes" => sizes(),
         "devices" => devices(),
+        "card" => Ok(json!({ "says": Device::cuda(0).err().map(|e| e.to_string()) })),
         _ => {
             eprintln!("`{probe}` is no probe");
             return Exit::Usage;

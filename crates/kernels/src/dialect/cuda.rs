@@ -19,6 +19,8 @@ pub struct Cuda;
 
 /// The most buffers that a kernel binds, its parameters not counted.
 pub const CUDA_BUFFERS: usize = 32;
+/// The most words of a launch that go with it; where there are more, or where they change, they lie in memory.
+pub const CUDA_WORDS: usize = 62;
 /// Functions whose helper on f32 has fewer digits than the table allows where a device has f64 to compute them with: near roots,
 /// and where a phase is many times the number.
 const BY_F64: &[&str] =

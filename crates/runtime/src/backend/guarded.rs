@@ -1,6 +1,7 @@
 //! A backend as core calls it: what panics in it is an error of the call.
 use super::{
-    Asynchronous, Backend, DeviceInfo, Event, FreezeRule, FrozenRun, FrozenSteps, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words,
+    Asynchronous, Backend, DeviceInfo, Event, FreezeRule, FrozenRun, FrozenSteps, HostBytes, Memory, PinnedMemory, Queue, ReadBack, Refused, Reports, Support,
+    Words,
 };
 use crate::{
     ErrorKind, HostVec,
@@ -58,6 +59,12 @@ impl Backend for Guarded {
     }
     fn adopt(&self, data: HostVec) -> Result<Box<dyn Memory>, ErrorKind> {
         self.call("adopt", |b| b.adopt(data))
+    }
+    fn pin(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>, ErrorKind> {
+        self.call("pin", |b| b.pin(bytes))
+    }
+    fn adopt_pinned(&self, memory: Arc<dyn PinnedMemory>) -> Result<Box<dyn Memory>, ErrorKind> {
+        self.call("adopt_pinned", |b| b.adopt_pinned(memory))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
         self.call("upload", |b| b.upload(to, offset, from))

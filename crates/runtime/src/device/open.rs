@@ -35,7 +35,7 @@ impl Device {
         let _call = scope::call("cpu");
         Device::open("cpu", 0)
     }
-    /// CUDA device number n, of a backend that a program links: this version of Adamant brings none.
+    /// CUDA device number n, as the driver counts (feature `cuda`).
     ///
     /// # Errors
     /// The backend is not compiled in or finds no such device.

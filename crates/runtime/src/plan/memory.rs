@@ -7,6 +7,29 @@ use crate::{
     planted::{Plant, is},
 };
 
+/// Moves steps that write cells, and whose results no step reads, behind all others: by then everybody has read what the cells held, and
+/// its memory may be the new values'.
+pub(super) fn overwrite_last(g: &Graph, d: &Decisions, steps: &mut Vec<PlanStep>) {
+    let roots = |s: &PlanStep, is_output: bool| -> Vec<u32> {
+        let uses = if is_output { s.outputs.iter() } else { s.inputs.iter() };
+        uses.map(|u| d.root[u.value(g) as usize]).collect()
+    };
+    let mut touched = vec![false; g.vals.len()];
+    let mut is_last = vec![false; steps.len()];
+    for (at, s) in steps.iter().enumerate().rev() {
+        let outputs = roots(s, true);
+        is_last[at] = s.commits && matches!(s.kernel.kind, KernelKind::Map { .. }) && !outputs.iter().any(|r| touched[*r as usize]);
+        outputs.into_iter().chain(roots(s, false)).for_each(|r| touched[r as usize] = true);
+    }
+    let mut at = 0;
+    let (last, first): (Vec<PlanStep>, Vec<PlanStep>) = steps.drain(..).partition(|_| {
+        at += 1;
+        is_last[at - 1]
+    });
+    steps.extend(first);
+    steps.extend(last);
+}
+
 /// What an input may not be overwritten before.
 #[derive(Clone, Copy)]
 pub(super) struct OverwriteOrder {

@@ -139,20 +139,29 @@ impl PtxDecoder<'_> {
         let plain = plain.ok_or_else(|| unknown(s))?;
         Ok(MachineStep::Plain(plain, self.rows_of(function, s, d, &sources)?))
     }
-    /// `and.pred` and its kin.
+    /// `and.pred` and its kin. Either factor may be a constant, or negated.
     fn logic(&mut self, function: &PtxFunction, s: &Statement) -> Decoded<MachineStep> {
+        // Bits of `x` tell which of the two is negated.
         let plain: Plain = match s.words[0].as_str() {
-            "and" => |r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) & r.predicate(o.b)),
-            "or" => |r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) | r.predicate(o.b)),
-            "xor" => |r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) ^ r.predicate(o.b)),
-            "not" => |r, o, m| r.put_predicate(o.d, m, !r.predicate(o.a)),
+            "and" => |r, o, m| r.put_predicate(o.d, m, (r.predicate(o.a) ^ all(o.x & 1)) & (r.predicate(o.b) ^ all(o.x >> 1))),
+            "or" => |r, o, m| r.put_predicate(o.d, m, (r.predicate(o.a) ^ all(o.x & 1)) | (r.predicate(o.b) ^ all(o.x >> 1))),
+            "xor" => |r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) ^ all(o.x & 1) ^ r.predicate(o.b) ^ all(o.x >> 1)),
+            "not" => |r, o, m| r.put_predicate(o.d, m, !(r.predicate(o.a) ^ all(o.x & 1))),
             _ => return Err(unknown(s)),
         };
+        let (d, sources) = s.operands.split_first().ok_or_else(|| unknown(s))?;
         let mut o = none();
-        o.d = self.predicate(function, s.operands.first().ok_or_else(|| unknown(s))?, s)?;
-        o.a = self.predicate(function, s.operands.get(1).ok_or_else(|| unknown(s))?, s)?;
-        if s.words[0] != "not" {
-            o.b = self.predicate(function, s.operands.get(2).ok_or_else(|| unknown(s))?, s)?;
+        o.d = self.predicate(function, d, s)?;
+        match (s.words[0].as_str(), sources) {
+            ("not", [a]) => {
+                let (a, negated) = self.negated(function, a, s)?;
+                (o.a, o.x) = (a, u32::from(negated));
+            }
+            ("and" | "or" | "xor", [a, b]) => {
+                let ((a, of_a), (b, of_b)) = (self.negated(function, a, s)?, self.negated(function, b, s)?);
+                (o.a, o.b, o.x) = (a, b, u32::from(of_a) | u32::from(of_b) << 1);
+            }
+            _ => return Err(unknown(s)),
         }
         Ok(MachineStep::Plain(plain, o))
     }
@@ -164,7 +173,7 @@ impl PtxDecoder<'_> {
             o.d = self.predicate(function, to, s)?;
             let (a, negated) = self.negated(function, from, s)?;
             (o.a, o.x) = (a, u32::from(negated));
-            return Ok(MachineStep::Plain(|r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) ^ 0u32.wrapping_sub(o.x)), o));
+            return Ok(MachineStep::Plain(|r, o, m| r.put_predicate(o.d, m, r.predicate(o.a) ^ all(o.x)), o));
         }
         match (to, from) {
             (Operand::Vector(parts), whole) | (whole, Operand::Vector(parts)) => {
@@ -390,6 +399,10 @@ fn arity(key: &str) -> usize {
         "fma" | "mad" | "mad24" | "sad" => 3,
         _ => 2,
     }
+}
+/// All lanes where the lowest bit is set, else none.
+fn all(bit: u32) -> u32 {
+    0u32.wrapping_sub(bit)
 }
 /// A row as it is.
 fn copy(wide: bool) -> Plain {

@@ -30,8 +30,9 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
     let taken: String = (0..bindings).map(|k| format!(", void *const buffer{k}")).collect();
     let bound: Vec<String> = (0..bindings).map(|k| format!("buffer{k}")).collect();
     let entry = format!(
-        "extern \"C\" __global__ __launch_bounds__({lanes}{blocks}) void {name}(const uint32_t *const words, const uint32_t *const gate{taken}) {{
+        "extern \"C\" __global__ __launch_bounds__({lanes}{blocks}) void {name}(const __grid_constant__ adm_words given, const uint32_t *const gate{taken}) {{
     if (gate && *gate == 0u) return;
+    const uint32_t *const words = given.at ? given.at : given.held;
     const adm_launch launch = {{words, {{{}}}}};
     const adm_launch *const L = &launch; (void)L;
 {}    const adm_vec2_u32 group = {{blockIdx.x, blockIdx.y}}, groups = {{gridDim.x, gridDim.y}}; (void)group; (void)groups;

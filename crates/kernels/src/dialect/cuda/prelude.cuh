@@ -96,6 +96,8 @@ typedef struct { float x, y; } adm_vec2_f32;
 static inline adm_vec2_u32 adm_make_vec2_u32(uint32_t x, uint32_t y) { adm_vec2_u32 v = {x, y}; return v; }
 static inline adm_vec2_f32 adm_make_vec2_f32(float x, float y) { adm_vec2_f32 v = {x, y}; return v; }
 typedef struct { const uint32_t *p; void *b[32]; } adm_launch;
+/* What a launch is given: where its words lie, or, where that is nowhere, the words themselves. */
+typedef struct { const uint32_t *at; uint32_t held[62]; } adm_words;
 /* Elements in memory, as bits. */
 static inline uint32_t adm_get_1(const void *b, uint32_t at) { return ((const uint8_t *)b)[at]; }
 static inline uint32_t adm_get_2(const void *b, uint32_t at) { return ((const uint16_t *)b)[at]; }
