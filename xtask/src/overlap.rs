@@ -1,7 +1,7 @@
 //! `cargo xtask --emulated overlap --device cuda`: how much of the time that uploads take lies under compute, on the virtual clock of
 //! the emulator, which computes times from sizes: the same program has the same times on every machine. A net is trained on batches
 //! that a loader's workers make on the device ahead of the steps, op by op and captured; and by the loop that `adamant train` runs.
-//! Losses are read at every eighth step. Behind the first eight at least 80 % must lie under compute. With `--plant` the host waits
+//! Losses are read at every eighth step, of the last at every 20th. Behind the first eight at least 80 % must lie under compute. With `--plant` the host waits
 //! for the device before each batch, or makes batches itself when it wants them and reads each loss: then it must be less, or the
 //! measure says nothing.
 use crate::{device, exit::Exit, workspace};
@@ -35,12 +35,13 @@ pub const WANTED: f64 = 0.8;
 /// A loss is read at each step of such a number. The first of them is where looking begins: by then plans are made.
 const READ: usize = 8;
 /// Steps of one pass over the digits.
-const STEPS: usize = 29;
+const STEPS: usize = 58;
 /// One pass over the digits.
 const DIGITS: &str = r#"seed = 3
 epochs = 1
-batch = 48
-log_every = 8
+batch = 24
+log_every = 20
+checkpoint.every = 1000
 [data]
 kind = "csv"
 path = "data/digits.csv.gz"
@@ -53,6 +54,12 @@ test = { divide = 10, modulo = 5, equals = 4 }
 [model]
 layers = [
     { kind = "Linear", in_features = 64, out_features = 48 },
+    { kind = "ReLU" },
+    { kind = "Linear", in_features = 48, out_features = 48 },
+    { kind = "LayerNorm", normalized_shape = [48] },
+    { kind = "ReLU" },
+    { kind = "Linear", in_features = 48, out_features = 48 },
+    { kind = "LayerNorm", normalized_shape = [48] },
     { kind = "ReLU" },
     { kind = "Linear", in_features = 48, out_features = 10 },
 ]
@@ -197,12 +204,12 @@ impl Watch for Clocked {
 }
 fn by_trainer(device: Device, options: &Options) -> std::result::Result<CardTimes, Failure> {
     let text = match options.plant.as_deref() {
-        Some("no-prefetch") => DIGITS.replace("workers = 2\nprefetch_factor = 3\n", "").replace("log_every = 8", "log_every = 1"),
+        Some("no-prefetch") => DIGITS.replace("workers = 2\nprefetch_factor = 3\n", "").replace("log_every = 20", "log_every = 1"),
         _ => DIGITS.into(),
     };
     let document = Document::parse("digits.toml", &text)?;
     let folder = tempfile::tempdir().map_err(|e| Failure::Run(format!("no folder for runs: {e}")))?;
-    let until = (READ + options.steps.min(STEPS - READ)) as u64;
+    let until = (READ + (2 * options.steps).min(STEPS - READ)) as u64;
     let mut watch = Clocked { device, waits: options.plant.as_deref() == Some("synchronisation"), until, times: None };
     let run = || Run::new(&document).data(workspace::root().join("examples/digits")).folder(folder.path()).control(false).train(&mut watch);
     device.scoped(run)?;

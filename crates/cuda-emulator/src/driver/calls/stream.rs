@@ -46,7 +46,7 @@ calls! { exports, CudaCode;
         let stream = state.asked_stream(stream)?;
         state.run_a_little();
         state.current()?;
-        let done = state.streams.get(&stream).is_none_or(|s| s.work.is_empty());
+        let done = state.streams.get(&stream).is_none_or(|s| s.work.is_empty() && s.time <= state.clock.host);
         if done { state.finish(WaitGoal::Stream(stream)) } else { Err(CudaCode::NOT_READY) }
     }
     fn cuStreamWaitEvent(state, stream: u64, event: u64, flags: u32) {
@@ -155,7 +155,7 @@ calls! { exports, CudaCode;
         let task = state.asked_event(event)?;
         state.run_a_little();
         state.current()?;
-        if task.is_some_and(|t| state.pending.contains(&t)) {
+        if task.is_some_and(|t| state.pending.contains(&t)) || state.is_yet_to_be(event) {
             return Err(CudaCode::NOT_READY);
         }
         state.after_event(event);
@@ -207,6 +207,10 @@ impl DriverState {
             EventRecord::Work { task, .. } => Ok(Some(task)),
             EventRecord::Captured { .. } => Err(CudaCode::CAPTURED_EVENT),
         }
+    }
+    /// Was the work that an event stands for run ahead of the host's time? Who only asks does not come to that time by asking.
+    fn is_yet_to_be(&self, handle: u64) -> bool {
+        matches!(self.events.get(&handle).map(|e| &e.recorded), Some(EventRecord::Work { at: Some(at), .. }) if *at > self.clock.host)
     }
     /// The host knows now that what an event stands for is done.
     fn after_event(&mut self, handle: u64) {
