@@ -11,9 +11,9 @@
 use crate::{driver::StreamHandle, opened::CudaContext};
 use adamant_runtime::{DType, ErrorKind};
 use cudarc::cublaslt::sys::{
-    self, cublasComputeType_t as Compute, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute, cublasLtMatmulHeuristicResult_t,
-    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t as Status,
-    cublasLtEpilogue_t as Epilogue, cudaDataType as Kind,
+    self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute,
+    cublasLtMatmulHeuristicResult_t, cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
+    cublasStatus_t as Status, cudaDataType as Kind,
 };
 use parking_lot::Mutex;
 use std::{
@@ -243,7 +243,8 @@ impl BlasLt {
         let [a, b, d] = plan.layouts;
         let (most, into) = (OFFERS as i32, offers.as_mut_ptr().cast());
         // SAFETY: at most so many results are written, where there is space for them.
-        let asked = is_set.then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, most, into, &mut count) });
+        let asked =
+            is_set.then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, most, into, &mut count) });
         // SAFETY: it was made above.
         unsafe { sys::cublasLtMatmulPreferenceDestroy(preference) };
         asked.is_some_and(is_fine).then_some(())?;

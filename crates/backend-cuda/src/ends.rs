@@ -122,23 +122,130 @@ mod tests {
         let cases: [(&str, Write, Option<(bool, &[u16], LtActivation)>); 19] = [
             ("x", |_, x| x, None),
             ("-x", |e, x| unary(e, Unary::Neg, x), Some((true, &[], Plain))),
-            ("x + b", |e, x| { let b = load(e, 1); add(e, x, b) }, Some((false, &[1], Plain))),
-            ("b + x", |e, x| { let b = load(e, 1); add(e, b, x) }, Some((false, &[1], Plain))),
-            ("b - x", |e, x| { let (b, n) = (load(e, 1), unary(e, Unary::Neg, x)); add(e, b, n) }, Some((true, &[1], Plain))),
-            ("x + b + c", |e, x| { let (b, c) = (load(e, 1), load(e, 2)); let s = add(e, x, b); add(e, s, c) }, Some((false, &[1, 2], Plain))),
+            (
+                "x + b",
+                |e, x| {
+                    let b = load(e, 1);
+                    add(e, x, b)
+                },
+                Some((false, &[1], Plain)),
+            ),
+            (
+                "b + x",
+                |e, x| {
+                    let b = load(e, 1);
+                    add(e, b, x)
+                },
+                Some((false, &[1], Plain)),
+            ),
+            (
+                "b - x",
+                |e, x| {
+                    let (b, n) = (load(e, 1), unary(e, Unary::Neg, x));
+                    add(e, b, n)
+                },
+                Some((true, &[1], Plain)),
+            ),
+            (
+                "x + b + c",
+                |e, x| {
+                    let (b, c) = (load(e, 1), load(e, 2));
+                    let s = add(e, x, b);
+                    add(e, s, c)
+                },
+                Some((false, &[1, 2], Plain)),
+            ),
             ("relu(x)", |e, x| unary(e, Unary::Relu, x), Some((false, &[], Relu))),
-            ("relu(x + b)", |e, x| { let b = load(e, 1); let s = add(e, x, b); unary(e, Unary::Relu, s) }, Some((false, &[1], Relu))),
-            ("gelu_tanh(x + b)", |e, x| { let b = load(e, 1); let s = add(e, x, b); unary(e, Unary::GeluTanh, s) }, Some((false, &[1], GeluTanh))),
+            (
+                "relu(x + b)",
+                |e, x| {
+                    let b = load(e, 1);
+                    let s = add(e, x, b);
+                    unary(e, Unary::Relu, s)
+                },
+                Some((false, &[1], Relu)),
+            ),
+            (
+                "gelu_tanh(x + b)",
+                |e, x| {
+                    let b = load(e, 1);
+                    let s = add(e, x, b);
+                    unary(e, Unary::GeluTanh, s)
+                },
+                Some((false, &[1], GeluTanh)),
+            ),
             ("gelu(x)", |e, x| unary(e, Unary::Gelu, x), None),
-            ("gelu(x + b)", |e, x| { let b = load(e, 1); let s = add(e, x, b); unary(e, Unary::Gelu, s) }, None),
-            ("relu(x) + b", |e, x| { let (b, r) = (load(e, 1), unary(e, Unary::Relu, x)); add(e, r, b) }, None),
-            ("relu(relu(x))", |e, x| { let r = unary(e, Unary::Relu, x); unary(e, Unary::GeluTanh, r) }, None),
+            (
+                "gelu(x + b)",
+                |e, x| {
+                    let b = load(e, 1);
+                    let s = add(e, x, b);
+                    unary(e, Unary::Gelu, s)
+                },
+                None,
+            ),
+            (
+                "relu(x) + b",
+                |e, x| {
+                    let (b, r) = (load(e, 1), unary(e, Unary::Relu, x));
+                    add(e, r, b)
+                },
+                None,
+            ),
+            (
+                "relu(relu(x))",
+                |e, x| {
+                    let r = unary(e, Unary::Relu, x);
+                    unary(e, Unary::GeluTanh, r)
+                },
+                None,
+            ),
             ("x + x", |e, x| add(e, x, x), None),
-            ("x + b + b", |e, x| { let b = load(e, 1); let s = add(e, x, b); add(e, s, b) }, None),
-            ("b + c", |e, _| { let (b, c) = (load(e, 1), load(e, 2)); add(e, b, c) }, None),
-            ("x - b", |e, x| { let b = load(e, 1); e.push(Instr::Binary(Binary::Sub, x, b), T) }, None),
-            ("x + 1", |e, x| { let b = e.push(Instr::Arg(0), T); add(e, x, b) }, None),
-            ("x + b + c + d", |e, x| { let mut s = x; for k in 1..4 { let b = load(e, k); s = add(e, s, b); } s }, None),
+            (
+                "x + b + b",
+                |e, x| {
+                    let b = load(e, 1);
+                    let s = add(e, x, b);
+                    add(e, s, b)
+                },
+                None,
+            ),
+            (
+                "b + c",
+                |e, _| {
+                    let (b, c) = (load(e, 1), load(e, 2));
+                    add(e, b, c)
+                },
+                None,
+            ),
+            (
+                "x - b",
+                |e, x| {
+                    let b = load(e, 1);
+                    e.push(Instr::Binary(Binary::Sub, x, b), T)
+                },
+                None,
+            ),
+            (
+                "x + 1",
+                |e, x| {
+                    let b = e.push(Instr::Arg(0), T);
+                    add(e, x, b)
+                },
+                None,
+            ),
+            (
+                "x + b + c + d",
+                |e, x| {
+                    let mut s = x;
+                    for k in 1..4 {
+                        let b = load(e, k);
+                        s = add(e, s, b);
+                    }
+                    s
+                },
+                None,
+            ),
         ];
         for (name, write, expected) in cases {
             let ending = read(&product(T, write));
@@ -154,7 +261,14 @@ mod tests {
             assert_eq!(read(&relu(dtype)).is_some(), is_had, "{dtype}");
         }
         // A bias of f32 that is rounded first, a result that is converted.
-        assert_eq!(read(&product(T, |e, x| { let b = e.push(Instr::Load(1), DType::F32); let b = e.push(Instr::Cast(b), T); add(e, x, b) })), None);
+        assert_eq!(
+            read(&product(T, |e, x| {
+                let b = e.push(Instr::Load(1), DType::F32);
+                let b = e.push(Instr::Cast(b), T);
+                add(e, x, b)
+            })),
+            None
+        );
         assert_eq!(read(&product(T, |e, x| e.push(Instr::Cast(x), DType::F32))), None);
         let mut widened = relu(DType::F32);
         widened.prologue[1].expr.dtypes[0] = DType::BF16;

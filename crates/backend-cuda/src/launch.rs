@@ -12,8 +12,7 @@ use crate::{
     words::{CudaWords, REPORT, fault},
 };
 use adamant_kernels::{
-    Again, ArgumentPlace, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
-    skeleton::gate,
+    Again, ArgumentPlace, Array, Bindings, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::gate,
 };
 use adamant_runtime::{
     DType, ErrorKind, Shape,
@@ -191,7 +190,8 @@ impl<'a> Launches<'a> {
     /// As [`Launches::begin`], of a step that reports nothing, whose buffers lie at these addresses.
     pub fn begin_at(&mut self, kernel: &'a Kernel, buffers: &[(usize, u64)]) {
         static NO_FAULT: FaultWord = FaultWord::none();
-        self.current = Some(Current { kernel: CurrentKernel::Whole(kernel), fault: &NO_FAULT, words: None, gate: None, buffers: SmallVec::from_slice(buffers) });
+        self.current =
+            Some(Current { kernel: CurrentKernel::Whole(kernel), fault: &NO_FAULT, words: None, gate: None, buffers: SmallVec::from_slice(buffers) });
         self.compiled.clear();
     }
     /// What follows is launched when the words say so; a gate serves all that follow it with the same words.

@@ -75,13 +75,7 @@ pub(crate) fn of(step: &Step<'_>, work: &Work<'_>, address: impl Fn(usize) -> Op
     Some(AskedProduct { sums, whole })
 }
 /// What comes behind the sums, with the addresses of the matrix and of the bias that are added.
-fn behind(
-    ending: &LtEnding,
-    others: &[Array],
-    out: &Array,
-    sizes: [usize; 3],
-    place: impl Fn(&Array) -> Option<u64>,
-) -> Option<(LtBehind, [Option<u64>; 2])> {
+fn behind(ending: &LtEnding, others: &[Array], out: &Array, sizes: [usize; 3], place: impl Fn(&Array) -> Option<u64>) -> Option<(LtBehind, [Option<u64>; 2])> {
     let mut behind = LtBehind { negated: ending.negated, activation: ending.activation, ..LtBehind::default() };
     let mut places = [None; 2];
     for input in &ending.addends {

@@ -1,11 +1,6 @@
 //! A graph that is replayed, with other elements and other arguments each time, against the host's arithmetic.
 use super::{Differs, decoded, encoded};
-use crate::{
-    graph::CudaGraph,
-    launch::Launches,
-    memory::DeviceBlock,
-    opened::Opened,
-};
+use crate::{graph::CudaGraph, launch::Launches, memory::DeviceBlock, opened::Opened};
 use adamant_kernels::{Array, Work, skeleton};
 use adamant_runtime::{
     DType, ErrorKind, Scalar, Shape,

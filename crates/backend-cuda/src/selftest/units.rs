@@ -39,9 +39,8 @@ const SHORT: [DType; 2] = [DType::F16, DType::BF16];
 /// A lost device, memory.
 pub(super) fn attention_differs(opened: &Arc<Opened>) -> Result<Differs, ErrorKind> {
     first(SHORT.into_iter(), |dtype| {
-        let rows = |name, count: usize, is_given| -> Result<TwinTensor, ErrorKind> {
-            Ok(TwinTensor { name, shape: Shape::new(&[2, count, 32])?, dtype, is_given })
-        };
+        let rows =
+            |name, count: usize, is_given| -> Result<TwinTensor, ErrorKind> { Ok(TwinTensor { name, shape: Shape::new(&[2, count, 32])?, dtype, is_given }) };
         let logarithms = TwinTensor { name: "logarithms", shape: Shape::new(&[2, 72, 1])?, dtype: DType::F32, is_given: false };
         let tensors = vec![
             rows("queries", 72, true)?,
