@@ -7,7 +7,7 @@ use adamant_conformance::{
     data::{Spread, download, draw, upload},
     random::Random,
 };
-use adamant_core::{DType, Device, HostArray, Shape, Tensor, special};
+use adamant_core::{DType, Device, HostArray, Shape, Tensor, bf16_from_f64, f16_from_f64, special};
 use adamant_cuda_emulator::{Emulator, FindingKind, Options};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -23,8 +23,13 @@ enum Added {
     OfRow,
     Whole,
     BiasAndWhole,
+    /// a number of f32 for each column, rounded to the product's dtype
+    Rounded,
+    /// a number of f32 for each column of each matrix, rounded
+    RoundedOfMatrix,
 }
-const ADDED: [Added; 6] = [Added::Nothing, Added::Bias, Added::BiasOfMatrix, Added::OfRow, Added::Whole, Added::BiasAndWhole];
+const ADDED: [Added; 8] =
+    [Added::Nothing, Added::Bias, Added::BiasOfMatrix, Added::OfRow, Added::Whole, Added::BiasAndWhole, Added::Rounded, Added::RoundedOfMatrix];
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Activation {
     None,
@@ -59,12 +64,12 @@ impl Case {
 }
 /// All of them.
 fn cases() -> impl Iterator<Item = Case> {
-    (0..3 * 4 * 6 * 5 * 2).map(|k| Case {
+    (0..3 * 4 * 8 * 5 * 2).map(|k| Case {
         dtype: DTYPES[k % 3],
         by_columns: [k / 3 % 2 == 1, k / 6 % 2 == 1],
-        added: ADDED[k / 12 % 6],
-        activation: ACTIVATIONS[k / 72 % 5],
-        batch: [1, 3][k / 360],
+        added: ADDED[k / 12 % 8],
+        activation: ACTIVATIONS[k / 96 % 5],
+        batch: [1, 3][k / 480],
         seed: k as u64,
     })
 }
@@ -82,7 +87,8 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
     let emulator = Emulator::installed().unwrap();
     let mut random = Random::new(seed);
     let [rows, depth, columns] = [(); 3].map(|()| *random.pick(&[2, 5, 8, 16, 24, 40]));
-    let mut drawn = |shape: &[usize]| draw(Shape::new(shape).unwrap(), dtype, Spread::Within(-1.0, 1.0), &mut random);
+    let mut of = |shape: &[usize], dtype: DType| draw(Shape::new(shape).unwrap(), dtype, Spread::Within(-1.0, 1.0), &mut random);
+    let mut drawn = |shape: &[usize]| of(shape, dtype);
     let lead = |rows: usize, columns: usize| if batch == 1 { vec![rows, columns] } else { vec![batch, rows, columns] };
     let turned = |by_columns: bool, rows: usize, columns: usize| if by_columns { lead(columns, rows) } else { lead(rows, columns) };
     let [a, b] = [drawn(&turned(by_columns[0], rows, depth)), drawn(&turned(by_columns[1], depth, columns))];
@@ -93,6 +99,8 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
         Added::OfRow => vec![drawn(&[rows, 1])],
         Added::Whole => vec![drawn(&lead(rows, columns))],
         Added::BiasAndWhole => vec![drawn(&[columns]), drawn(&lead(rows, columns))],
+        Added::Rounded => vec![of(&[columns], DType::F32)],
+        Added::RoundedOfMatrix => vec![of(&lead(1, columns), DType::F32)],
     };
     let told = format!("{case:?} of {rows} x {depth} x {columns}");
     let got = device.scoped(|| {
@@ -101,7 +109,7 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
         let factor = |k: usize| if by_columns[k] { given[k].mt() } else { given[k].clone() };
         let mut x = factor(0).matmul(factor(1));
         for addend in &given[2..] {
-            x = x + addend;
+            x = x + addend.cast(dtype);
         }
         // What is held would have to be stored, too.
         x = match activation {
@@ -117,7 +125,16 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
     });
     let (got, launches) = got.unwrap_or_else(|e| panic!("{told}: {e}: {:#?}", emulator.findings()));
     let [a, b] = [elements(&a), elements(&b)];
-    let addends: Vec<Vec<f64>> = addends.iter().map(elements).collect();
+    let held = |v: f64| {
+        if dtype == DType::F32 {
+            v
+        } else if dtype == DType::F16 {
+            f16_from_f64(v).to_f64()
+        } else {
+            bf16_from_f64(v).to_f64()
+        }
+    };
+    let addends: Vec<Vec<f64>> = addends.iter().map(|a| elements(a).into_iter().map(held).collect()).collect();
     let eps = [f64::powi(2.0, -24), f64::powi(2.0, -11), f64::powi(2.0, -8)][DTYPES.iter().position(|d| *d == dtype).unwrap()];
     for (at, is) in got.iter().enumerate() {
         let (k, row, column) = (at / (rows * columns), at / columns % rows, at % columns);
@@ -126,8 +143,8 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
         let terms: Vec<f64> = (0..depth).map(|n| of_a(n) * of_b(n)).collect();
         let beside = match added {
             Added::Nothing => vec![],
-            Added::Bias => vec![addends[0][column]],
-            Added::BiasOfMatrix => vec![addends[0][k * columns + column]],
+            Added::Bias | Added::Rounded => vec![addends[0][column]],
+            Added::BiasOfMatrix | Added::RoundedOfMatrix => vec![addends[0][k * columns + column]],
             Added::OfRow => vec![addends[0][row]],
             Added::Whole => vec![addends[0][at]],
             Added::BiasAndWhole => vec![addends[0][column], addends[1][at]],
@@ -160,7 +177,9 @@ fn what_the_library_has_is_one_launch_and_one_rounding() {
     for case in cases() {
         let launches = check(device, &case, case.is_whole());
         let by_library = launches.iter().filter(|k| *k == "cublasLtMatmul").count();
-        let expected = if case.is_whole() { (1, 1) } else { (1, 2) };
+        // Beside the library's: what rounds a bias, and what comes behind the sums.
+        let is_rounded = case.dtype != DType::F32 && matches!(case.added, Added::Rounded | Added::RoundedOfMatrix);
+        let expected = (1, 1 + usize::from(!case.is_whole()) + usize::from(is_rounded));
         assert_eq!((by_library, launches.len()), expected, "{case:?}: {launches:?}");
     }
     emulator.set_record(false);
