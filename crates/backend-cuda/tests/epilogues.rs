@@ -186,6 +186,31 @@ fn what_the_library_has_is_one_launch_and_one_rounding() {
     nothing_was_found();
 }
 #[test]
+fn one_product_has_many_biases() {
+    let _alone = alone();
+    let Some(device) = common::device(Options { seed: 5, ..Options::default() }) else { return };
+    let (rows, columns) = (24, 16);
+    let ones = HostArray::floats(Shape::new(&[rows, columns]).unwrap(), DType::F32, vec![1.0; rows * columns]);
+    // All of one size, each somewhere else, in one window and one after the other.
+    for at_once in [true, false] {
+        let sums = device.scoped(|| {
+            let x = upload(&ones, device);
+            let biases: Vec<Tensor> = (0..4).map(|k| Tensor::from_vec(vec![k as f32; rows], [rows])).collect();
+            let products = biases.iter().map(|bias| x.matmul(x.t()) + bias);
+            if at_once {
+                let all: Vec<Tensor> = products.collect();
+                all.iter().map(Tensor::to_vec::<f32>).collect::<Result<Vec<_>, _>>()
+            } else {
+                products.map(|p| p.to_vec::<f32>()).collect()
+            }
+        });
+        for (k, of_bias) in sums.unwrap().iter().enumerate() {
+            assert!(of_bias.iter().all(|v| *v == (columns + k) as f32), "bias {k}: {of_bias:?}");
+        }
+    }
+    nothing_was_found();
+}
+#[test]
 fn where_the_library_offers_nothing_or_fails_results_are_right() {
     let _alone = alone();
     let Some(device) = common::device(Options { seed: 5, ..Options::default() }) else { return };
