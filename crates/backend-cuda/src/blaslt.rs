@@ -1,18 +1,31 @@
-//! Matrix products by cuBLASLt, where it is installed. A product is described once by its sizes, layouts and how its operands are
-//! aligned; the library offers ways to compute it, of which the first is kept. Where it offers none, or the one that it offered
-//! fails, the product is a kernel of our own, from then on.
+//! Matrix products by cuBLASLt, where it is installed, with what comes behind their sums as the library's epilogues. A product is
+//! described once by its sizes, layouts, epilogue and how its operands are aligned; the library offers ways to compute it, of which
+//! the first is taken. One that fails gives way to the next for good; where none is offered or left, the library does not
+//! compute this product.
+//!
+//! An epilogue works on sums in f32 and rounds once. How it lies on the library's side: the bias has a number for each row of a
+//! result that lies column by column, a batch of results may share one; an added matrix is C, whose factor is then 1.
 //!
 //! Must not know: steps and skeletons. It is handed sizes and addresses.
 #![allow(unsafe_code)]
 use crate::{driver::StreamHandle, opened::CudaContext};
 use adamant_runtime::{DType, ErrorKind};
 use cudarc::cublaslt::sys::{
-    self, cublasComputeType_t as Compute, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute, cublasLtMatmulHeuristicResult_t,
-    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t as Status,
-    cudaDataType as Kind,
+    self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue, cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as DescAttribute,
+    cublasLtMatmulHeuristicResult_t, cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
+    cublasStatus_t as Status, cudaDataType as Kind,
 };
 use parking_lot::Mutex;
-use std::{collections::HashMap, ffi::c_void, mem::MaybeUninit, ptr, sync::Arc};
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    mem::MaybeUninit,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 /// Bytes that the library may use beside the operands.
 pub(crate) const WORKSPACE: usize = 32 << 20;
@@ -31,7 +44,45 @@ pub(crate) struct LtMatrix {
     /// is it read with rows and columns exchanged?
     pub is_transposed: bool,
 }
-/// What is to be computed: `d = a b`, all of one dtype.
+/// What is applied to a sum before it is rounded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum LtActivation {
+    #[default]
+    None,
+    Relu,
+    /// by tanh, the only one that the library has
+    GeluTanh,
+}
+/// A number for each row of the result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LtBias {
+    /// elements from those of one matrix of a batch to the next; 0: all have the same
+    pub batched: i64,
+    pub alignment: u32,
+}
+/// What becomes of sums before they are rounded: `activation(± sums + added + bias)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct LtBehind {
+    /// sums are taken with the other sign
+    pub negated: bool,
+    /// how a matrix that lies as the result does is aligned, if one is added
+    pub added: Option<u32>,
+    pub bias: Option<LtBias>,
+    pub activation: LtActivation,
+}
+impl LtBehind {
+    fn epilogue(&self) -> Epilogue {
+        match (self.activation, self.bias) {
+            (LtActivation::None, None) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+            (LtActivation::None, Some(_)) => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+            (LtActivation::Relu, None) => Epilogue::CUBLASLT_EPILOGUE_RELU,
+            (LtActivation::Relu, Some(_)) => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
+            (LtActivation::GeluTanh, None) => Epilogue::CUBLASLT_EPILOGUE_GELU,
+            (LtActivation::GeluTanh, Some(_)) => Epilogue::CUBLASLT_EPILOGUE_GELU_BIAS,
+        }
+    }
+}
+/// What is to be computed: `d = a b` and what comes behind it, all of one dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct LtProduct {
     pub dtype: DType,
@@ -39,6 +90,18 @@ pub(crate) struct LtProduct {
     pub a: LtMatrix,
     pub b: LtMatrix,
     pub d: LtMatrix,
+    pub behind: LtBehind,
+}
+/// Where its operands are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LtPlaces {
+    pub a: u64,
+    pub b: u64,
+    pub d: u64,
+    /// the matrix that is added; where none is, anything of the result's size
+    pub added: u64,
+    /// 0: there is none
+    pub bias: u64,
 }
 /// What it may do.
 #[derive(Clone, Copy, Default)]
@@ -64,9 +127,15 @@ pub(crate) struct LtPlan {
     product: LtProduct,
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: cublasLtMatmulAlgo_t,
+    offers: Vec<cublasLtMatmulAlgo_t>,
+    /// the first that has not failed
+    next: AtomicUsize,
+    /// whose turn it is to say where the bias is: that is a part of the description
+    turn: Mutex<()>,
 }
-// SAFETY: descriptions are read alone once they are made.
+/// Ways that the library is asked for.
+const OFFERS: usize = 8;
+// SAFETY: descriptions are read alone once they are made, but for the bias's address, which `turn` guards.
 unsafe impl Send for LtPlan {}
 // SAFETY: as above.
 unsafe impl Sync for LtPlan {}
@@ -103,41 +172,48 @@ impl BlasLt {
     pub fn computes(dtype: DType) -> bool {
         kind_of(dtype).is_some()
     }
-    /// How it computes a product, if it does.
+    /// How it computes a product that lies there, and others that are as well aligned, if it does.
     ///
     /// # Errors
     /// A lost device.
-    pub fn plan(&self, product: &LtProduct) -> Result<Option<Arc<LtPlan>>, ErrorKind> {
+    pub fn plan(&self, product: &LtProduct, places: &LtPlaces) -> Result<Option<Arc<LtPlan>>, ErrorKind> {
         let mut plans = self.plans.lock();
         if let Some(known) = plans.get(product) {
             return Ok(known.clone());
         }
-        let plan = self.context.call(|| Ok(self.offered(product)))?.map(Arc::new);
+        let plan = self.context.call(|| Ok(self.offered(product, places)))?.map(Arc::new);
         plans.insert(*product, plan.clone());
         Ok(plan)
     }
-    fn offered(&self, product: &LtProduct) -> Option<LtPlan> {
-        let (_, compute, scale) = kind_of(product.dtype)?;
+    fn offered(&self, product: &LtProduct, places: &LtPlaces) -> Option<LtPlan> {
+        let (kind, compute, scale) = kind_of(product.dtype)?;
         let compute = if self.rules.tf32 && product.dtype == DType::F32 { Compute::CUBLAS_COMPUTE_32F_FAST_TF32 } else { compute };
         let description = {
             let mut made = ptr::null_mut();
             // SAFETY: it writes where it is told to.
             is_fine(unsafe { sys::cublasLtMatmulDescCreate(&mut made, compute, scale) }).then_some(made)?
         };
-        let mut plan = LtPlan { product: *product, description, layouts: [ptr::null_mut(); 3], algorithm: zeroed() };
-        for (attribute, matrix) in [(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &product.a), (DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &product.b)] {
-            // As the header counts: 0 takes it as it is, 1 transposes it.
-            let operation = i32::from(matrix.is_transposed);
-            // SAFETY: the attribute is of four bytes, which is what it is given.
-            is_fine(unsafe { sys::cublasLtMatmulDescSetAttribute(description, attribute, ptr::from_ref(&operation).cast(), 4) }).then_some(())?;
-        }
+        let (next, turn) = (AtomicUsize::new(0), Mutex::default());
+        let mut plan = LtPlan { product: *product, description, layouts: [ptr::null_mut(); 3], offers: Vec::new(), next, turn };
+        // As the header counts: 0 takes a factor as it is, 1 transposes it.
+        let [a, b] = [&product.a, &product.b].map(|m| i32::from(m.is_transposed));
+        let is_set = plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &a)
+            && plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &b)
+            && plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(product.behind.epilogue() as u32));
+        let has_bias = product.behind.bias.is_none_or(|bias| {
+            plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(kind as u32))
+                && plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &bias.batched)
+                // Offers are for addresses that are aligned like this one.
+                && plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &places.bias)
+        });
+        (is_set && has_bias).then_some(())?;
         for (layout, matrix) in plan.layouts.iter_mut().zip([&product.a, &product.b, &product.d]) {
             *layout = laid_out(product, matrix)?;
         }
-        plan.algorithm = self.first_offer(&plan)?;
-        Some(plan)
+        plan.offers = self.offers(&plan)?;
+        (!plan.offers.is_empty()).then_some(plan)
     }
-    fn first_offer(&self, plan: &LtPlan) -> Option<cublasLtMatmulAlgo_t> {
+    fn offers(&self, plan: &LtPlan) -> Option<Vec<cublasLtMatmulAlgo_t>> {
         let mut preference = ptr::null_mut();
         // SAFETY: it writes where it is told to.
         is_fine(unsafe { sys::cublasLtMatmulPreferenceCreate(&mut preference) }).then_some(())?;
@@ -150,7 +226,7 @@ impl BlasLt {
         let alignments = [
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.a.alignment),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.b.alignment),
-            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product.d.alignment),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product.behind.added.unwrap_or(product.d.alignment)),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.d.alignment),
         ];
         let mut is_set = set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ptr::from_ref(&workspace).cast(), 8);
@@ -162,60 +238,78 @@ impl BlasLt {
         for (attribute, bytes) in alignments {
             is_set &= set(attribute, ptr::from_ref(&bytes).cast(), 4);
         }
-        let mut offer: MaybeUninit<cublasLtMatmulHeuristicResult_t> = MaybeUninit::zeroed();
+        let mut offers: [MaybeUninit<cublasLtMatmulHeuristicResult_t>; OFFERS] = [const { MaybeUninit::zeroed() }; OFFERS];
         let mut count = 0;
         let [a, b, d] = plan.layouts;
-        // SAFETY: at most one result is written, where there is space for one.
-        let asked = is_set
-            .then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, 1, offer.as_mut_ptr(), &mut count) });
+        let (most, into) = (OFFERS as i32, offers.as_mut_ptr().cast());
+        // SAFETY: at most so many results are written, where there is space for them.
+        let asked =
+            is_set.then(|| unsafe { sys::cublasLtMatmulAlgoGetHeuristic(self.handle, plan.description, a, b, d, d, preference, most, into, &mut count) });
         // SAFETY: it was made above.
         unsafe { sys::cublasLtMatmulPreferenceDestroy(preference) };
-        if !asked.is_some_and(is_fine) || count < 1 {
-            return None;
-        }
+        asked.is_some_and(is_fine).then_some(())?;
         // SAFETY: written by the call, and zero before it.
-        let offer = unsafe { offer.assume_init() };
-        (is_fine(offer.state) && offer.workspaceSize <= WORKSPACE).then_some(offer.algo)
+        let offers = offers.iter().take(usize::try_from(count).unwrap_or(0)).map(|offer| unsafe { offer.assume_init_ref() });
+        Some(offers.filter(|o| is_fine(o.state) && o.workspaceSize <= WORKSPACE).map(|o| o.algo).collect())
     }
     /// Hands a product over to a stream; what it was given stays its own until the stream has come by. `false`: the library
     /// would not, now or ever, and nothing has happened.
     ///
     /// # Errors
     /// A lost device.
-    pub fn run(&self, plan: &LtPlan, [a, b, d]: [u64; 3], workspace: u64, stream: StreamHandle) -> Result<bool, ErrorKind> {
-        let (one, zero) = ([1f64, 0.0], [1f32, 0.0]);
+    pub fn run(&self, plan: &LtPlan, places: &LtPlaces, workspace: u64, stream: StreamHandle) -> Result<bool, ErrorKind> {
+        let behind = &plan.product.behind;
+        let factors = [if behind.negated { -1.0 } else { 1.0 }, if behind.added.is_some() { 1.0 } else { 0.0 }];
+        let narrow = factors.map(|f: f64| f as f32);
         let is_wide = plan.product.dtype == DType::F64;
-        let scalar = |k: usize| if is_wide { ptr::from_ref(&one[k]).cast::<c_void>() } else { ptr::from_ref(&zero[k]).cast() };
+        let factor = |k: usize| if is_wide { ptr::from_ref(&factors[k]).cast::<c_void>() } else { ptr::from_ref(&narrow[k]).cast() };
         let at = |address: u64| address as usize as *mut c_void;
         let [of_a, of_b, of_d] = plan.layouts;
-        let status = self.context.call(|| {
-            // SAFETY: descriptions that the library made; scalars of the dtype it was told; addresses of the device with all that
-            // the layouts name, which their owners keep until the stream has come by.
-            Ok(unsafe {
-                sys::cublasLtMatmul(
-                    self.handle,
-                    plan.description,
-                    scalar(0),
-                    at(a),
-                    of_a,
-                    at(b),
-                    of_b,
-                    scalar(1),
-                    at(d),
-                    of_d,
-                    at(d),
-                    of_d,
-                    &plan.algorithm,
-                    at(workspace),
-                    WORKSPACE,
-                    stream.0.cast(),
-                )
-            })
-        })?;
-        if !is_fine(status) {
-            self.plans.lock().insert(plan.product, None);
+        let _turn = plan.turn.lock();
+        let mut next = plan.next.load(Relaxed);
+        while let Some(offer) = plan.offers.get(next) {
+            let status = self.context.call(|| {
+                if behind.bias.is_some() && !plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &places.bias) {
+                    return Ok(Status::CUBLAS_STATUS_INVALID_VALUE);
+                }
+                // SAFETY: descriptions that the library made; factors of the dtype it was told; addresses of the device with all that
+                // the layouts name, which their owners keep until the stream has come by.
+                Ok(unsafe {
+                    sys::cublasLtMatmul(
+                        self.handle,
+                        plan.description,
+                        factor(0),
+                        at(places.a),
+                        of_a,
+                        at(places.b),
+                        of_b,
+                        factor(1),
+                        at(places.added),
+                        of_d,
+                        at(places.d),
+                        of_d,
+                        offer,
+                        at(workspace),
+                        WORKSPACE,
+                        stream.0.cast(),
+                    )
+                })
+            })?;
+            if is_fine(status) {
+                return Ok(true);
+            }
+            next += 1;
+            plan.next.store(next, Relaxed);
         }
-        Ok(is_fine(status))
+        self.plans.lock().insert(plan.product, None);
+        Ok(false)
+    }
+}
+impl LtPlan {
+    /// Sets an attribute whose values are of this size.
+    fn set<T>(&self, attribute: DescAttribute, value: &T) -> bool {
+        // SAFETY: so many bytes are there to be read.
+        is_fine(unsafe { sys::cublasLtMatmulDescSetAttribute(self.description, attribute, ptr::from_ref(value).cast(), size_of::<T>()) })
     }
 }
 impl Drop for BlasLt {
@@ -234,10 +328,6 @@ impl Drop for LtPlan {
         // SAFETY: as above.
         unsafe { sys::cublasLtMatmulDescDestroy(self.description) };
     }
-}
-fn zeroed() -> cublasLtMatmulAlgo_t {
-    // SAFETY: an array of words, of which zero is one.
-    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 fn laid_out(product: &LtProduct, matrix: &LtMatrix) -> Option<sys::cublasLtMatrixLayout_t> {
     let (kind, ..) = kind_of(product.dtype)?;

@@ -6,7 +6,7 @@ use crate::{
     libraries,
     memory::{CudaMemory, CudaMemoryStats, CudaShortage, ours},
     nvml::{self, CudaLoad},
-    opened::Opened,
+    opened::{LARGEST, Opened},
     options::{CudaBuilder, CudaOptions},
     products,
     times::TurnTimes,
@@ -41,7 +41,7 @@ impl CudaBackend {
             ("driver", format!("CUDA {}.{}", card.driver / 1000, card.driver % 1000 / 10)),
             ("compiler", opened.compiler.described()),
             ("kernels on disk", opened.kept.clone()),
-            ("largest tensor", format!("{} bytes", opened.target().largest)),
+            ("largest tensor", format!("{LARGEST} bytes")),
             ("products", opened.multiplies.clone()),
             ("pages", opened.paged.clone()),
         ];
@@ -182,7 +182,7 @@ impl CudaBackend {
             let alike = rest.iter().take_while(|s| is_alike(first, s)).count().max(1);
             let held: Vec<HeldStep<'a>> = rest[..alike].iter().map(HeldStep::new).collect();
             let mapped: Vec<Mapped<'_>> = rest.iter().zip(&held).filter_map(|(s, h)| mapped(s, h)).collect();
-            let equal = if mapped.len() > 1 { skeleton::together(&launches.opened.target(), &mapped) } else { 1 };
+            let equal = if mapped.len() > 1 { skeleton::together(&launches.opened.target(&first.kernel.kind), &mapped) } else { 1 };
             before(launches, equal);
             if equal > 1 {
                 launches.begin(&rest[..equal])?;
@@ -204,9 +204,8 @@ impl Backend for CudaBackend {
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         let opened = self.opened();
-        // The library's sums are the library's, with an epilogue behind them or none: fused = op by op.
-        let is_librarys = products::is_fused(kernel, |dtype| opened.multiplies(dtype));
-        if !is_librarys && skeleton::supports(&opened.target(), kernel, dtypes) { Support::Native } else { Support::No }
+        let is_ours = !products::is_apart(kernel, &opened) && skeleton::supports(&opened.target(kernel), kernel, dtypes);
+        if is_ours { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CudaMemory::new(&self.opened(), bytes)?))
@@ -322,7 +321,7 @@ impl Asynchronous for CudaBackend {
         Ok(Box::new(CudaWords::of(words)?.read(after)?))
     }
     fn freezes(&self) -> Option<FreezeRule> {
-        self.options.graphs
+        self.options.graphs.filter(|_| self.opened().freezes())
     }
     fn freeze(&self, steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
         let opened = self.opened();

@@ -35,7 +35,8 @@ impl CudaGraph {
     pub fn new(opened: &Arc<Opened>, mut launches: FrozenLaunches, words: Option<CudaWords>) -> CudaGraph {
         opened.counts.graphs.fetch_add(1, Relaxed);
         let parameters = std::mem::take(&mut launches.parameters);
-        let state = Mutex::new(GraphState { parameters, is_placed: false, event: Event::DONE });
+        let is_placed = parameters.is_empty();
+        let state = Mutex::new(GraphState { parameters, is_placed, event: Event::DONE });
         CudaGraph { opened: opened.clone(), launches, words, state }
     }
     /// Clears the words, and takes over what earlier runs raised.
@@ -114,6 +115,6 @@ impl Drop for CudaGraph {
         let event = self.state.get_mut().event;
         let _ = self.opened.wait(event);
         let _ = self.opened.context.call(|| driver::destroy_graph(self.launches.graph));
-        self.launches.held.refused.drain(..).for_each(|(piece, _)| self.opened.staging.give(piece, event));
+        self.launches.held.refused.drain(..).for_each(|(piece, _)| piece.into_iter().for_each(|piece| self.opened.staging.give(piece, event)));
     }
 }

@@ -2,28 +2,29 @@
 //! with it; where they are too many, or change from run to run of a graph, they lie in one block, which is copied before the
 //! launches. Reports of bad data go to the run's words; where the host wants them at once, to a block that it reads when
 //! everything is done. A launch that bad data forbids looks at a word that a gate before it has written.
+mod library;
+
 use crate::{
     blaslt::{LtPlan, WORKSPACE},
-    driver::{self, DriverError, GivenWords, GraphHandle, Pinned, StreamHandle},
+    driver::{self, DriverError, GivenWords, GraphHandle, StreamHandle},
     memory::{DeviceBlock, ours},
     opened::{CompiledKernel, Opened, internal, prepared},
-    products,
     times::TurnTimes,
     words::{CudaWords, REPORT, fault},
 };
 use adamant_kernels::{
-    Again, ArgumentPlace, Array, Bindings, CUDA_WORDS, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work,
-    skeleton::{self, gate},
+    Again, ArgumentPlace, Array, Bindings, CUDA_WORDS, CompiledText, Cuda, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::gate,
 };
 use adamant_runtime::{
     DType, ErrorKind, Shape,
     backend::{Event, Queue, When},
     buffer::{Events, also},
-    kernel::{FaultWord, Kernel, Operand, Step},
+    kernel::{FaultWord, Kernel, KernelKind, Operand, Step},
 };
+use library::{LibraryLaunch, Refusal};
 use smallvec::SmallVec;
 use std::{
-    ops::Range,
+    ops::{Deref, Range},
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -43,13 +44,6 @@ enum Resource {
 enum Issued<'a> {
     Kernel(Launch),
     Library(LibraryLaunch<'a>),
-}
-/// A product that the library computes.
-struct LibraryLaunch<'a> {
-    plan: Arc<LtPlan>,
-    addresses: [u64; 3],
-    /// what it is, should the library fail
-    step: Step<'a>,
 }
 /// The words of a launch: sizes, strides, arguments.
 #[derive(Clone)]
@@ -93,6 +87,8 @@ pub(crate) struct Launches<'a> {
     gates: Vec<Gate>,
     /// Does the host want to know of bad data when the call returns?
     pub hears: bool,
+    /// kernels leave the matrix unit alone
+    pub is_plain: bool,
     scratch_words: u64,
     /// where passes begin that are timed
     passes: Vec<usize>,
@@ -110,12 +106,27 @@ pub(crate) struct Launches<'a> {
 /// The kernel that is recorded, where it reports, and the addresses of its operands by their buffers' numbers.
 #[derive(Clone)]
 struct Current<'a> {
-    kernel: &'a Kernel,
+    kernel: CurrentKernel<'a>,
     fault: &'a FaultWord,
     /// the run's words, and the one that it reports to
     words: Option<(CudaWords, Option<u32>)>,
     gate: Option<usize>,
     buffers: SmallVec<[(usize, u64); 8]>,
+}
+/// A step's kernel, or that of a part of it.
+#[derive(Clone)]
+enum CurrentKernel<'a> {
+    Whole(&'a Kernel),
+    Part(Arc<Kernel>),
+}
+impl Deref for CurrentKernel<'_> {
+    type Target = Kernel;
+    fn deref(&self) -> &Kernel {
+        match self {
+            CurrentKernel::Whole(kernel) => kernel,
+            CurrentKernel::Part(kernel) => kernel,
+        }
+    }
 }
 /// A step as skeletons see it.
 pub(crate) struct HeldStep<'a> {
@@ -162,6 +173,7 @@ impl<'a> Launches<'a> {
             reports: Vec::new(),
             gates: Vec::new(),
             hears: true,
+            is_plain: false,
             scratch_words: 0,
             passes: Vec::new(),
             warms_up: false,
@@ -186,14 +198,15 @@ impl<'a> Launches<'a> {
         let words = first.guard.words.map(CudaWords::of).transpose()?;
         let gate = self.gate(words.as_ref(), first.guard.when);
         let words = words.map(|words| (words, first.guard.reports));
-        self.current = Some(Current { kernel: first.kernel, fault: first.fault, words, gate, buffers });
+        self.current = Some(Current { kernel: CurrentKernel::Whole(first.kernel), fault: first.fault, words, gate, buffers });
         self.compiled.clear();
         Ok(())
     }
     /// As [`Launches::begin`], of a step that reports nothing, whose buffers lie at these addresses.
     pub fn begin_at(&mut self, kernel: &'a Kernel, buffers: &[(usize, u64)]) {
         static NO_FAULT: FaultWord = FaultWord::none();
-        self.current = Some(Current { kernel, fault: &NO_FAULT, words: None, gate: None, buffers: SmallVec::from_slice(buffers) });
+        self.current =
+            Some(Current { kernel: CurrentKernel::Whole(kernel), fault: &NO_FAULT, words: None, gate: None, buffers: SmallVec::from_slice(buffers) });
         self.compiled.clear();
     }
     /// What follows is launched when the words say so; a gate serves all that follow it with the same words.
@@ -225,23 +238,8 @@ impl<'a> Launches<'a> {
         self.push(kernel, SmallVec::from_iter(resources), words, 1);
         Ok(())
     }
-    /// Leaves a product to the library, if it is one for it and the library takes it.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn by_library(&mut self, step: &Step<'a>, work: &Work<'_>) -> Result<bool, ErrorKind> {
-        let (Some(library), Some(current), false) = (&self.opened.products, &self.current, self.warms_up) else { return Ok(false) };
-        let address = |number: usize| current.buffers.iter().find(|b| b.0 == number).map(|b| b.1);
-        let Some((product, addresses)) = products::of(step, work, address) else { return Ok(false) };
-        if !self.opened.multiplies(product.dtype) {
-            return Ok(false);
-        }
-        let Some(plan) = library.plan(&product)? else { return Ok(false) };
-        self.launches.push(Issued::Library(LibraryLaunch { plan, addresses, step: *step }));
-        Ok(true)
-    }
-    fn kernel(&self) -> Result<&'a Kernel, ErrorKind> {
-        self.current.as_ref().map(|c| c.kernel).ok_or_else(|| internal("a launch outside a step"))
+    fn kernel(&self) -> Result<CurrentKernel<'a>, ErrorKind> {
+        self.current.as_ref().map(|c| c.kernel.clone()).ok_or_else(|| internal("a launch outside a step"))
     }
     /// What follows is timed by itself.
     pub fn begin_pass(&mut self) {
@@ -332,7 +330,7 @@ impl<'a> Launches<'a> {
         turn.end()?;
         if !refused.is_empty() {
             opened.wait(event)?;
-            refused.drain(..).for_each(|(piece, _)| opened.staging.give(piece, event));
+            refused.drain(..).for_each(|(piece, _)| piece.into_iter().for_each(|piece| opened.staging.give(piece, event)));
         }
         opened.counts.submissions.fetch_add(1, Relaxed);
         opened.counts.launches.fetch_add((self.launches.len() + gates.len()) as u64, Relaxed);
@@ -389,11 +387,7 @@ impl<'a> Launches<'a> {
             }
             match launch {
                 Issued::Kernel(launch) => issue(launch)?,
-                Issued::Library(product) => {
-                    if !opened.products.as_ref().map_or(Ok(false), |l| l.run(&product.plan, product.addresses, places.workspace, stream))? {
-                        refused.push(Launches::by_kernel(opened, &product.step, stream)?);
-                    }
-                }
+                Issued::Library(product) => refused.extend(product.issue(opened, places.workspace, stream)?),
             }
         }
         if let Some(times) = times {
@@ -443,8 +437,6 @@ impl<'a> Launches<'a> {
         })
     }
 }
-/// The parameters and the memory of a product that the library did not compute.
-type Refusal = (Pinned, [DeviceBlock; 2]);
 /// Where what the launches of a turn share begins.
 struct TurnPlaces {
     parameters: u64,
@@ -504,36 +496,15 @@ impl Drop for CaptureStream<'_> {
         let _ = self.opened.context.call(|| driver::destroy_stream(self.handle));
     }
 }
-impl<'a> Launches<'a> {
-    /// Issues a product as kernels of our own, inside a turn, with parameters and memory that are held until it has passed.
-    fn by_kernel(opened: &'a Arc<Opened>, step: &Step<'a>, stream: StreamHandle) -> Result<Refusal, ErrorKind> {
-        let mut own = Launches::new(opened);
-        let held = HeldStep::new(step);
-        own.begin(std::slice::from_ref(step))?;
-        skeleton::record(&mut own, &step.kernel.kind, &held.work())?;
-        opened.load(&own.unloaded)?;
-        let parameters = DeviceBlock::new(opened, own.parameters.len() * 4)?;
-        let scratch = DeviceBlock::new(opened, own.scratch_words as usize * 4)?;
-        let piece = opened.pinned_words(&own.parameters, true)?;
-        if !own.parameters.is_empty() {
-            opened.context.call(|| driver::to_device(parameters.address, &piece, own.parameters.len() * 4, stream))?;
-        }
-        for launch in &own.launches {
-            let Issued::Kernel(l) = launch else { continue };
-            let mut arguments: SmallVec<[u64; 16]> = SmallVec::from_slice(&[0]);
-            arguments.extend(l.resources.iter().map(|r| if let Resource::At(address) = *r { address } else { scratch.address }));
-            let (function, words) = (l.kernel.function()?, own.handed(&l.words, parameters.address));
-            opened.context.call(|| driver::launch(function, l.blocks, l.kernel.threads, stream, &words, &arguments))?;
-        }
-        Ok((piece, [parameters, scratch]))
-    }
-}
 impl Launcher for Launches<'_> {
     fn target(&self) -> LaunchTarget {
-        self.opened.target()
+        let mut target = self.current.as_ref().map_or_else(|| self.opened.target(&KernelKind::Matmul), |c| self.opened.target(&c.kernel.kind));
+        target.matrices &= !self.is_plain;
+        target
     }
     fn compile(&mut self, key: &Key, _: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind> {
-        let kernel = self.opened.kernel(self.kernel()?, key, write)?;
+        let current = self.kernel()?;
+        let kernel = self.opened.kernel(&current, key, write)?;
         if !kernel.is_loaded() {
             self.unloaded.push(kernel.clone());
         }
@@ -541,10 +512,12 @@ impl Launcher for Launches<'_> {
         Ok(CompiledText(self.compiled.len() - 1))
     }
     fn known(&self, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
-        self.opened.known(self.kernel()?, beginning)
+        let current = self.kernel()?;
+        self.opened.known(&current, beginning)
     }
     fn is_new(&self) -> Result<bool, ErrorKind> {
-        self.opened.is_new(self.kernel()?)
+        let current = self.kernel()?;
+        self.opened.is_new(&current)
     }
     fn warm_up(&mut self, again: Again<'_>) -> Result<(), ErrorKind> {
         if !self.is_new()? {
@@ -552,13 +525,14 @@ impl Launcher for Launches<'_> {
         }
         // What is recorded for other sizes looks for nothing.
         let current = self.current.clone().map(|c| Current { words: None, gate: None, ..c });
-        let mut other = Launches { warms_up: true, current, ..Launches::new(self.opened) };
+        let mut other = Launches { warms_up: true, current, is_plain: self.is_plain, ..Launches::new(self.opened) };
         let done = again(&mut other);
         self.unloaded.append(&mut other.unloaded);
         done
     }
     fn nest(&mut self, place: u8, bindings: &Bindings, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Result<Nest, ErrorKind> {
-        Ok(prepared(self.kernel()?)?.nest(self.opened.forms(), place, bindings, space, axes, operands))
+        let current = self.kernel()?;
+        Ok(prepared(&current)?.nest(self.opened.forms(), place, bindings, space, axes, operands))
     }
     fn report(&mut self, found: Found) -> u32 {
         match &self.current {

@@ -10,8 +10,9 @@
 //! offsets and scalar arguments are not structure; they are words of a block of parameters, so a new size compiles nothing.
 //! NVRTC compiles a text once; it is kept on disk (`disk`).
 //!
-//! *Products.* Where cuBLASLt is installed (`blaslt`), a matrix product whose operands it can see (`products`) is its launch;
-//! where it is absent, offers nothing or fails, the product is a kernel of ours, on tensor cores for 16 bits.
+//! *Products.* Where cuBLASLt is installed (`blaslt`), a matrix product whose operands it can see (`products`) is its launch, with
+//! a bias, an addend or an activation behind it where the library has that (`ends`); where it is absent, offers nothing or fails, the
+//! product is a kernel of ours, on tensor cores for 16 bits.
 //!
 //! *Self-test.* What is fast has a plain twin (`paths`). At the first opening of a card with its driver and libraries each fast path
 //! is held against the host (`selftest`), and one that differs is off.
@@ -41,11 +42,13 @@
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
+mod apart;
 mod blaslt;
 mod compiler;
 mod device;
 mod disk;
 mod driver;
+mod ends;
 mod graph;
 mod launch;
 mod libraries;

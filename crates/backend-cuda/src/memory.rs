@@ -116,7 +116,7 @@ impl CudaMemory {
     /// # Errors
     /// More than a kernel sees at once, by name; `OutOfMemory`; a lost device.
     pub fn new(opened: &Opened, bytes: usize) -> Result<CudaMemory, ErrorKind> {
-        let largest = opened.target().largest;
+        let largest = crate::opened::LARGEST;
         if bytes as u64 > largest {
             return Err(ErrorKind::Unsupported { backend: "cuda".into(), what: format!("{bytes} bytes in one piece: kernels see at most {largest} at once") });
         }

@@ -1,6 +1,7 @@
 //! A card, opened: its context, its streams, what it has compiled, and what is known of its health. After a loss there is
 //! another; memory and kernels hold the one that they belong to.
 use crate::{
+    apart::ApartKernels,
     blaslt::{BlasLt, LtRules},
     compiler::Compiler,
     disk::KernelDisk,
@@ -15,7 +16,12 @@ use crate::{
     words::Spares,
 };
 use adamant_kernels::{CUDA_BUFFERS, Cuda, Forms, Key, LaunchTarget, Prepared, entry_of};
-use adamant_runtime::{DType, ErrorKind, backend::Queue, kernel::Kernel};
+use adamant_runtime::{
+    DType, ErrorKind,
+    backend::Queue,
+    kernel::{Kernel, KernelKind},
+    product::Sums,
+};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUresult};
 use parking_lot::Mutex;
 use std::{
@@ -28,6 +34,8 @@ use std::{
 
 /// The most texts that are compiled together: an error names them all.
 const TOGETHER: usize = 64;
+/// The most bytes in one piece: kernels count elements in 32 bits.
+pub(crate) const LARGEST: u64 = u32::MAX as u64;
 /// The oldest compute capability, ten times major and minor.
 const OLDEST: i32 = 75;
 
@@ -195,6 +203,8 @@ pub(crate) struct Opened {
     pub kept: String,
     texts: Mutex<HashMap<String, Arc<CompiledKernel>>>,
     forms: Forms,
+    /// kernels of parts of products
+    pub apart: ApartKernels,
     // The last field: what is above is given back to it.
     pub context: Arc<CudaContext>,
 }
@@ -242,6 +252,7 @@ impl Opened {
             kept,
             texts: Mutex::default(),
             forms: Forms::default(),
+            apart: ApartKernels::default(),
             context,
         }))
     }
@@ -260,17 +271,30 @@ impl Opened {
     pub fn queue(&self, queue: Queue) -> &CudaStream {
         &self.queues[queue as usize]
     }
-    /// What kernels must know of it.
-    pub fn target(&self) -> LaunchTarget {
-        // Kernels count elements in 32 bits.
+    /// What kernels of a family must know of it.
+    pub fn target(&self, kind: &KernelKind) -> LaunchTarget {
+        let unit = match kind {
+            KernelKind::Composite(_) => FastPath::UnitAttention,
+            KernelKind::Conv(_) => FastPath::UnitConvolutions,
+            KernelKind::Product(product) if product.sums != Sums::Matmul => FastPath::UnitConvolutions,
+            _ => FastPath::UnitProducts,
+        };
         LaunchTarget {
             dialect: &Cuda,
             buffers: CUDA_BUFFERS + 1,
-            largest: u64::from(u32::MAX),
+            largest: LARGEST,
             subgroup: Some(32),
-            matrices: self.card.capability >= 80 && self.options.tensor_cores && self.paths.is_on(FastPath::UnitProducts),
+            matrices: self.has_unit() && self.paths.is_on(unit),
             on_host: false,
         }
+    }
+    /// Has it a matrix unit that kernels of ours may use?
+    pub fn has_unit(&self) -> bool {
+        self.card.capability >= 80 && self.options.tensor_cores
+    }
+    /// May plans be graphs?
+    pub fn freezes(&self) -> bool {
+        self.options.graphs.is_some() && self.paths.is_on(FastPath::Graphs)
     }
     /// Are the sums of products of this dtype left to the library?
     pub fn multiplies(&self, dtype: DType) -> bool {
@@ -281,6 +305,10 @@ impl Opened {
     /// May the library cut the factors of products of f32?
     pub fn cuts_to_tf32(&self) -> bool {
         self.options.tf32 && self.multiplies(DType::F32) && self.paths.is_on(FastPath::Tf32Products)
+    }
+    /// Does the library cut them, and wrongly?
+    pub fn is_cut_wrongly(&self) -> bool {
+        self.options.tf32 && self.multiplies(DType::F32) && !self.paths.is_on(FastPath::Tf32Products)
     }
     fn is_ours(&self) -> impl Fn(&CompiledKernel) -> bool {
         |k| Arc::ptr_eq(&k.context, &self.context)

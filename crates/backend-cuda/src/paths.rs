@@ -8,21 +8,55 @@ pub(crate) enum FastPath {
     LibraryProducts,
     /// products of f32 with factors cut to TF32; else with whole factors
     Tf32Products,
+    /// what is added behind sums by the library; else by a Map
+    BiasEpilogue,
+    /// ReLU behind sums by the library; else by a Map
+    ReluEpilogue,
+    /// GELU behind sums of 16 bits by the library; else by a Map
+    GeluEpilogue,
+    /// GELU behind sums of f32 by the library; else by a Map
+    WideGeluEpilogue,
     /// products of 16 bits by the matrix unit; else by single elements
     UnitProducts,
+    /// attention of 16 bits by the matrix unit; else by single elements
+    UnitAttention,
+    /// convolutions of 16 bits by the matrix unit; else by single elements
+    UnitConvolutions,
     /// tensors in mapped pages; else in pieces of the driver's
     MappedPages,
+    /// plans as graphs of the driver's; else launch by launch
+    Graphs,
 }
 impl FastPath {
-    pub const ALL: [FastPath; 4] = [FastPath::LibraryProducts, FastPath::Tf32Products, FastPath::UnitProducts, FastPath::MappedPages];
+    /// What stands on another comes behind it.
+    pub const ALL: [FastPath; 11] = [
+        FastPath::LibraryProducts,
+        FastPath::Tf32Products,
+        FastPath::BiasEpilogue,
+        FastPath::ReluEpilogue,
+        FastPath::GeluEpilogue,
+        FastPath::WideGeluEpilogue,
+        FastPath::UnitProducts,
+        FastPath::UnitAttention,
+        FastPath::UnitConvolutions,
+        FastPath::MappedPages,
+        FastPath::Graphs,
+    ];
 
     /// For people, and where the outcome of the self-test is kept.
     pub fn name(self) -> &'static str {
         match self {
             FastPath::LibraryProducts => "products of cuBLASLt",
             FastPath::Tf32Products => "TF32",
+            FastPath::BiasEpilogue => "biases of cuBLASLt",
+            FastPath::ReluEpilogue => "ReLU of cuBLASLt",
+            FastPath::GeluEpilogue => "GELU of cuBLASLt",
+            FastPath::WideGeluEpilogue => "GELU of f32 of cuBLASLt",
             FastPath::UnitProducts => "products of tensor cores",
+            FastPath::UnitAttention => "attention of tensor cores",
+            FastPath::UnitConvolutions => "convolutions of tensor cores",
             FastPath::MappedPages => "mapped pages",
+            FastPath::Graphs => "graphs",
         }
     }
     fn named(name: &str) -> Option<FastPath> {

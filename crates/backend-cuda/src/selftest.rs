@@ -3,8 +3,12 @@
 //! plainly.
 //!
 //! A path that takes the card with it is off, and the others are looked at on the card opened anew.
+mod epilogues;
+mod graphs;
+mod units;
+
 use crate::{
-    blaslt::{LtMatrix, LtProduct, WORKSPACE},
+    blaslt::{BlasLt, LtBehind, LtMatrix, LtPlaces, LtProduct, WORKSPACE},
     launch::Launches,
     memory::{DeviceBlock, mapped_pages_differ},
     opened::{Opened, internal},
@@ -21,7 +25,7 @@ use adamant_runtime::{
 use std::sync::Arc;
 
 /// Another version of the checks is another outcome.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a path did that it should not have, if anything.
 type Differs = Option<String>;
@@ -86,14 +90,19 @@ fn differs(opened: &Arc<Opened>, path: FastPath) -> Result<Differs, ErrorKind> {
         FastPath::LibraryProducts => first(short.into_iter().chain(exact), |dtype| library_product(opened, dtype, false)),
         FastPath::Tf32Products if opened.cuts_to_tf32() => library_product(opened, DType::F32, true),
         FastPath::Tf32Products => Ok(None),
-        FastPath::UnitProducts if !opened.target().matrices => Ok(None),
+        FastPath::BiasEpilogue | FastPath::ReluEpilogue | FastPath::GeluEpilogue | FastPath::WideGeluEpilogue => epilogues::differ(opened, path),
+        FastPath::UnitProducts | FastPath::UnitAttention | FastPath::UnitConvolutions if !opened.has_unit() => Ok(None),
         // In small tiles, and in large ones.
         FastPath::UnitProducts => {
             let all = short.into_iter().map(|dtype| (dtype, 1)).chain([(DType::F16, 96)]);
             first(all, |(dtype, batch)| unit_product(opened, dtype, batch))
         }
+        FastPath::UnitAttention => units::attention_differs(opened),
+        FastPath::UnitConvolutions => units::convolutions_differ(opened),
         FastPath::MappedPages if !opened.pool.is_mapped() => Ok(None),
         FastPath::MappedPages => mapped_pages_differ(opened),
+        FastPath::Graphs if !opened.freezes() => Ok(None),
+        FastPath::Graphs => graphs::differ(opened),
     }
 }
 /// The first difference of some.
@@ -132,6 +141,19 @@ impl HostProduct {
             let (k, row, column) = place;
             (!is_near).then(|| format!("a product of {} is {is} at [{k}, {row}, {column}], and not {}", self.dtype, sums[0]))
         })
+    }
+    /// Column by column: the product transposed.
+    fn as_the_library_sees_it(&self, behind: LtBehind) -> LtProduct {
+        let matrix = |rows: usize, columns: usize| LtMatrix {
+            rows: rows as u64,
+            columns: columns as u64,
+            leading: rows as i64,
+            batched: (rows * columns) as i64,
+            alignment: 256,
+            is_transposed: false,
+        };
+        let [a, b, d] = [matrix(COLUMNS, DEPTH), matrix(DEPTH, ROWS), matrix(COLUMNS, ROWS)];
+        LtProduct { dtype: self.dtype, batch: self.batch as i32, a, b, d, behind }
     }
     fn result_bytes(&self) -> usize {
         self.batch * ROWS * COLUMNS * self.dtype.size()
@@ -182,23 +204,8 @@ fn library_product(opened: &Arc<Opened>, dtype: DType, cut: bool) -> Result<Diff
     let Some(library) = opened.products.as_ref().filter(|_| opened.multiplies(dtype)) else { return Ok(None) };
     let host = HostProduct::new(dtype, 2, cut);
     let [a, b, d] = placed(opened, &host)?;
-    // Column by column: the product transposed.
-    let matrix = |rows: usize, columns: usize| LtMatrix {
-        rows: rows as u64,
-        columns: columns as u64,
-        leading: rows as i64,
-        batched: (rows * columns) as i64,
-        alignment: 256,
-        is_transposed: false,
-    };
-    let product = LtProduct { dtype, batch: 2, a: matrix(COLUMNS, DEPTH), b: matrix(DEPTH, ROWS), d: matrix(COLUMNS, ROWS) };
-    let Some(plan) = library.plan(&product)? else { return Ok(None) };
-    let workspace = DeviceBlock::new(opened, WORKSPACE)?;
-    let turn = opened.queue(Queue::Compute).turn(&Default::default())?;
-    let is_taken = library.run(&plan, [b.address, a.address, d.address], workspace.address, turn.stream())?;
-    let event = turn.end()?;
-    opened.wait(event)?;
-    if !is_taken {
+    let places = LtPlaces { a: b.address, b: a.address, d: d.address, added: d.address, bias: 0 };
+    if !multiplied(opened, library, &host.as_the_library_sees_it(LtBehind::default()), &places)? {
         return Ok(None);
     }
     // Both factors are cut to 10 bits.
@@ -210,6 +217,16 @@ fn library_product(opened: &Arc<Opened>, dtype: DType, cut: bool) -> Result<Diff
         rounding(dtype)
     };
     Ok(host.differs(&read(opened, &host, d.address)?, near))
+}
+/// Has the library compute something, and waits for it: does it take it?
+fn multiplied(opened: &Arc<Opened>, library: &BlasLt, product: &LtProduct, places: &LtPlaces) -> Result<bool, ErrorKind> {
+    let Some(plan) = library.plan(product, places)? else { return Ok(false) };
+    let workspace = DeviceBlock::new(opened, WORKSPACE)?;
+    let turn = opened.queue(Queue::Compute).turn(&Default::default())?;
+    let is_taken = library.run(&plan, places, workspace.address, turn.stream())?;
+    let event = turn.end()?;
+    opened.wait(event)?;
+    Ok(is_taken)
 }
 /// A product of 16 bits by our kernel for the matrix unit.
 fn unit_product(opened: &Arc<Opened>, dtype: DType, batch: usize) -> Result<Differs, ErrorKind> {

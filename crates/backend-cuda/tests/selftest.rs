@@ -4,7 +4,7 @@ mod common;
 use adamant_backend_cuda::{CudaBackend, CudaMemoryPool};
 use adamant_core::{DType, Device, Tensor};
 use adamant_cuda_emulator::{EmulatedFault, Emulator, Options};
-use common::multiplied::check;
+use common::{fast, multiplied::check};
 use parking_lot::{Mutex, MutexGuard};
 use std::path::PathBuf;
 
@@ -20,21 +20,35 @@ fn tested(cache: Option<PathBuf>) -> Option<Device> {
 fn told(device: Device, what: &str) -> String {
     device.info().details.iter().find(|(name, _)| *name == what).map(|(_, told)| told.clone()).unwrap_or_default()
 }
-/// Small products, epilogues and a chain over memory that is handed on, near the host.
+/// What the matrix unit does beside products, a chain over memory that is handed on, and what graphs do, each where that could be wrong.
+fn other_results_are_right(device: Device, of_units: bool, of_pages: bool, of_graphs: bool) {
+    if of_pages {
+        let cubes = device.scoped(|| {
+            let x = Tensor::from_vec((0..1_500_000).map(|k| (k % 50) as f32).collect(), [1_500_000]);
+            let squares = &x * &x;
+            let cubes = &squares * x;
+            cubes.to_vec::<f32>()
+        });
+        assert!(cubes.unwrap().iter().enumerate().all(|(k, v)| *v == ((k % 50) as f32).powi(3)));
+    }
+    if of_units {
+        fast::attention(device);
+        fast::convolution(device);
+    }
+    if of_graphs {
+        fast::replayed(device);
+    }
+    let replays = device.counters().into_iter().find(|c| c.0 == "replays").map_or(0, |c| c.1);
+    assert_eq!(replays > 0, of_graphs && !told(device, "self-test").contains("graphs off"), "{replays} replays");
+}
+/// Small products and epilogues, near the host.
 fn results_are_right(device: Device, with_tf32: bool) {
-    for seed in 0..6 {
+    for seed in 0..4 {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             // Sixteenths have few digits: TF32 is exact for them, too.
             check(device, dtype, seed % 2 == 0, seed);
         }
     }
-    let cubes = device.scoped(|| {
-        let x = Tensor::from_vec((0..1_500_000).map(|k| (k % 50) as f32).collect(), [1_500_000]);
-        let squares = &x * &x;
-        let cubes = &squares * x;
-        cubes.to_vec::<f32>()
-    });
-    assert!(cubes.unwrap().iter().enumerate().all(|(k, v)| *v == ((k % 50) as f32).powi(3)));
     // With all digits: TF32 or f32?
     let (error, ..) = product_error(device);
     assert_eq!(error > 1e-5, with_tf32, "an error of {error}");
@@ -59,15 +73,24 @@ fn what_computes_wrongly_is_off_and_results_are_right() {
     let Some(device) = tested(None) else { return };
     assert_eq!(told(device, "self-test"), "passed");
     results_are_right(device, true);
+    other_results_are_right(device, true, true, true);
     let emulator = Emulator::installed().unwrap();
-    use EmulatedFault::{Matrices, Page, Product, Tf32};
+    use EmulatedFault::{Epilogue, Matrices, Page, Product, StaleGraph, Tf32};
+    const UNITS: [&str; 3] = ["products of tensor cores off: a product of f16 is", "attention of tensor cores off: ", "convolutions of tensor cores off: "];
+    const EPILOGUES: [&str; 4] = [
+        "biases of cuBLASLt off: a product of f16 with a bias is",
+        "; ReLU of cuBLASLt off: a product of f16 with ReLU is",
+        "; GELU of cuBLASLt off: a product of f16 with GELU is",
+        "; GELU of f32 of cuBLASLt off: a product of f32 with GELU is",
+    ];
     for (wrong, off) in [
         (&[Product][..], &["products of cuBLASLt off: a product of f16 is"][..]),
         (&[Tf32], &["TF32 off: a product of f32 is"]),
-        (&[Matrices], &["products of tensor cores off: a product of f16 is"]),
+        (&[Epilogue], &EPILOGUES),
+        (&[Matrices], &UNITS),
         (&[Page], &["mapped pages off: a page reads 0x"]),
-        (&[Product, Matrices], &["products of cuBLASLt off", "products of tensor cores off"]),
-        (&[Product, Matrices, Page, Tf32], &["products of cuBLASLt off", "products of tensor cores off", "mapped pages off"]),
+        (&[StaleGraph], &["graphs off: replay 1 gives"]),
+        (&[Product, Epilogue, Matrices, Page, StaleGraph, Tf32], &["products of cuBLASLt off", UNITS[0], UNITS[1], UNITS[2], "mapped pages off", "graphs off"]),
     ] {
         emulator.set_wrong(wrong);
         let device = tested(None).unwrap();
@@ -75,6 +98,7 @@ fn what_computes_wrongly_is_off_and_results_are_right() {
         assert!(off.iter().all(|o| said.contains(o)) && said.matches(" off: ").count() == off.len(), "{wrong:?}: {said}");
         assert_eq!(told(device, "pages").starts_with("mapped"), !wrong.contains(&Page));
         results_are_right(device, !wrong.contains(&Tf32) && !wrong.contains(&Product));
+        other_results_are_right(device, wrong.contains(&Matrices), wrong.contains(&Page), wrong.contains(&StaleGraph));
         // Without the self-test it would not have been noticed.
         let unlooked = common::opened(Options::default(), |b| b.tf32(true).memory_pool(CudaMemoryPool::On)).unwrap();
         assert_eq!(told(unlooked, "self-test"), "none");

@@ -70,6 +70,55 @@ fn what_contradicts_itself_is_refused() {
     assert_eq!(machine.emulator.findings()[0].kind, FindingKind::OutOfBounds);
 }
 #[test]
+fn epilogues_are_refused_as_the_header_says() {
+    let machine = machine(options());
+    let (lt_handle, null) = (handle(), std::ptr::null());
+    let at = |bytes: usize| [upload(&vec![0_u8; bytes]), upload(&vec![0_u8; bytes]), alloc(bytes)];
+    // A product of 16 x 16 with an epilogue, whose attributes are these.
+    let run = |kind: u32, code: u32, attributes: &[(u32, u64)]| {
+        let (compute, scale) = if kind == F64 { (70, F64) } else { (68, F32) };
+        let d = product(compute, scale);
+        set(d, 7, code);
+        for (which, value) in attributes {
+            // The dtypes of the bias and of the auxiliary matrix are words.
+            if matches!(which, 22 | 26) { set(d, *which, *value as u32) } else { set(d, *which, *value) }
+        }
+        multiply(lt_handle, d, at(2048), [square(kind, 16); 3], null, (0, 0))
+    };
+    let there = || upload(&[0_u8; 4096]);
+    let (f32s, bf16s) = (u64::from(F32), u64::from(BF16));
+    let (bias, gelu, relu_bias, gelu_bias, gelu_aux, relu_aux, gelu_back) = (4, 32, 6, 36, 160, 130, 192);
+    let cases: &[(&str, u32, u32)] = &[
+        ("a bias", 0, run(BF16, bias, &[(8, there())])),
+        ("a bias of the result's dtype, by name", 0, run(BF16, bias, &[(8, there()), (26, bf16s)])),
+        ("a bias of f32 behind bf16", 15, run(BF16, bias, &[(8, there()), (26, f32s)])),
+        ("a bias of bf16 behind f32", 15, run(F32, bias, &[(8, there()), (26, bf16s)])),
+        ("a bias between elements", 7, run(F32, bias, &[(8, there() + 2)])),
+        ("no bias where ReLU wants one", 7, run(F32, relu_bias, &[])),
+        ("no bias where GELU wants one", 7, run(F32, gelu_bias, &[])),
+        ("GELU behind f64", 15, run(F64, gelu, &[])),
+        ("GELU that keeps what it was given", 0, run(BF16, gelu_aux, &[(11, there()), (12, 16)])),
+        ("where it is kept is nowhere", 7, run(BF16, gelu_aux, &[(12, 16)])),
+        ("its leading dimension is no multiple of 8", 7, run(BF16, gelu_aux, &[(11, there()), (12, 20)])),
+        ("its leading dimension is less than the rows", 7, run(BF16, gelu_aux, &[(11, there()), (12, 8)])),
+        ("it is not aligned to 16 bytes", 15, run(BF16, gelu_aux, &[(11, there() + 8), (12, 16)])),
+        ("it is of another dtype", 7, run(BF16, gelu_aux, &[(11, there()), (12, 16), (22, f32s)])),
+        ("ReLU's mask of 16 bits a column", 7, run(BF16, relu_aux, &[(11, there()), (12, 16)])),
+        ("ReLU's mask of 128 bits a column", 0, run(BF16, relu_aux, &[(11, there()), (12, 128)])),
+        ("GELU's backward without what it was given", 7, run(BF16, gelu_back, &[(12, 16)])),
+        ("GELU's backward", 0, run(BF16, gelu_back, &[(11, there()), (12, 16)])),
+    ];
+    for (what, expected, answer) in cases {
+        assert_eq!(answer, expected, "{what}");
+    }
+    assert_eq!(cu!(cuCtxSynchronize()), 0);
+    assert_eq!(machine.emulator.findings(), []);
+    // A bias that is shorter than the result has rows.
+    assert_eq!(run(F32, bias, &[(8, upload(&[0.0_f32; 15]))]), 0);
+    assert_eq!(cu!(cuCtxSynchronize()), 700);
+    assert_eq!(machine.emulator.findings()[0].kind, FindingKind::OutOfBounds);
+}
+#[test]
 fn inputs_that_nobody_wrote_are_found() {
     let machine = machine(options());
     let s = square(F32, 8);

@@ -1,5 +1,6 @@
 //! What all tests of a card begin with: the emulator in its place.
 #![allow(dead_code, reason = "each test file uses a part")]
+pub mod fast;
 pub mod lengths;
 pub mod multiplied;
 
