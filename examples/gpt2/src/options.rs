@@ -8,7 +8,11 @@ use std::path::PathBuf;
 
 /// Trains GPT-2. The sizes are those of the network of 124 million parameters.
 #[derive(clap::Parser, Clone, Debug)]
-#[command(name = "gpt2", args_override_self = true, after_help = "Exit codes: 0 done; 1 failed; 2 usage; 4 unreadable input; 5 out of memory; 9 device absent.")]
+#[command(
+    name = "gpt2",
+    args_override_self = true,
+    after_help = "Exit codes: 0 done; 1 failed; 2 usage; 4 unreadable input; 5 out of memory; 9 device absent."
+)]
 pub struct Options {
     /// Tokens to learn from: as `--format` says
     #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]

@@ -75,7 +75,9 @@ fn last_document(text: &str) -> Option<Value> {
     text.lines().rev().find_map(|line| serde_json::from_str(line).ok()).filter(Value::is_object)
 }
 fn of_stage(stage: &PackStage, written: &Written) -> Vec<FigureLine> {
-    let has = |figure: &&AskedFigure| if figure.name.starts_with("gpt2_") && !figure.name.contains("decode") { !written.runs.is_empty() } else { stage.name != "first" };
+    let has = |figure: &&AskedFigure| {
+        if figure.name.starts_with("gpt2_") && !figure.name.contains("decode") { !written.runs.is_empty() } else { stage.name != "first" }
+    };
     stage.figures.iter().filter(has).map(|asked| of_figure(stage, asked, written)).collect()
 }
 fn of_figure(stage: &PackStage, asked: &AskedFigure, written: &Written) -> FigureLine {
@@ -205,13 +207,17 @@ mod tests {
     use serde_json::json;
 
     fn line(workload: &str, who: &str, ms: f64) -> String {
-        json!({ "workload": workload, "impl": who, "median_ms": ms, "min_ms": ms, "extra": { "threads": 4, "gflops": 1000.0 / ms, "gbps": 90.0 / ms } }).to_string()
+        json!({ "workload": workload, "impl": who, "median_ms": ms, "min_ms": ms, "extra": { "threads": 4, "gflops": 1000.0 / ms, "gbps": 90.0 / ms } })
+            .to_string()
     }
     fn error(workload: &str, who: &str) -> String {
         json!({ "workload": workload, "impl": who, "error": "wrong result: 1 instead of 2", "extra": { "threads": 4 } }).to_string()
     }
     fn told(stage: &str, written: &Written) -> Vec<(String, String)> {
-        of_stage(named(stage).unwrap(), written).iter().map(|l| (l.name.clone(), l.to_string().splitn(3, ' ').nth(1).unwrap_or_default().to_string() + " " + &l.verdict.to_string())).collect()
+        of_stage(named(stage).unwrap(), written)
+            .iter()
+            .map(|l| (l.name.clone(), l.to_string().split(' ').nth(1).unwrap_or_default().to_string() + " " + &l.verdict.to_string()))
+            .collect()
     }
     fn verdict_of(stage: &str, written: &Written, name: &str) -> String {
         told(stage, written).into_iter().find(|(n, _)| n == name).unwrap().1

@@ -82,7 +82,8 @@ pub fn copies(options: &Options) -> Exit {
         let gbps = |seconds: f64| bytes as f64 / seconds * 1e-9;
         let up = gbps(device.scoped(|| best(device, || handed_over(&host).map(drop)))?);
         let down = gbps(best(device, || there.to_vec::<f32>().map(drop))?);
-        let bus = options.bus.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+        let bus =
+            options.bus.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
         let of_bus = |gbps: f64, field: &str| {
             let most = bus.as_ref().and_then(|bus| bus[field].as_f64()).filter(|most| *most > 0.0);
             most.map(|most| gbps / most).ok_or_else(|| FigureVerdict::NotRun("no PyTorch that tells what the bus gives".into()))
@@ -140,11 +141,9 @@ pub fn tf32(options: &Options) -> Exit {
                 let on = with.scoped(product_error)?;
                 vec![("tf32_off_error", Ok(off)), ("tf32_on_error", Ok(on)), ("tf32_on/off", Ok(on / off.max(1e-12)))]
             }
-            Err(why) => vec![
-                ("tf32_off_error", Ok(off)),
-                ("tf32_on_error", Err(FigureVerdict::NotRun(why.clone()))),
-                ("tf32_on/off", Err(FigureVerdict::NotRun(why))),
-            ],
+            Err(why) => {
+                vec![("tf32_off_error", Ok(off)), ("tf32_on_error", Err(FigureVerdict::NotRun(why.clone()))), ("tf32_on/off", Err(FigureVerdict::NotRun(why)))]
+            }
         })
     })
 }

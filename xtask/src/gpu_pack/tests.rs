@@ -143,13 +143,8 @@ fn words_that_the_script_does_not_know_and_stages_that_are_named() {
 fn a_folder_that_is_no_pack_or_has_no_compiler() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.txt"), "").unwrap();
-    let options = |with_nvrtc: Option<PathBuf>| Options {
-        out: Some(folder.path().to_path_buf()),
-        profile: "dev".into(),
-        with_nvrtc,
-        emulated_run: false,
-        action: None,
-    };
+    let options =
+        |with_nvrtc: Option<PathBuf>| Options { out: Some(folder.path().to_path_buf()), profile: "dev".into(), with_nvrtc, emulated_run: false, action: None };
     assert_eq!(run(&options(None)), Exit::Usage);
     assert_eq!(run(&options(Some(folder.path().to_path_buf()))), Exit::Unreadable);
     assert!(folder.path().join("thesis.txt").is_file());

@@ -55,7 +55,10 @@ fn a_stage_that_went_wrong_and_passed() {
         ("its end is no end", gemm_alone(|text| text.replace("code 0,", "code ?,"))),
         ("it printed FAILED", gemm_alone(|text| text.replace("passed", "FAILED"))),
         ("its lines are cut", gemm_alone(|text| text.replace(" passed", ""))),
-        ("it said it of a figure that misses", gemm_alone(|text| text.replace(" 0.97 x", " 0.5 x").replace(" 1 TFLOP/s", " NaN TFLOP/s").replace(" 0 wrong", " 2 wrong"))),
+        (
+            "it said it of a figure that misses",
+            gemm_alone(|text| text.replace(" 0.97 x", " 0.5 x").replace(" 1 TFLOP/s", " NaN TFLOP/s").replace(" 0 wrong", " 2 wrong")),
+        ),
         ("it asked for less", gemm_alone(|text| text.replace(">=0.97", ">=0.5").replace("<=0", "<=9").replace("TFLOP/s", "GFLOP/s"))),
     ] {
         assert_eq!(judged.counts(), [all - GEMM, GEMM, 0], "{what}: {judged:?}");
