@@ -93,6 +93,7 @@ fn a_stage_that_goes_wrong_and_counts() {
         let text = planted(plant);
         assert_eq!(counts(&text, "gemm"), [0, 7, 0], "{what}: {text}");
         assert_eq!(counts(&text, "tf32"), [3, 0, 0], "{what}: {text}");
+        assert_eq!(text.contains("gemm ends, code 124"), what.contains("late"), "{what}: {text}");
     }
     // In the middle of a line: what stands before it is said.
     let text = planted("printf '%s' 'gemm_right 0 wro'");
