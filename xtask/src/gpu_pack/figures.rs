@@ -37,7 +37,7 @@ const OURS: &str = "adamant";
 
 /// What was written, as it is read.
 #[derive(Default)]
-struct Written {
+struct WrittenStage {
     lines: Vec<Line>,
     runs: Vec<Value>,
     theirs: Option<Value>,
@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Exit {
     let document = |path: &PathBuf| fs::read_to_string(path).ok().and_then(|text| last_document(&text));
     let lines = |path: &Option<PathBuf>| path.as_ref().and_then(|p| fs::read_to_string(p).ok()).map(|text| read(&text)).unwrap_or_default();
     let copies = lines(&options.copy);
-    let written = Written {
+    let written = WrittenStage {
         lines: lines(&options.lines),
         // A run that wrote nothing is one that failed.
         runs: options.run.iter().map(|path| document(path).unwrap_or(Value::Null)).collect(),
@@ -74,13 +74,13 @@ fn read(text: &str) -> Vec<Line> {
 fn last_document(text: &str) -> Option<Value> {
     text.lines().rev().find_map(|line| serde_json::from_str(line).ok()).filter(Value::is_object)
 }
-fn of_stage(stage: &PackStage, written: &Written) -> Vec<FigureLine> {
+fn of_stage(stage: &PackStage, written: &WrittenStage) -> Vec<FigureLine> {
     let has = |figure: &&AskedFigure| {
         if figure.name.starts_with("gpt2_") && !figure.name.contains("decode") { !written.runs.is_empty() } else { stage.name != "first" }
     };
     stage.figures.iter().filter(has).map(|asked| of_figure(stage, asked, written)).collect()
 }
-fn of_figure(stage: &PackStage, asked: &AskedFigure, written: &Written) -> FigureLine {
+fn of_figure(stage: &PackStage, asked: &AskedFigure, written: &WrittenStage) -> FigureLine {
     let found = if asked.of_cards && written.small {
         Err(FigureVerdict::NotRun("emulated".into()))
     } else if asked.name.ends_with("_right") {
@@ -114,7 +114,7 @@ fn wrong(stage: &PackStage, lines: &[Line]) -> Result<f64, FigureVerdict> {
     if errors.is_empty() { Ok(0.0) } else { Err(failed(format!("{} wrong: {}", errors.len(), errors.join("; ")))) }
 }
 /// A rate of a workload, or its share of something.
-fn measured(workload: &str, over: Option<&str>, unit: &str, written: &Written) -> Result<f64, FigureVerdict> {
+fn measured(workload: &str, over: Option<&str>, unit: &str, written: &WrittenStage) -> Result<f64, FigureVerdict> {
     let of = |who: &str| written.lines.iter().find(|l| l.workload == workload && l.implementation == who);
     let time = |line: &Line| line.median_ms.filter(|ms| *ms > 0.0);
     let ours = of(OURS).ok_or_else(|| failed("it did not run"))?;
@@ -140,7 +140,7 @@ fn measured(workload: &str, over: Option<&str>, unit: &str, written: &Written) -
     }
 }
 /// What runs of `gpt2` came to, on average.
-fn trained(name: &str, written: &Written) -> Result<f64, FigureVerdict> {
+fn trained(name: &str, written: &WrittenStage) -> Result<f64, FigureVerdict> {
     let mean = |numbers: Vec<Option<f64>>| {
         let all: Option<Vec<f64>> = numbers.into_iter().collect();
         all.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
@@ -213,13 +213,13 @@ mod tests {
     fn error(workload: &str, who: &str) -> String {
         json!({ "workload": workload, "impl": who, "error": "wrong result: 1 instead of 2", "extra": { "threads": 4 } }).to_string()
     }
-    fn told(stage: &str, written: &Written) -> Vec<(String, String)> {
+    fn told(stage: &str, written: &WrittenStage) -> Vec<(String, String)> {
         of_stage(named(stage).unwrap(), written)
             .iter()
             .map(|l| (l.name.clone(), l.to_string().split(' ').nth(1).unwrap_or_default().to_string() + " " + &l.verdict.to_string()))
             .collect()
     }
-    fn verdict_of(stage: &str, written: &Written, name: &str) -> String {
+    fn verdict_of(stage: &str, written: &WrittenStage, name: &str) -> String {
         told(stage, written).into_iter().find(|(n, _)| n == name).unwrap().1
     }
     const GEMMS: [&str; 3] = ["gemm_bf16_4096", "gemm_bf16_8192", "gemm_f16_8192"];
@@ -228,32 +228,32 @@ mod tests {
     fn a_ratio_the_wrong_way_round_or_of_somebody_else() {
         let mut text: Vec<String> = GEMMS.iter().flat_map(|g| [line(g, "adamant", 2.0), line(g, "adamant-compile", 9.0), line(g, "torch", 1.96)]).collect();
         text.push("noise".into());
-        let written = Written { lines: read(&text.join("\n")), ..Written::default() };
+        let written = WrittenStage { lines: read(&text.join("\n")), ..WrittenStage::default() };
         assert_eq!(verdict_of("gemm", &written, "gemm_bf16_8192"), "0.5 passed");
         assert_eq!(verdict_of("gemm", &written, "gemm_bf16_8192/torch"), "0.98 passed");
         assert_eq!(verdict_of("gemm", &written, "gemm_right"), "0 passed");
-        let slow = Written { lines: read(&[line(GEMMS[0], "adamant", 2.0), line(GEMMS[0], "torch", 1.9)].join("\n")), ..Written::default() };
+        let slow = WrittenStage { lines: read(&[line(GEMMS[0], "adamant", 2.0), line(GEMMS[0], "torch", 1.9)].join("\n")), ..WrittenStage::default() };
         assert_eq!(verdict_of("gemm", &slow, "gemm_bf16_4096/torch"), "0.95 FAILED");
     }
     #[test]
     fn what_is_missing_or_wrong_and_passed() {
-        let alone = Written { lines: read(&GEMMS.map(|g| line(g, "adamant", 2.0)).join("\n")), ..Written::default() };
+        let alone = WrittenStage { lines: read(&GEMMS.map(|g| line(g, "adamant", 2.0)).join("\n")), ..WrittenStage::default() };
         assert_eq!(verdict_of("gemm", &alone, "gemm_f16_8192/torch"), "- not run (torch is not there)");
-        let theirs = Written { lines: read(&[line(GEMMS[0], "adamant", 2.0), error(GEMMS[0], "torch")].join("\n")), ..Written::default() };
+        let theirs = WrittenStage { lines: read(&[line(GEMMS[0], "adamant", 2.0), error(GEMMS[0], "torch")].join("\n")), ..WrittenStage::default() };
         assert!(verdict_of("gemm", &theirs, "gemm_bf16_4096/torch").starts_with("- not run (torch: wrong"));
-        let nothing = Written::default();
+        let nothing = WrittenStage::default();
         assert!(told("gemm", &nothing).iter().all(|(_, v)| v.starts_with("- FAILED")), "{:?}", told("gemm", &nothing));
-        let ours = Written { lines: read(&GEMMS.map(|g| error(g, "adamant")).join("\n")), ..Written::default() };
+        let ours = WrittenStage { lines: read(&GEMMS.map(|g| error(g, "adamant")).join("\n")), ..WrittenStage::default() };
         assert!(told("gemm", &ours).iter().all(|(_, v)| v.contains("FAILED") && v.contains("instead of 2")), "{:?}", told("gemm", &ours));
         // On an emulated card wrong results count, times do not.
-        let small = Written { small: true, ..Written { lines: read(&GEMMS.map(|g| line(g, "adamant", 2.0)).join("\n")), ..Written::default() } };
+        let small = WrittenStage { small: true, ..WrittenStage { lines: read(&GEMMS.map(|g| line(g, "adamant", 2.0)).join("\n")), ..WrittenStage::default() } };
         let all = told("gemm", &small);
         assert!(all[0].1 == "0 passed" && all[1..].iter().all(|(_, v)| v == "- not run (emulated)"), "{all:?}");
     }
     #[test]
     fn a_share_of_no_copy() {
         let lines = read(&[line("copy_64m", "adamant", 1.0), line("add_64m", "adamant", 1.1)].join("\n"));
-        let of = |copy| Written { lines: lines.clone(), copy, ..Written::default() };
+        let of = |copy| WrittenStage { lines: lines.clone(), copy, ..WrittenStage::default() };
         assert_eq!(verdict_of("elementwise", &of(None), "add_64m/copy"), "- not run (no copy was measured)");
         assert_eq!(verdict_of("elementwise", &of(Some(90.0)), "add_64m/copy"), "0.909 passed");
         assert_eq!(verdict_of("elementwise", &of(Some(100.0)), "add_64m/copy"), "0.818 FAILED");
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_run_of_gpt2_that_did_not_end() {
         let run = |speed: f64, last: f64| json!({ "losses": [[1, 10.8], [24, last]], "tokens_per_second": speed, "mfu": 0.4 });
-        let of = |runs: Vec<Value>, theirs| Written { runs, theirs, ..Written::default() };
+        let of = |runs: Vec<Value>, theirs| WrittenStage { runs, theirs, ..WrittenStage::default() };
         let good = of(vec![run(500e3, 9.0), run(480e3, 9.0)], Some(json!({ "tokens_per_second": 400e3 })));
         assert_eq!(verdict_of("gpt2", &good, "gpt2_124m"), "490000 passed");
         assert_eq!(verdict_of("gpt2", &good, "gpt2_124m/torch-compile"), "1.225 passed");
