@@ -1,3 +1,4 @@
+//! Small trainings on the CPU, and options that make no sense.
 use crate::{
     code,
     options::Options,

@@ -18,7 +18,7 @@ pub struct PackStage {
 /// A figure that a stage must tell.
 ///
 /// Those of workloads are named so: `W` is the rate of the workload W in its unit, `W/PEER` its peer's time over ours, `W/copy` its bytes in a
-/// second over those of a copy, `W/bandwidth` its tokens over those that a copy's speed leaves room for, and `S_right` counts wrong results.
+/// second over those of a copy, `W/bandwidth` its tokens over those that a copy's speed allows, and `S_right` counts wrong results.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedFigure {
     pub name: &'static str,

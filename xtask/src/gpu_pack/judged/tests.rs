@@ -1,3 +1,4 @@
+//! Runs as the script writes them, in which something went wrong.
 use super::*;
 use crate::gpu_pack::{lines::FigureTarget, stages};
 
