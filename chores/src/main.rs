@@ -43,6 +43,8 @@ enum Chore {
     FuzzGraphs(HandedWords),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(HandedWords),
+    /// Programs and a script for a bare machine with a card: every figure, passed, failed or not run
+    GpuPack(HandedWords),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
     Launches(HandedWords),
     /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds

@@ -9,11 +9,11 @@ from peer import indices, uniform
 
 
 def numbers(*shape):
-    return torch.from_numpy(uniform(shape, 1))
+    return torch.from_numpy(uniform(shape, 1)).to(torch.get_default_device())
 
 
 def ids(shape, bound):
-    return torch.from_numpy(indices(shape, bound))
+    return torch.from_numpy(indices(shape, bound)).to(torch.get_default_device())
 
 
 def mlp():

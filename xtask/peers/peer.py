@@ -16,6 +16,8 @@ from typing import Callable, NamedTuple, Optional
 import numpy as np
 
 PROTOCOL = 1
+# Waits until a device that works beside the host has done what it was handed; a runner puts its library's call here.
+settle = lambda: None
 
 
 class Ready(NamedTuple):
@@ -84,15 +86,18 @@ def sample(call, calls):
     waited, start = queued(), time.perf_counter_ns()
     for _ in range(calls):
         call()
+    settle()
     ns = time.perf_counter_ns() - start
     return {"ns": ns / calls, "waited": (queued() - waited) / max(ns, 1)}
 
 
 def warm(call, seconds):
     call()
+    settle()
     start, calls = time.perf_counter_ns(), 0
     while calls < 2 or time.perf_counter_ns() - start < seconds * 1e9:
         call()
+        settle()
         calls += 1
     return {"ns": (time.perf_counter_ns() - start) / calls}
 
@@ -153,6 +158,11 @@ def serve(implementation, version, table):
         except Exception as e:  # whatever it is, it belongs into the answer
             said, ready = {"error": f"{type(e).__name__}: {e}"}, None
         say(said)
+
+
+def device():
+    """The name behind `--device`, as PyTorch writes it."""
+    return sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
 
 
 def threads():

@@ -1,5 +1,7 @@
-"""PyTorch, eager or with `--compile`, speaking the protocol of `bench serve`."""
+"""PyTorch, eager, with `--compile`, or on a card with `--graphs` (whole steps of training as CUDA graphs) or `--cudnn` (attention by
+cuDNN instead of flash attention), speaking the protocol of `bench serve`."""
 
+import contextlib
 import functools
 import sys
 
@@ -9,15 +11,26 @@ from torch import nn
 from torch.nn import functional as F
 
 import models_torch as models
-from peer import CONVOLUTIONS, GEMMS, Ready, indices, operands, serve, threads, uniform
+import peer
+from peer import CONVOLUTIONS, GEMMS, Ready, device, indices, operands, serve, threads, uniform
 
-COMPILE = "--compile" in sys.argv
+COMPILE, GRAPHS, CUDNN = ("--" + word in sys.argv for word in ("compile", "graphs", "cudnn"))
 torch.set_num_threads(threads())
 torch.manual_seed(1)
+CUDA = device() != "cpu"
+if CUDA:
+    torch.set_default_device(device())
+    torch.cuda.set_device(torch.device(device()))
+    torch.backends.cudnn.allow_tf32 = False
+    peer.settle = torch.cuda.synchronize
+
+
+def here(array):
+    return torch.from_numpy(array).to(torch.get_default_device())
 
 
 def tensor(shape, seed):
-    return torch.from_numpy(uniform(shape, seed))
+    return here(uniform(shape, seed))
 
 
 def ready(f, *inputs, shown=True):
@@ -28,17 +41,17 @@ def ready(f, *inputs, shown=True):
         with torch.inference_mode():
             return f(*inputs)
 
-    return Ready(call, (lambda: call().float().numpy()) if shown else None)
+    return Ready(call, (lambda: call().float().cpu().numpy()) if shown else None)
 
 
 def gemm(batch, m, n, k, ta, tb, dtype=torch.float32):
-    a, b = (torch.from_numpy(x).to(dtype) for x in operands(batch, m, n, k, ta, tb))
+    a, b = (here(x).to(dtype) for x in operands(batch, m, n, k, ta, tb))
     a, b = a.transpose(-1, -2) if ta else a, b.transpose(-1, -2) if tb else b
     return ready(torch.matmul, a, b)
 
 
 def gemm_int8(n):
-    a, b = (torch.from_numpy((x * 127).astype(np.int8)) for x in operands(1, n, n, n, False, False))
+    a, b = (here((x * 127).astype(np.int8)) for x in operands(1, n, n, n, False, False))
     return ready(torch._int_mm, a, b, shown=False)
 
 
@@ -57,9 +70,9 @@ def convolution(ci, co, size, k, stride, padding):
     return ready(lambda x, w: F.conv2d(x, w, stride=stride, padding=padding), x, w)
 
 
-def cross_entropy():
-    logits = tensor([2048, 50257], 1).requires_grad_()
-    target = torch.from_numpy(indices([2048], 50257))
+def cross_entropy(rows):
+    logits = tensor([rows, 50257], 1).requires_grad_()
+    target = here(indices([rows], 50257))
     f = lambda x: F.cross_entropy(x, target)
     f = torch.compile(f) if COMPILE else f
 
@@ -69,7 +82,7 @@ def cross_entropy():
         return logits.grad
 
     # Of the gradient one row, which is not the first: its own class stands at the first place.
-    return Ready(call, lambda: call()[1].numpy())
+    return Ready(call, lambda: call()[1].cpu().numpy())
 
 
 def add4(grad):
@@ -77,7 +90,7 @@ def add4(grad):
     if not grad:
         return ready(torch.add, x, y)
     x, y = x.requires_grad_(), y.requires_grad_()
-    return Ready(lambda: x + y, lambda: (x + y).detach().numpy())
+    return Ready(lambda: x + y, lambda: (x + y).detach().cpu().numpy())
 
 
 def tiny_mlp():
@@ -94,7 +107,7 @@ def tiny_mlp():
         return loss
 
     # The loss and all gradients.
-    shown = lambda: np.concatenate([call().detach().numpy().ravel()] + [p.grad.numpy().ravel() for p in net.parameters()])
+    shown = lambda: np.concatenate([call().detach().cpu().numpy().ravel()] + [p.grad.cpu().numpy().ravel() for p in net.parameters()])
     return Ready(call, shown)
 
 
@@ -106,8 +119,40 @@ def begin(net):
         p.copy_(tensor(p.shape, 1001 + k) / fan**0.5)
 
 
+def graphed(step):
+    """A step as one CUDA graph: captured once it has run a few times on a stream of its own."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+
+    def call():
+        graph.replay()
+        return loss.item()
+
+    return Ready(call)
+
+
 def trained(build, compared=False):
     net, x, target, optimizer = build()
+    if GRAPHS:
+        for group in optimizer.param_groups:
+            group["capturable"] = True
+
+        def step():
+            optimizer.zero_grad(set_to_none=False)
+            logits = net(x)
+            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), target)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return graphed(step)
     if compared:
         begin(net)
     forward = torch.compile(net) if COMPILE else net
@@ -132,13 +177,13 @@ def inferred(build):
 
 def prefill():
     net = models.Gpt(50257, 1024, 12, 12, 768, bias=True).eval()
-    prompt = torch.from_numpy(indices([1, 64], 50257))
+    prompt = here(indices([1, 64], 50257))
     return ready(lambda p: net.step(p, net.caches(64), 0)[:, -1], prompt, shown=False)
 
 
 def decode():
     net = models.Gpt(50257, 1024, 12, 12, 768, bias=True).eval()
-    prompt = torch.from_numpy(indices([1, 64], 50257))
+    prompt = here(indices([1, 64], 50257))
     caches = net.caches(128)
     with torch.inference_mode():
         first = net.step(prompt, caches, 0)[:, -1].argmax(-1, keepdim=True)
@@ -151,6 +196,55 @@ def decode():
         return token
 
     return ready(greedy, shown=False)
+
+
+# batch, heads, time and features of a head; causal
+ATTENTION = {
+    "b16_h12_t1024_d64_causal": (16, 12, 1024, 64, True),
+    "b4_h16_t4096_d128": (4, 16, 4096, 128, False),
+    "b1_h16_t16384_d128_causal": (1, 16, 16384, 128, True),
+}
+
+
+def attention(batch, heads, time, features, causal, backward):
+    kernel = contextlib.nullcontext
+    if CUDA:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        kernel = functools.partial(sdpa_kernel, SDPBackend.CUDNN_ATTENTION if CUDNN else SDPBackend.FLASH_ATTENTION)
+    q, k, v = (tensor([batch, heads, time, features], seed).to(torch.bfloat16).requires_grad_(backward) for seed in (1, 2, 3))
+
+    def call():
+        with kernel():
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        if not backward:
+            return y
+        q.grad = k.grad = v.grad = None
+        (y * y).sum().backward()
+        return v.grad
+
+    return Ready(call, lambda: call().detach().float().cpu().numpy())
+
+
+def large():
+    """What only a card is measured with."""
+    square = lambda seed: tensor([8192, 8192], seed)
+    row = lambda seed: tensor([8192], seed)
+    t = {f"gemm_{word}_{size}": functools.partial(gemm, 1, size, size, size, False, False, dtype)
+         for word, dtype, size in (("bf16", torch.bfloat16, 4096), ("bf16", torch.bfloat16, 8192), ("f16", torch.float16, 8192))}
+    t |= {
+        "copy_64m": lambda: ready(torch.neg, square(1)),
+        "add_64m": lambda: ready(torch.add, square(1), square(2)),
+        "gelu_xwb_64m": lambda: ready(lambda x, w, b: F.gelu(x * w + b, approximate="tanh"), square(1), row(2), row(3)),
+        "sum_last_64m": lambda: ready(lambda x: x.sum(1), square(1)),
+        "softmax_65536x1024": lambda: ready(lambda x: x.softmax(-1), tensor([65536, 1024], 1)),
+        "layernorm_65536x1024": lambda: ready(lambda x, w, b: F.layer_norm(x, [1024], w, b, 1e-5), tensor([65536, 1024], 1), tensor([1024], 2), tensor([1024], 3)),
+        "xent_4096x50257_fwdbwd": lambda: cross_entropy(4096),
+    }
+    for name, shape in ATTENTION.items():
+        for tail, backward in (("fwd", False), ("fwdbwd", True)):
+            t[f"attention_bf16_{name}_{tail}"] = functools.partial(attention, *shape, backward)
+    return t
 
 
 def table():
@@ -175,9 +269,9 @@ def table():
         "layernorm_4096x768": lambda: ready(lambda x, w, b: F.layer_norm(x, [768], w, b, 1e-5), tensor([n, 768], 1), tensor([768], 2), tensor([768], 3)),
         "bcast_add_row_16m": lambda: ready(torch.add, square(1), row(2)),
         "transpose_copy_4096": lambda: ready(lambda x: x.t().contiguous(), square(1)),
-        "embedding_32000x768_8192": lambda: ready(lambda i, w: F.embedding(i, w), torch.from_numpy(indices([8192], 32000)), tensor([32000, 768], 1)),
+        "embedding_32000x768_8192": lambda: ready(lambda i, w: F.embedding(i, w), here(indices([8192], 32000)), tensor([32000, 768], 1)),
         "dropout_16m": lambda: ready(lambda x: F.dropout(x, 0.1, True), square(1), shown=False),
-        "xent_2048x50257_fwdbwd": cross_entropy,
+        "xent_2048x50257_fwdbwd": lambda: cross_entropy(2048),
         "small_add4_nograd": lambda: add4(False),
         "small_add4_grad": lambda: add4(True),
         "tiny_mlp_fwdbwd": tiny_mlp,
@@ -185,8 +279,8 @@ def table():
     t |= {f"train_{name}": functools.partial(trained, build, name in ("mlp_b128", "lenet_b128")) for name, build in models.TRAINED.items()}
     t |= {"infer_resnet50_b1": lambda: inferred(models.resnet50), "infer_minilm_b32_s128": lambda: inferred(models.minilm)}
     t |= {"gpt2_prefill64": prefill, "gpt2_decode64": decode}
-    return t
+    return t | large()
 
 
 if __name__ == "__main__":
-    serve("torch-compile" if COMPILE else "torch", torch.__version__, table())
+    serve("torch-compile" if COMPILE else "torch-graphs" if GRAPHS else "torch-cudnn" if CUDNN else "torch", torch.__version__, table())

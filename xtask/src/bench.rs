@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the workloads that other frameworks are measured with (`adamant-bench` holds the verbs), and what
 //! only this repository can do: peers, the size of a program, the time of its build.
+mod attention;
 mod compile_time;
 mod conv;
 mod elementwise;
@@ -62,6 +63,7 @@ fn workloads() -> Vec<Workload> {
     let families =
         [gemm::workloads, conv::workloads, elementwise::workloads, small::workloads, train::workloads, infer::workloads, elementwise::sizes, gemm::sizes];
     let mut all: Vec<Workload> = families.iter().flat_map(|family| family()).collect();
+    all.extend([gemm::large(), elementwise::large(), attention::workloads()].into_iter().flatten());
     all.extend([gemm::selftest(), elementwise::selftest()]);
     // The calls of a run of `peers --calls` or `--random`, for the program that it measures.
     all.extend(peers::calls::workloads());

@@ -15,6 +15,7 @@ mod features;
 mod flame;
 mod fuzz_graphs;
 mod goldens;
+mod gpu_pack;
 mod kernels;
 mod late;
 mod launches;
@@ -63,6 +64,8 @@ enum Chore {
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// Programs and a script for a bare machine with a card: every figure, passed, failed or not run
+    GpuPack(gpu_pack::Options),
     /// What the compiler makes of the CUDA backend's texts: registers, spills, shares of the matrix unit, widths
     Kernels(kernels::Options),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
@@ -113,6 +116,7 @@ fn main() -> std::process::ExitCode {
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::GpuPack(options) => gpu_pack::run(&options),
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Late(options) => late::run(&options),
         Chore::Launches(options) => launches::run(&options),

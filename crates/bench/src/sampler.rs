@@ -7,6 +7,7 @@ use crate::{
     stats::median_interval,
     workload::{Checked, Prepared, Problem, Scale, Workload, WorkloadForm, ensure},
 };
+use adamant::Device;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
@@ -103,6 +104,7 @@ impl Active {
             for _ in 0..calls {
                 call()?;
             }
+            settle()?;
             let ns = start.elapsed().as_secs_f64() * 1e9;
             let waited = run_queue_wait().saturating_sub(queued) as f64 / ns.max(1.0);
             Ok(TimedSample { ns: ns / calls as f64, waited })
@@ -117,10 +119,12 @@ impl Active {
         let call = &mut self.prepared.call;
         guarded(|| {
             call()?;
+            settle()?;
             let (start, mut calls, mut quickest) = (Instant::now(), 0u64, Duration::MAX);
             let mut before = Duration::ZERO;
             while calls < 2 || (before < warmth && calls < 100_000) {
                 call()?;
+                settle()?;
                 calls += 1;
                 let now = start.elapsed();
                 (quickest, before) = (quickest.min(now - before), now);
@@ -175,6 +179,10 @@ fn guarded<T>(f: impl FnOnce() -> Checked<T>) -> Checked<T> {
         let text = panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Problem::Wrong(format!("panicked: {}", text.unwrap_or_default())))
     })
+}
+/// Waits until the device has done what it was handed: one that works beside the host is timed, and not how fast it is asked.
+fn settle() -> Checked<()> {
+    Ok(Device::current()?.synchronize()?)
 }
 /// Nanoseconds for which threads of this process stood in a run queue so far; 0 where the system does not tell.
 fn run_queue_wait() -> u64 {

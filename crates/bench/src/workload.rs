@@ -182,6 +182,8 @@ pub enum Group {
     Main,
     /// families over five decades of size
     Sizes,
+    /// what only an accelerator is measured with
+    Large,
     /// what the tool judges itself with
     Selftest,
 }

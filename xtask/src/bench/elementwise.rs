@@ -76,6 +76,24 @@ pub fn sizes() -> Vec<Workload> {
     };
     FAMILIES.iter().flat_map(|family| SIZES.map(|n| of(family, n))).collect()
 }
+/// Arrays that fit in no accelerator's cache: name, bytes for each element, shape in full and small, and who builds it. The first has
+/// the traffic of a copy, of which the others are a share.
+const LARGE: &[(&str, f64, Shape, Shape, Build)] = &[
+    ("copy_64m", 8.0, [8192, 8192], [7, 7], negative),
+    ("add_64m", 12.0, [8192, 8192], [7, 7], add),
+    ("gelu_xwb_64m", 8.0, [8192, 8192], [7, 7], gelu),
+    ("sum_last_64m", 4.0, [8192, 8192], [37, 37], |s| sum(s, 1)),
+    ("softmax_65536x1024", 8.0, [65_536, 1024], [5, 33], softmax),
+    ("layernorm_65536x1024", 8.0, [65_536, 1024], [5, 33], norm),
+    ("xent_4096x50257_fwdbwd", 8.0, [4096, 50_257], [5, 11], cross),
+];
+pub fn large() -> Vec<Workload> {
+    let workload = |&(name, bytes, full, small, build): &(&'static str, f64, Shape, Shape, Build)| {
+        let traffic = Rate::Bytes(bytes * (full[0] * full[1]) as f64);
+        Workload::new(name, traffic, move |s: Scale| build(if s.is_small() { small } else { full })).in_group(Group::Large)
+    };
+    LARGE.iter().map(workload).collect()
+}
 /// Arrays that fit in no core's own cache, so that a share of the work can be added.
 pub fn selftest() -> Workload {
     let shape = |s: Scale| [s.of(512, 4), s.of(1024, 8)];
@@ -90,6 +108,11 @@ fn add([r, c]: Shape) -> Checked<Prepared> {
     let (xs, ys) = (uniform(r * c, 1), uniform(r * c, 2));
     let (x, y) = (tensor(&[r, c], 1), tensor(&[r, c], 2));
     Ok(Prepared::output(move || &x + &y, move |z| check(z, 1, F32, |i| total([xs[i] as f64, ys[i] as f64].into_iter()))))
+}
+fn negative([r, c]: Shape) -> Checked<Prepared> {
+    let xs = uniform(r * c, 1);
+    let x = tensor(&[r, c], 1);
+    Ok(Prepared::output(move || -&x, move |y| check(y, 1, F32, |i| total(std::iter::once(-xs[i] as f64)))))
 }
 fn add_row([r, c]: Shape) -> Checked<Prepared> {
     let (xs, ys) = (uniform(r * c, 1), uniform(c, 2));

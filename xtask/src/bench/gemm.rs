@@ -63,6 +63,14 @@ pub fn sizes() -> Vec<Workload> {
     let square = |n: usize| multiplication(format!("matmul/{}", n * n), 1, [n; 3], move |s, dtype| product(s, dtype, 1, [n; 3], [false; 2]));
     [4usize, 8, 16, 32, 64, 128, 256, 512, 1024, 2048].map(|n| square(n).sized((n * n) as u64)).into()
 }
+/// Squares that fill an accelerator.
+pub fn large() -> Vec<Workload> {
+    let square = |n: usize, dtype: DType, word: &'static str| {
+        let w = narrow(format!("gemm_{word}_{n}"), 1, [n; 3], 2, move |s| product(s, dtype, 1, [n; 3], [false; 2]));
+        w.of_dtype(word).in_group(Group::Large)
+    };
+    vec![square(4096, DType::BF16, "bf16"), square(8192, DType::BF16, "bf16"), square(8192, DType::F16, "f16")]
+}
 /// Many small ones, so that a share of the work can be added.
 pub fn selftest() -> Workload {
     let flop = Rate::Flop(2.0 * 128f64.powi(3));

@@ -38,9 +38,15 @@ pub struct Options {
     /// The Python that has torch, onnxruntime or jax; else the folder's, else python3
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Only these peers, separated by commas: torch,torch-compile,onnxruntime,jax,candle,burn
+    /// Only these peers, separated by commas: torch,torch-compile,torch-graphs,torch-cudnn,onnxruntime,jax,candle,burn
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
+    /// The device of all: cpu or cuda:N, which PyTorch alone has too
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Which group of workloads
+    #[arg(long, value_enum, default_value_t = Group::Main)]
+    group: Group,
     /// Only the workloads whose name matches one of these globs, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "*")]
     only: Vec<String>,
@@ -90,7 +96,7 @@ pub fn run(options: &Options, suite: &Suite) -> Exit {
     })
 }
 fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
-    let mut chosen = suite.chosen(Group::Main, &options.only).map_err(|e| (Exit::Usage, e.to_string()))?;
+    let mut chosen = suite.chosen(options.group, &options.only).map_err(|e| (Exit::Usage, e.to_string()))?;
     // The compiled forms stand beside their workloads, as a program of their own.
     chosen.retain(|w| !w.name.ends_with(COMPILED));
     let budget = Duration::try_from_secs_f64(options.budget).map_err(|_| (Exit::Usage, "--budget counts from 0".to_string()))?;
@@ -99,7 +105,7 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     }
     // A run of all peers takes hours: where its record goes is looked at first.
     options.record.as_deref().map_or(Ok(()), adamant_bench::cli::out::appendable)?;
-    let own = Subject::own(options.threads.into(), "cpu").map_err(|e| (Exit::Failed, e.to_string()))?;
+    let own = Subject::own(options.threads.into(), &options.device).map_err(|e| (Exit::Failed, e.to_string()))?;
     if let Some(program) = found::prints_lines(&options.dir) {
         return lines::run(&own, &program, &chosen, options);
     }
@@ -174,7 +180,7 @@ fn show(m: &MeasuredWorkload, sides: &Sides, options: &Options) {
     let name = |k: usize| sides.subjects()[k].name.as_str();
     if options.json {
         for case in cases(m, sides).iter().filter(|c| !c.unsupported) {
-            println!("{}", serde_json::json!(Line::of(case, options.threads.into(), "cpu", false)));
+            println!("{}", serde_json::json!(Line::of(case, options.threads.into(), &options.device, false)));
         }
         return;
     }
@@ -239,7 +245,7 @@ fn cases(m: &MeasuredWorkload, sides: &Sides) -> Vec<Case> {
     (0..m.taken.sides.len()).map(case).collect()
 }
 fn record(options: &Options, began: SystemTime, before: Load, cases: Vec<Case>) -> Result<Record, Ended> {
-    let place = BenchPlace::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
+    let place = BenchPlace::open(&options.device, options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
     let settings = place.settings(None, options.budget, 0.005, false);
     let load_after = Load::now();
     let ceilings = Some(Ceilings::measure(options.threads.into()));
