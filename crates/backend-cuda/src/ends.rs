@@ -116,136 +116,57 @@ mod tests {
     fn unary(e: &mut Expr, f: Unary, x: Reg) -> Reg {
         e.push(Instr::Unary(f, x), T)
     }
+    fn more(e: &mut Expr, x: Reg, k: u16) -> Reg {
+        let b = load(e, k);
+        add(e, x, b)
+    }
+    fn before(e: &mut Expr, k: u16, x: Reg) -> Reg {
+        let b = load(e, k);
+        add(e, b, x)
+    }
+    fn all_more(e: &mut Expr, x: Reg, loads: &[u16]) -> Reg {
+        loads.iter().fold(x, |sum, k| more(e, sum, *k))
+    }
+    fn behind_bias(e: &mut Expr, f: Unary, x: Reg) -> Reg {
+        let sum = more(e, x, 1);
+        unary(e, f, sum)
+    }
+    fn less(e: &mut Expr, x: Reg, k: u16) -> Reg {
+        let b = load(e, k);
+        e.push(Instr::Binary(Binary::Sub, x, b), T)
+    }
+    fn sum_of(e: &mut Expr, terms: [Instr; 2]) -> Reg {
+        let [x, y] = terms.map(|term| e.push(term, T));
+        add(e, x, y)
+    }
+    /// Of what `f` gives, what `then` gives.
+    fn then(e: &mut Expr, f: Unary, x: Reg, then: Write) -> Reg {
+        let y = unary(e, f, x);
+        then(e, y)
+    }
     #[test]
     fn what_the_library_has_is_read_from_the_program_and_nothing_else_is() {
         use LtActivation::{GeluTanh, None as Plain, Relu};
         let cases: [(&str, Write, Option<(bool, &[u16], LtActivation)>); 19] = [
             ("x", |_, x| x, None),
             ("-x", |e, x| unary(e, Unary::Neg, x), Some((true, &[], Plain))),
-            (
-                "x + b",
-                |e, x| {
-                    let b = load(e, 1);
-                    add(e, x, b)
-                },
-                Some((false, &[1], Plain)),
-            ),
-            (
-                "b + x",
-                |e, x| {
-                    let b = load(e, 1);
-                    add(e, b, x)
-                },
-                Some((false, &[1], Plain)),
-            ),
-            (
-                "b - x",
-                |e, x| {
-                    let (b, n) = (load(e, 1), unary(e, Unary::Neg, x));
-                    add(e, b, n)
-                },
-                Some((true, &[1], Plain)),
-            ),
-            (
-                "x + b + c",
-                |e, x| {
-                    let (b, c) = (load(e, 1), load(e, 2));
-                    let s = add(e, x, b);
-                    add(e, s, c)
-                },
-                Some((false, &[1, 2], Plain)),
-            ),
+            ("x + b", |e, x| more(e, x, 1), Some((false, &[1], Plain))),
+            ("b + x", |e, x| before(e, 1, x), Some((false, &[1], Plain))),
+            ("b + -x", |e, x| then(e, Unary::Neg, x, |e, n| before(e, 1, n)), Some((true, &[1], Plain))),
+            ("x + b + c", |e, x| all_more(e, x, &[1, 2]), Some((false, &[1, 2], Plain))),
             ("relu(x)", |e, x| unary(e, Unary::Relu, x), Some((false, &[], Relu))),
-            (
-                "relu(x + b)",
-                |e, x| {
-                    let b = load(e, 1);
-                    let s = add(e, x, b);
-                    unary(e, Unary::Relu, s)
-                },
-                Some((false, &[1], Relu)),
-            ),
-            (
-                "gelu_tanh(x + b)",
-                |e, x| {
-                    let b = load(e, 1);
-                    let s = add(e, x, b);
-                    unary(e, Unary::GeluTanh, s)
-                },
-                Some((false, &[1], GeluTanh)),
-            ),
+            ("relu(x + b)", |e, x| behind_bias(e, Unary::Relu, x), Some((false, &[1], Relu))),
+            ("gelu_tanh(x + b)", |e, x| behind_bias(e, Unary::GeluTanh, x), Some((false, &[1], GeluTanh))),
             ("gelu(x)", |e, x| unary(e, Unary::Gelu, x), None),
-            (
-                "gelu(x + b)",
-                |e, x| {
-                    let b = load(e, 1);
-                    let s = add(e, x, b);
-                    unary(e, Unary::Gelu, s)
-                },
-                None,
-            ),
-            (
-                "relu(x) + b",
-                |e, x| {
-                    let (b, r) = (load(e, 1), unary(e, Unary::Relu, x));
-                    add(e, r, b)
-                },
-                None,
-            ),
-            (
-                "relu(relu(x))",
-                |e, x| {
-                    let r = unary(e, Unary::Relu, x);
-                    unary(e, Unary::GeluTanh, r)
-                },
-                None,
-            ),
+            ("gelu(x + b)", |e, x| behind_bias(e, Unary::Gelu, x), None),
+            ("relu(x) + b", |e, x| then(e, Unary::Relu, x, |e, r| more(e, r, 1)), None),
+            ("gelu_tanh(relu(x))", |e, x| then(e, Unary::Relu, x, |e, r| unary(e, Unary::GeluTanh, r)), None),
             ("x + x", |e, x| add(e, x, x), None),
-            (
-                "x + b + b",
-                |e, x| {
-                    let b = load(e, 1);
-                    let s = add(e, x, b);
-                    add(e, s, b)
-                },
-                None,
-            ),
-            (
-                "b + c",
-                |e, _| {
-                    let (b, c) = (load(e, 1), load(e, 2));
-                    add(e, b, c)
-                },
-                None,
-            ),
-            (
-                "x - b",
-                |e, x| {
-                    let b = load(e, 1);
-                    e.push(Instr::Binary(Binary::Sub, x, b), T)
-                },
-                None,
-            ),
-            (
-                "x + 1",
-                |e, x| {
-                    let b = e.push(Instr::Arg(0), T);
-                    add(e, x, b)
-                },
-                None,
-            ),
-            (
-                "x + b + c + d",
-                |e, x| {
-                    let mut s = x;
-                    for k in 1..4 {
-                        let b = load(e, k);
-                        s = add(e, s, b);
-                    }
-                    s
-                },
-                None,
-            ),
+            ("x + b + b", |e, x| all_more(e, x, &[1, 1]), None),
+            ("b + c", |e, _| sum_of(e, [Instr::Load(1), Instr::Load(2)]), None),
+            ("x - b", |e, x| less(e, x, 1), None),
+            ("x + 1", |e, _| sum_of(e, [Instr::Load(0), Instr::Arg(0)]), None),
+            ("x + b + c + d", |e, x| all_more(e, x, &[1, 2, 3]), None),
         ];
         for (name, write, expected) in cases {
             let ending = read(&product(T, write));

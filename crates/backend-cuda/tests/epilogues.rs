@@ -90,8 +90,8 @@ fn check(device: Device, case: &Case, is_wholly_librarys: bool) -> Vec<String> {
     let mut of = |shape: &[usize], dtype: DType| draw(Shape::new(shape).unwrap(), dtype, Spread::Within(-1.0, 1.0), &mut random);
     let mut drawn = |shape: &[usize]| of(shape, dtype);
     let lead = |rows: usize, columns: usize| if batch == 1 { vec![rows, columns] } else { vec![batch, rows, columns] };
-    let turned = |by_columns: bool, rows: usize, columns: usize| if by_columns { lead(columns, rows) } else { lead(rows, columns) };
-    let [a, b] = [drawn(&turned(by_columns[0], rows, depth)), drawn(&turned(by_columns[1], depth, columns))];
+    let laid = |by_columns: bool, rows: usize, columns: usize| if by_columns { lead(columns, rows) } else { lead(rows, columns) };
+    let [a, b] = [drawn(&laid(by_columns[0], rows, depth)), drawn(&laid(by_columns[1], depth, columns))];
     let addends: Vec<HostArray> = match added {
         Added::Nothing => vec![],
         Added::Bias => vec![drawn(&[columns])],
