@@ -64,7 +64,7 @@ impl CpuMemory {
             Store::Own { words, start, bytes } => &mut bytemuck::cast_slice_mut(words)[*start..*start + *bytes],
             // `adopt` leaves no vector of bool.
             Store::Adopted(v) => v.bytes_mut(),
-            // While a device copies from it, its buffer has a second holder, and what has two is given to nobody to write.
+            // While a device copies from it, its buffer has a second owner, and what has two is given to nobody to write.
             Store::Pinned(memory) => Arc::get_mut(memory).map_or(&mut [], |m| m.bytes_mut()),
         }
     }

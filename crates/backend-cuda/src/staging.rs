@@ -57,7 +57,7 @@ impl Staging {
     }
     /// Lets go of users' pinned memory that no copy needs any more.
     pub fn let_go(&self, opened: &Opened) {
-        // What is let go may be pinned memory's last holder: no lock is held then.
+        // What is let go may be pinned memory's last owner: no lock is held then.
         let gone: Vec<_> = self.leaving.lock().extract_if(.., |(_, until)| opened.is_done(*until)).collect();
         drop(gone);
     }

@@ -62,7 +62,7 @@ pub use loader::{DataLoader, DataLoaderBuilder, Epoch, LoaderState, Policy};
 pub use mapped::MmapRecords;
 pub use order::Order;
 pub use permutation::{Permutation, create_batches};
-pub use pinned::{PinBatch, Pinned};
+pub use pinned::{PinBatch, PinnedBatches};
 pub use prepared::{FrameAnswers, FrameInputs, FrameSet};
 pub use rows::{Labelled, Rows, Scale, TensorDataset};
 pub use sampler::{

@@ -21,7 +21,7 @@ pub use policy::Policy;
 pub use stream::BatchStream;
 
 use crate::{
-    BadRecord, BatchOrder, Collated, Dataset, Order, PinBatch, Pinned, Place, Sampler,
+    BadRecord, BatchOrder, Collated, Dataset, Order, PinBatch, PinnedBatches, Place, Sampler,
     order::{BatchShare, Cut, GivenOrder},
     wrong,
 };
@@ -153,11 +153,11 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     /// assert_eq!((batch.is_pinned()?, batch.to(device).to_vec::<f32>()?), (false, vec![1.0, 2.0, 3.0]));
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    pub fn pin_memory(self, device: Device) -> DataLoaderBuilder<Pinned<D>>
+    pub fn pin_memory(self, device: Device) -> DataLoaderBuilder<PinnedBatches<D>>
     where
         D: Dataset<Batch: PinBatch>,
     {
-        self.of_dataset(|dataset| Pinned::new(dataset, device))
+        self.of_dataset(|dataset| PinnedBatches::new(dataset, device))
     }
     fn of_dataset<E: Dataset>(self, of: impl FnOnce(Arc<D>) -> E) -> DataLoaderBuilder<E> {
         let DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, share, device } = self;

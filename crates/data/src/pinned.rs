@@ -41,21 +41,21 @@ tuples! { (A); (A B); (A B C); (A B C D); }
 /// A data set whose batches are made on the CPU, in memory that is pinned for a device: see
 /// [`DataLoaderBuilder::pin_memory`](crate::DataLoaderBuilder::pin_memory).
 #[derive(Debug)]
-pub struct Pinned<D: ?Sized> {
+pub struct PinnedBatches<D: ?Sized> {
     device: Device,
     dataset: Arc<D>,
 }
-impl<D: ?Sized> Pinned<D> {
+impl<D: ?Sized> PinnedBatches<D> {
     /// The batches of a data set, pinned for `device`.
-    pub fn new(dataset: Arc<D>, device: Device) -> Pinned<D> {
-        Pinned { device, dataset }
+    pub fn new(dataset: Arc<D>, device: Device) -> PinnedBatches<D> {
+        PinnedBatches { device, dataset }
     }
     /// The data set whose batches they are.
     pub fn dataset(&self) -> &Arc<D> {
         &self.dataset
     }
 }
-impl<D: Dataset<Batch: PinBatch> + ?Sized> Dataset for Pinned<D> {
+impl<D: Dataset<Batch: PinBatch> + ?Sized> Dataset for PinnedBatches<D> {
     type Record = D::Record;
     type Batch = D::Batch;
     fn len(&self) -> usize {

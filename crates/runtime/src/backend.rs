@@ -47,7 +47,7 @@ pub trait Memory: Any + Send + Sync {
 }
 
 /// Memory of the host whose pages the system does not move (pinned, page-locked), so that a device copies from it by itself. Whoever
-/// holds it may read it; it is written by its only holder.
+/// holds it may read it; it is written by its only owner.
 pub trait PinnedMemory: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];

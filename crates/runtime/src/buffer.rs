@@ -477,20 +477,20 @@ impl Pool {
         blocks.stats.peak_bytes = blocks.stats.live_bytes;
     }
 }
-/// Pinned memory that a device copies from, and the buffer that it is: with two holders that buffer is nobody's to write.
+/// Pinned memory that a device copies from, and the buffer that it is: with two owners that buffer is nobody's to write.
 struct PinnedBytes {
     memory: Arc<dyn PinnedMemory>,
-    _holder: Arc<Buffer>,
+    _owned: Arc<Buffer>,
 }
 impl AsRef<[u8]> for PinnedBytes {
     fn as_ref(&self) -> &[u8] {
         self.memory.bytes()
     }
 }
-/// All bytes of a buffer of pinned memory, where it is one; who holds the answer keeps it from being written.
+/// All bytes of a buffer of pinned memory, where it is one; who has the answer keeps it from being written.
 pub fn pinned_bytes(buffer: &Arc<Buffer>) -> Option<HostBytes> {
     let memory = buffer.read().as_deref()?.pinned()?;
-    Some(Box::new(PinnedBytes { memory, _holder: buffer.clone() }))
+    Some(Box::new(PinnedBytes { memory, _owned: buffer.clone() }))
 }
 /// A host vector that was handed to the device.
 struct Adopted(HostVec);

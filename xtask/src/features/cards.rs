@@ -195,13 +195,13 @@ fn pinned() -> Checked {
 
 /// A kernel that ends when two of its kind are under way, or after a time.
 #[derive(Default)]
-struct Meeting {
+struct KernelMeeting {
     here: Mutex<usize>,
     changed: Condvar,
     met: Mutex<bool>,
 }
-struct Meets(Arc<Meeting>);
-impl CpuKernel for Meets {
+struct MeetingKernel(Arc<KernelMeeting>);
+impl CpuKernel for MeetingKernel {
     fn supports(&self, _: &dyn adamant::Composite, dtypes: &[DType]) -> bool {
         dtypes.iter().all(|d| *d == DType::F64)
     }
@@ -219,9 +219,9 @@ impl CpuKernel for Meets {
 }
 /// Do two threads' ops run on one CPU device at the same time?
 fn meet() -> Result<bool, Box<dyn Error>> {
-    let meeting = Arc::new(Meeting::default());
+    let meeting = Arc::new(KernelMeeting::default());
     let device = Context::new(CpuBackend::builder().threads(1))?.device();
-    device.register("adamant.softmax", Box::new(Box::new(Meets(meeting.clone())) as Box<dyn CpuKernel>))?;
+    device.register("adamant.softmax", Box::new(Box::new(MeetingKernel(meeting.clone())) as Box<dyn CpuKernel>))?;
     let soften = move || device.scoped(|| Tensor::ones([4]).cast(DType::F64).softmax(0).to_vec::<f64>().map(drop));
     if planted("queues one after the other") {
         soften()?;
