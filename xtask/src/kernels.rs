@@ -5,6 +5,8 @@
 //! bits at once. Needs no card. Without `nvdisasm` that part is skipped, and the exit code says so.
 #![cfg_attr(not(feature = "emulated"), allow(dead_code, unused_imports, reason = "the texts are written for a card that the emulator plays"))]
 mod judged;
+#[cfg(feature = "emulated")]
+mod planted;
 mod sass;
 #[cfg(feature = "emulated")]
 mod texts;
@@ -49,6 +51,9 @@ pub struct Options {
     /// Write each text into this folder, as FAMILY.NAME.cu
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
+    /// Plant faults into some of the texts, each of which must be caught, instead of looking at all as they are
+    #[arg(long)]
+    plant: bool,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -75,9 +80,9 @@ struct FamilyRow {
     copied: usize,
     least_share: Option<f64>,
     least_tile: Option<usize>,
-    /// loops whose factors are gathered element by element, and the least share there
-    gathered: usize,
-    least_gathered: Option<f64>,
+    /// loops that are held to no share, and the least of them
+    apart: usize,
+    least_apart: Option<f64>,
     /// texts with loads or stores of 128 bits
     wide: usize,
     wrong: usize,
@@ -127,6 +132,9 @@ fn looked_at(options: &Options) -> Exit {
         }
         if collected.generated < options.texts {
             wrong.push(format!("{architecture}: only {} texts of random graphs where {} were asked for", collected.generated, options.texts));
+        }
+        if options.plant {
+            return planted::planted(&collected.texts, architecture, disassembler.as_deref());
         }
         graphs += collected.graphs;
         if let Some(Err(e)) = options.write.as_deref().map(|folder| written_into(folder, &collected.texts)) {
@@ -209,7 +217,7 @@ fn table(architecture: &str, all: &[CompiledLook<'_>]) -> Vec<FamilyRow> {
             row.spilled += usize::from(usage.spills > 0);
         }
         match look.matrix_loop {
-            Some(found) if found.stores > 0 => (row.gathered, row.least_gathered) = (row.gathered + 1, least(row.least_gathered, found.share())),
+            Some(found) if look.looked.is_apart(&found) => (row.apart, row.least_apart) = (row.apart + 1, least(row.least_apart, found.share())),
             Some(found) => {
                 (row.copied, row.least_share) = (row.copied + 1, least(row.least_share, found.share()));
                 row.least_tile = Some(row.least_tile.map_or(found.tile(), |t| t.min(found.tile())));
@@ -248,7 +256,7 @@ fn report(options: &Options, rows: &[FamilyRow], wrong: &[String], counted: &Tex
             "matrix loops",
             "least share",
             "least tile",
-            "gathered",
+            "apart",
             "least share",
             "128 bits",
             "wrong",
@@ -257,7 +265,7 @@ fn report(options: &Options, rows: &[FamilyRow], wrong: &[String], counted: &Tex
             let share = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.1} %", 100.0 * s));
             let tile = r.least_tile.map_or("-".into(), |t| t.to_string());
             let numbers = [r.texts.to_string(), r.registers.to_string(), r.shared.to_string(), r.spilled.to_string(), r.copied.to_string()];
-            let rest = [share(r.least_share), tile, r.gathered.to_string(), share(r.least_gathered), r.wide.to_string(), r.wrong.to_string()];
+            let rest = [share(r.least_share), tile, r.apart.to_string(), share(r.least_apart), r.wide.to_string(), r.wrong.to_string()];
             grid.add_row([r.architecture.clone(), r.family.clone()].into_iter().chain(numbers).chain(rest));
         }
         println!("{grid}");

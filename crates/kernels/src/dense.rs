@@ -147,7 +147,10 @@ impl Dense {
         let array = |name: &str, k: usize, size: usize| format!("{} {name}{k}[{each}];\n", if size == 8 { "adm_vec2_u32" } else { "uint32_t" });
         for (k, &(binding, dtype)) in program.inputs().iter().enumerate().filter(|(k, _)| wide.inputs[*k]) {
             takes += &array("taken", k, dtype.size());
-            takes += &format!("adm_take_{}<{each}>(b{binding}, {}, taken{k});\n", dtype.size(), nest.at(k, "first"));
+            // Of integers that are cut only the low halves are wanted.
+            let is_cut = dtype == DType::I64 && self.outputs.iter().any(|o| o.dtype.size() < dtype.size());
+            let whole = if is_cut { ", adm_whole()" } else { "" };
+            takes += &format!("adm_take_{}<{each}>(b{binding}, {}, taken{k}{whole});\n", dtype.size(), nest.at(k, "first"));
         }
         for (k, (o, bits)) in self.outputs.iter().zip(bits).enumerate() {
             let (offset, size) = (format!("p[{}u]", self.base + 2 + k), o.dtype.size());

@@ -134,6 +134,10 @@ pub trait Dialect: Sync {
     fn widest(&self) -> usize {
         0
     }
+    /// How many sums an invocation may hold before its registers run out, where that is known.
+    fn most_sums(&self) -> usize {
+        usize::MAX
+    }
     /// Do elements that are smaller than a word share words, which are read and written whole?
     fn packs(&self) -> bool;
     /// A word of a binding.

@@ -52,7 +52,7 @@ pub struct KernelFrame<'f> {
 impl<'f> KernelFrame<'f> {
     /// Invocations that work alone.
     pub fn alone(bindings: &'f Bindings, functions: &'f str, body: String) -> KernelFrame<'f> {
-        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, greedy: false, body }
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, greedy: true, body }
     }
     /// The whole text.
     ///

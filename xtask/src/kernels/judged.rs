@@ -36,6 +36,21 @@ impl JudgedText {
     pub fn is_attention(&self) -> bool {
         self.family.contains("attention")
     }
+    /// Is its loop held to no share? Of factors that do not lie in whole pieces of 16 bytes and are gathered element by element; and of
+    /// attention whose rows are no multiples of 64 features, or whose scores a mask or dropout changes one by one.
+    pub fn is_apart(&self, found: &MatrixLoop) -> bool {
+        if !self.is_attention() {
+            return found.stores > 0;
+        }
+        // <F16, rows, far rows, units of features, units of values, ..., causal, mask, drops>
+        let call = ["adm_attention_forward<", "adm_attention_of_queries<", "adm_attention_of_keys<"];
+        let arguments = call.iter().enumerate().find_map(|(k, call)| Some((k, self.text.rsplit_once(call)?.1.split_once(">(of,")?.0)));
+        let Some((pass, arguments)) = arguments else { return false };
+        let arguments: Vec<&str> = arguments.split(", ").collect();
+        let of_scores = [7, 8, 9][pass];
+        let is_even = arguments.iter().skip(3).take(2).all(|units| units.parse::<usize>().is_ok_and(|units| units > 0 && units % 4 == 0));
+        !is_even || arguments.get(of_scores) != Some(&"0") || arguments.get(of_scores + 1) != Some(&"false")
+    }
     /// Does it call the matrix unit?
     pub fn multiplies(&self) -> bool {
         self.text.contains("mma.sync")
@@ -90,15 +105,8 @@ pub fn by_code(looked: &JudgedText, listing: Option<&KernelListing>) -> Vec<Stri
 fn by_loop(looked: &JudgedText, found: Option<MatrixLoop>) -> Vec<String> {
     let Some(found) = found else { return vec!["no loop with the matrix unit".into()] };
     let mut wrong = Vec::new();
-    // Factors that do not lie in whole pieces of 16 bytes are gathered element by element: they get no share.
-    let least = if found.stores > 0 && !looked.is_attention() {
-        0.0
-    } else if looked.is_attention() {
-        IN_ATTENTION
-    } else {
-        IN_PRODUCTS
-    };
-    if found.share() < least {
+    let least = if looked.is_attention() { IN_ATTENTION } else { IN_PRODUCTS };
+    if !looked.is_apart(&found) && found.share() < least {
         wrong.push(format!(
             "{} of {} instructions of the inner loop are the matrix unit's, {:.1} %: at least {:.0} %",
             found.matrix,
@@ -142,6 +150,16 @@ mod tests {
         assert_eq!(by_loop(&product, found(54, 8, 0)).len(), 1);
         assert_eq!(by_loop(&product, found(53, 7, 0)).len(), 1);
         assert!(by_loop(&product, found(540, 8, 4)).is_empty(), "gathered");
+        let of = |call: &str| looked("adam.attention", &format!("{call}(of, b0);"));
+        let narrow = [
+            "adm_attention_forward<false, 2, 32, 2, 2, 2, true, 0, false>",
+            "adm_attention_forward<false, 1, 32, 4, 4, 4, true, 1, false>",
+            "adm_attention_of_queries<true, 1, 32, 4, 4, true, 4, true, 0, true, false>",
+            "adm_attention_of_keys<true, 1, 16, 8, 5, true, 4, 0, false, 0, false>",
+        ];
+        assert!(narrow.iter().all(|call| by_loop(&of(call), found(400, 8, 0)).is_empty()));
+        let wide = ["adm_attention_forward<false, 2, 32, 4, 4, 4, true, 0, false>", "adm_attention_of_keys<true, 1, 16, 8, 8, true, 4, 0, false, 0, false>"];
+        assert!(wide.iter().all(|call| by_loop(&of(call), found(400, 8, 0)).len() == 1));
         assert!(by_loop(&attention, found(106, 8, 4)).is_empty());
         assert_eq!(by_loop(&attention, found(107, 8, 4)).len(), 1);
         assert_eq!(by_loop(&product, None).len(), 1);

@@ -101,6 +101,9 @@ impl Dialect for Cuda {
     fn widest(&self) -> usize {
         16
     }
+    fn most_sums(&self) -> usize {
+        64
+    }
     fn packs(&self) -> bool {
         false
     }

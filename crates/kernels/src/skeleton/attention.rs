@@ -124,7 +124,9 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
         let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");
         return Err(launcher.target().dialect.lacks(what));
     }
-    let held = wide.div_ceil(size).next_power_of_two().min(HELD);
+    let sides = if kind == AttentionRole::OfKeys { 2 } else { 1 };
+    let most = (launcher.target().dialect.most_sums() / (ROWS * sides)).max(1);
+    let held = wide.div_ceil(size).next_power_of_two().min(HELD).min(most);
     let chunks = wide.div_ceil(size * held).max(1);
     let tiles = kept.div_ceil(ROWS);
     let scale = attention.scale as f32;

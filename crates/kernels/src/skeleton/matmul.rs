@@ -136,7 +136,8 @@ fn for_matrices(launcher: &dyn Launcher, arrays: [&Array; 2], bindings: [usize; 
         let batched = (0..row).all(|x| array.shape[x] == 1 || array.strides[x] == 0 || in_pieces(array.strides[x]));
         let is_copied = array.strides[inner] == 1 && in_pieces(array.strides[outer]) && array.offset as isize % OF_PIECE == 0 && batched;
         let step = OWN + 2 * k + usize::from(outer == column);
-        UnitFactor { binding: bindings[k], across: is_copied.then_some(step), along_depth: (k == 0) == along[k] }
+        let whole = is_copied && array.shape[inner].is_multiple_of(OF_PIECE as usize);
+        UnitFactor { binding: bindings[k], across: is_copied.then_some(step), whole, along_depth: (k == 0) == along[k] }
     };
     Some(UnitFactors { dtype, sides: [side(0), side(1)] })
 }

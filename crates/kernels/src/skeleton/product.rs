@@ -32,7 +32,8 @@ pub(crate) struct ProductEnds {
     /// statements that store `total`, of the type, for `batch`, `row` and `column`, and where functions are called for
     /// `number`, the result's place in the product; of pairs also `next`, of the next column
     pub store: String,
-    /// for the matrix unit: what gathers a factor that is held, a type of the language itself
+    /// for the matrix unit: what brings a factor that is no matrix, a type of the language itself without its last three arguments
+    /// (`matrices/tiles.cuh`)
     pub gathers: [Option<String>; 2],
 }
 /// How a product reads and writes.

@@ -111,11 +111,18 @@ static inline uint64_t adm_pair(adm_vec2_u32 v) { return (uint64_t)v.x | (uint64
 static inline adm_vec2_u32 adm_unpair(uint64_t x) { return adm_make_vec2_u32((uint32_t)x, (uint32_t)(x >> 32)); }
 static inline double adm_f64_of_bits(adm_vec2_u32 v) { return __longlong_as_double((long long)adm_pair(v)); }
 static inline adm_vec2_u32 adm_bits_of_f64(double x) { return adm_unpair((uint64_t)__double_as_longlong(x)); }
+/* 16 bytes, as one piece even where only some of them are wanted: of any other load the assembler makes several of the parts. */
+static inline uint4 adm_whole_piece(const uint4 *from) {
+    uint4 w;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(from) : "memory");
+    return w;
+}
+struct adm_whole {};
 /* Elements side by side, as bits: in pieces of 16 bytes, or of as many as there are. */
-template <int BYTES> static inline void adm_words_of(const void *from, uint32_t *to) {
+template <int BYTES, bool WHOLE = false> static inline void adm_words_of(const void *from, uint32_t *to) {
     if (BYTES >= 16) {
 #pragma unroll
-        for (int k = 0; k < BYTES / 16; k++) { uint4 w = ((const uint4 *)from)[k]; to[4 * k] = w.x; to[4 * k + 1] = w.y; to[4 * k + 2] = w.z; to[4 * k + 3] = w.w; }
+        for (int k = 0; k < BYTES / 16; k++) { uint4 w = WHOLE ? adm_whole_piece((const uint4 *)from + k) : ((const uint4 *)from)[k]; to[4 * k] = w.x; to[4 * k + 1] = w.y; to[4 * k + 2] = w.z; to[4 * k + 3] = w.w; }
     } else if (BYTES == 8) { uint2 w = *(const uint2 *)from; to[0] = w.x; to[1] = w.y; }
     else if (BYTES == 4) to[0] = *(const uint32_t *)from;
     else to[0] = BYTES == 2 ? *(const uint16_t *)from : *(const uint8_t *)from;
@@ -131,12 +138,13 @@ template <int BYTES> static inline void adm_set_words(void *to, const uint32_t *
 }
 template <int N> static inline void adm_take_4(const void *b, uint32_t at, uint32_t (&to)[N]) { adm_words_of<4 * N>((const uint32_t *)b + at, to); }
 template <int N> static inline void adm_put_4(void *b, uint32_t at, const uint32_t (&from)[N]) { adm_set_words<4 * N>((uint32_t *)b + at, from); }
-template <int N> static inline void adm_take_8(const void *b, uint32_t at, adm_vec2_u32 (&to)[N]) {
+template <int N, bool WHOLE = false> static inline void adm_take_8(const void *b, uint32_t at, adm_vec2_u32 (&to)[N]) {
     uint32_t words[2 * N];
-    adm_words_of<8 * N>((const uint64_t *)b + at, words);
+    adm_words_of<8 * N, WHOLE>((const uint64_t *)b + at, words);
 #pragma unroll
     for (int e = 0; e < N; e++) to[e] = adm_make_vec2_u32(words[2 * e], words[2 * e + 1]);
 }
+template <int N> static inline void adm_take_8(const void *b, uint32_t at, adm_vec2_u32 (&to)[N], adm_whole) { adm_take_8<N, true>(b, at, to); }
 template <int N> static inline void adm_put_8(void *b, uint32_t at, const adm_vec2_u32 (&from)[N]) {
     uint32_t words[2 * N];
 #pragma unroll

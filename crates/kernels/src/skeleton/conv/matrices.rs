@@ -1,6 +1,7 @@
 //! Convolutions of 16-bit floats as products on the tiles of the matrix unit, with no patches in memory: the factor that a window
 //! reads is gathered as the tile is filled. Slices of the depth change nothing in which rows or columns a thread fills, so it holds
-//! where those begin (`gathers.cuh`), and what is left of an element is a sum and a bound for each axis. What divides is multiplied.
+//! where those begin (`gathers.cuh`), and carries its place in the depth on. What is left of an element is a sum, and a bit that says
+//! whether it is outside, or a bound for each axis. Nothing divides there, and what divides before is multiplied.
 //!
 //! | role | left | right |
 //! |---|---|---|
@@ -93,12 +94,14 @@ impl<'c> GatheredConv<'c> {
             epilogue.place(&mut bindings, &mut parameters, work);
             epilogue.describe(&mut key);
         }
+        let copies_runs = self.copies_runs();
+        key.extend([u8::from(self.is_few()), u8::from(copies_runs)]);
         // The weight's rows lie one after another along the depth.
         let is_copied = spec.role == ConvRole::Forward && sizes.depth.is_multiple_of(OF_PIECE as usize) && w.offset.is_multiple_of(OF_PIECE as usize);
         let by_places = spec.role != ConvRole::WeightGrad;
         let sides = [
-            UnitFactor { binding: bound[0], across: is_copied.then_some(STEP), along_depth: true },
-            UnitFactor { binding: bound[1], across: None, along_depth: !by_places },
+            UnitFactor { binding: bound[0], across: is_copied.then_some(STEP), whole: true, along_depth: true },
+            UnitFactor { binding: bound[1], across: None, whole: false, along_depth: !by_places },
         ];
         let form = ProductForm { paired: false, along: [true, by_places], matrices: Some(UnitFactors { dtype: tensors[left].dtype, sides }) };
         product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
@@ -117,6 +120,17 @@ impl<'c> GatheredConv<'c> {
             let store = place + &bindings.store(target, out.dtype, "place", &narrowed(out.dtype, "total"));
             Ok(ProductEnds { factors, behind: String::new(), store, gathers })
         })
+    }
+    /// Has the kernel so few places on each axis that a word has a bit for each of all axes, and one besides?
+    fn is_few(&self) -> bool {
+        let sizes = &self.tensors[W].shape[2..];
+        sizes.iter().all(|&size| size <= 31 / sizes.len())
+    }
+    /// Are the rows of y's cotangent whole pieces of 16 bytes?
+    fn copies_runs(&self) -> bool {
+        let y = self.tensors[Y];
+        let in_pieces = |n: usize| n.is_multiple_of(OF_PIECE as usize);
+        self.spec.role == ConvRole::WeightGrad && in_pieces(y.shape[2..].iter().product()) && in_pieces(y.offset)
     }
     fn size(tensor: usize, axis: usize) -> String {
         format!("p[{}u]", PLACES + 3 * axis + tensor)
@@ -156,11 +170,11 @@ let of_result: u32 = ((image * p[{GROUPS}u] + batch) * p[{channels}u] + row) * {
         let geometry = format!("adm_geometry<{}, {}, {}, {}>", stride.len(), three(&|a| stride[a]), three(&|a| dilation[a]), three(&|a| padding[a].0));
         let left = match role {
             ConvRole::Forward if is_copied => None,
-            role => Some(format!("adm_gather_runs<{geometry}, {STEP}, {}>", *role as u8)),
+            role => Some(format!("adm_gather_runs<{geometry}, {STEP}, {}, {}", *role as u8, self.copies_runs())),
         };
         let right = match role {
-            ConvRole::WeightGrad => format!("adm_gather_window<{geometry}, {STEP}>"),
-            role => format!("adm_gather_columns<{geometry}, {STEP}, {}>", *role == ConvRole::InputGrad),
+            ConvRole::WeightGrad => format!("adm_gather_window<{geometry}, {STEP}"),
+            role => format!("adm_gather_columns<{geometry}, {STEP}, {}, {}", *role == ConvRole::InputGrad, self.is_few()),
         };
         [left, Some(right)]
     }
