@@ -83,7 +83,7 @@ fn convolutions_by_the_matrix_unit_are_near_the_reference_in_all_roles() {
     assert!(found.is_empty(), "{found:#?}");
     let texts = device.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
     let unit = |how: fn(&str) -> bool| texts.iter().filter(|t| t.contains("mma.sync") && how(t)).count();
-    assert!(unit(|t| t.contains("cp.async.cg")) > 0 && unit(|t| !t.contains("cp.async.cg")) > 0, "weights are not copied, or all are");
+    assert!(unit(|t| t.contains("adm_copied<")) > 0 && unit(|t| !t.contains("adm_copied<")) > 0, "weights are not copied, or all are");
     // The plain kernel keeps blocks of eight rows.
     assert!(!texts.iter().any(|t| t.contains("row_at7")), "a plain kernel ran");
     // A card without the unit takes plain kernels.

@@ -17,9 +17,9 @@ fn products_by_our_kernels_are_near_the_host() {
     }
     let texts = device.backend().downcast::<CudaBackend>().map(CudaBackend::texts).unwrap_or_default();
     let unit = |bounds: &str| texts.iter().filter(|t| t.contains("mma.sync") && t.contains(bounds)).count();
-    let copied = texts.iter().filter(|t| t.contains("cp.async.cg")).count();
-    let gathered = texts.iter().filter(|t| t.contains("mma.sync") && !t.contains("cp.async.cg")).count();
-    assert!(unit("__launch_bounds__(256)") > 0 && unit("__launch_bounds__(128)") > 0 && copied > 0 && gathered > 0, "not all tiles ran");
+    let copied = texts.iter().filter(|t| t.contains("mma.sync") && t.contains("adm_copied<")).count();
+    let gathered = texts.iter().filter(|t| t.contains("mma.sync") && t.contains("adm_elements<")).count();
+    assert!(unit("__launch_bounds__(256") > 0 && unit("__launch_bounds__(128") > 0 && copied > 0 && gathered > 0, "not all tiles ran");
     // A large tile on its own.
     large(device);
     let emulator = Emulator::installed().unwrap();
