@@ -36,20 +36,10 @@ impl JudgedText {
     pub fn is_attention(&self) -> bool {
         self.family.contains("attention")
     }
-    /// Is its loop held to no share? Of factors that do not lie in whole pieces of 16 bytes and are gathered element by element; and of
-    /// attention whose rows are no multiples of 64 features, or whose scores a mask or dropout changes one by one.
+    /// Is its loop held to no share? Of a product of which a factor does not lie in whole pieces of 16 bytes and is gathered element by
+    /// element.
     pub fn is_apart(&self, found: &MatrixLoop) -> bool {
-        if !self.is_attention() {
-            return found.stores > 0;
-        }
-        // <F16, rows, far rows, units of features, units of values, ..., causal, mask, drops>
-        let call = ["adm_attention_forward<", "adm_attention_of_queries<", "adm_attention_of_keys<"];
-        let arguments = call.iter().enumerate().find_map(|(k, call)| Some((k, self.text.rsplit_once(call)?.1.split_once(">(of,")?.0)));
-        let Some((pass, arguments)) = arguments else { return false };
-        let arguments: Vec<&str> = arguments.split(", ").collect();
-        let of_scores = [7, 8, 9][pass];
-        let is_even = arguments.iter().skip(3).take(2).all(|units| units.parse::<usize>().is_ok_and(|units| units > 0 && units % 4 == 0));
-        !is_even || arguments.get(of_scores) != Some(&"0") || arguments.get(of_scores + 1) != Some(&"false")
+        !self.is_attention() && found.stores > 0
     }
     /// Does it call the matrix unit?
     pub fn multiplies(&self) -> bool {

@@ -33,7 +33,7 @@ const PLANTS: [TextPlant; 4] = [
     },
     TextPlant {
         what: "a product's loop that reads besides",
-        fits: |t| t.family == "matmul" && t.text.matches("adm_copied<").count() > 2,
+        fits: |t| t.family == "matmul" && t.text.matches("adm_copied<").count() == 2,
         changes: &[[
             "        __syncthreads();\n        fill(",
             "        __syncthreads();\n        _Pragma(\"unroll\") for (uint32_t n = 0; n < 80u; n++) { uint32_t y; asm volatile(\"ld.volatile.shared.u32 %0, [%1];\" : \"=r\"(y) : \"r\"(left_shared + 4u * n)); }\n        fill(",

@@ -12,7 +12,7 @@ pub struct KernelListing {
 /// A loop with instructions of the matrix unit, the shortest of its kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixLoop {
-    /// how many instructions it has, without those that do nothing: the assembler keeps the matrix unit's apart by them
+    /// how many instructions it has
     pub length: usize,
     /// those of the matrix unit
     pub matrix: usize,
@@ -83,8 +83,7 @@ impl KernelListing {
         // The first operand is where the sums go.
         let sums: BTreeSet<&str> = matrix.iter().filter_map(|i| i.split_whitespace().nth(1)).collect();
         let stores = body.iter().filter(|i| operation(i) == "STS").count();
-        let length = body.iter().filter(|i| operation(i) != "NOP").count();
-        Some(MatrixLoop { length, matrix: matrix.len(), sums: sums.len(), stores })
+        Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), stores })
     }
     /// Loads from global memory of 16 bytes at once, and stores.
     pub fn widest(&self) -> [usize; 2] {
@@ -140,7 +139,7 @@ mod tests {
         assert_eq!(gathered["kernel_a"].matrix_loop().map(|l| l.stores), Some(1));
         assert_eq!(of("STG.E.128", "STG.E.64")["kernel_a"].widest(), [1, 0]);
         let padded = of("LDSM.16", "NOP ;\n        /*0031*/ LDSM.16");
-        assert_eq!(padded["kernel_a"].matrix_loop().map(|l| l.length), Some(5), "what does nothing is not counted");
+        assert_eq!(padded["kernel_a"].matrix_loop().map(|l| l.length), Some(6), "what does nothing is counted too");
         // The branch goes elsewhere: the outer loop is what is left.
         assert_eq!(of("@!P0 BRA `(.L_x_2)", "@!P0 BRA `(.L_x_3)")["kernel_a"].matrix_loop().map(|l| l.length), Some(7));
     }
