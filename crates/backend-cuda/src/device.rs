@@ -326,8 +326,7 @@ impl Asynchronous for CudaBackend {
     fn freeze(&self, steps: &[Step<'_>]) -> Result<Box<dyn FrozenSteps>, ErrorKind> {
         let opened = self.opened();
         opened.context.check()?;
-        let mut launches = Launches::new(&opened);
-        (launches.hears, launches.becomes_graph) = (false, true);
+        let mut launches = Launches::for_graph(&opened);
         CudaBackend::record_all(&mut launches, steps, |_, _| ())?;
         let places: HashMap<usize, usize> = steps.iter().flat_map(|s| s.args).enumerate().map(|(k, a)| (ptr::from_ref(a) as usize, k)).collect();
         let words = steps.iter().find_map(|s| s.guard.words).map(CudaWords::of).transpose()?;

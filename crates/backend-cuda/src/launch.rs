@@ -82,7 +82,7 @@ pub(crate) struct Launches<'a> {
     /// where the steps' arguments lie among them
     arguments: Vec<ArgumentPlace>,
     /// Is it to be a graph?
-    pub becomes_graph: bool,
+    becomes_graph: bool,
     reports: Vec<(&'a FaultWord, Found)>,
     gates: Vec<Gate>,
     /// Does the host want to know of bad data when the call returns?
@@ -182,6 +182,10 @@ impl<'a> Launches<'a> {
             unloaded: Vec::new(),
             behind: Events::new(),
         }
+    }
+    /// Nothing yet, of what is to be a graph: [`Launches::freeze`].
+    pub fn for_graph(opened: &'a Arc<Opened>) -> Launches<'a> {
+        Launches { becomes_graph: true, hears: false, ..Launches::new(opened) }
     }
     /// What follows is the work of these steps, by the kernel of the first.
     ///
@@ -403,6 +407,9 @@ impl<'a> Launches<'a> {
     pub fn freeze(mut self, argument: impl Fn(usize) -> Option<usize>) -> Result<FrozenLaunches, ErrorKind> {
         let opened = self.opened;
         let unsupported = |what: &str| ErrorKind::Unsupported { backend: "cuda".into(), what: what.into() };
+        if !self.becomes_graph {
+            return Err(internal("a graph of launches whose arguments went with them"));
+        }
         if !self.reports.is_empty() {
             return Err(unsupported("frozen steps that report to the host"));
         }

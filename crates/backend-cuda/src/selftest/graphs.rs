@@ -27,7 +27,7 @@ pub(super) fn differ(opened: &Arc<Opened>) -> Result<Differs, ErrorKind> {
     let space = Shape::new(&[ELEMENTS])?;
     let array = |buffer: usize| Array { buffer, shape: space, offset: 0, strides: space.strides(), dtype: DType::F32, dense: true };
     let (inputs, outputs) = ([array(1)], [array(2)]);
-    let mut launches = Launches::new(opened);
+    let mut launches = Launches::for_graph(opened);
     launches.begin_at(&kernel, &[(1, blocks[0].address), (2, blocks[1].address)]);
     skeleton::record(&mut launches, &kernel.kind, &Work { space, inputs: &inputs, outputs: &outputs, args: &args })?;
     let own = ptr::from_ref(&args[0]) as usize;
