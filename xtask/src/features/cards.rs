@@ -1,7 +1,7 @@
 //! Rows about CUDA devices: their settings, memory, pinned memory, uploads under compute, TF32, what a card does. They look at the card
 //! of this machine, or at the one that the emulator plays (`cargo xtask --emulated features`); without either they say that they
 //! were not looked at. What only a card can show, bandwidths, is never counted as seen on the emulator.
-use super::{CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted, probe};
+use super::{CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted};
 use crate::{device, overlap};
 use adamant::{
     DType, Device, ErrorKind, Tensor,
@@ -84,6 +84,8 @@ fn is_emulated() -> bool {
     device::take_times().is_some()
 }
 #[cfg(feature = "cuda")]
+use super::probe;
+#[cfg(feature = "cuda")]
 use adamant::cuda::{CudaBackend, CudaBuilder, CudaMemoryPool};
 /// A card, opened as said.
 #[cfg(feature = "cuda")]
@@ -105,6 +107,7 @@ fn without_cuda() -> Checked {
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|k| ((k * 7919) % 1009) as f32 / 1009.0 - 0.5).collect()
 }
+#[cfg(feature = "cuda")]
 fn detail(device: Device, name: &str) -> String {
     device.info().details.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone()).unwrap_or_default()
 }
