@@ -257,7 +257,7 @@ impl<'a> Launches<'a> {
     }
     /// Takes a launch's words; `changing` are the arguments among them.
     fn words(&mut self, words: &[u32], changing: &[ArgumentPlace]) -> LaunchWords {
-        if words.len() <= CUDA_WORDS && !(self.becomes_graph && !changing.is_empty()) {
+        if words.len() <= CUDA_WORDS && (!self.becomes_graph || changing.is_empty()) {
             let at = self.given.len();
             self.given.extend_from_slice(words);
             return LaunchWords::Given(at..self.given.len());

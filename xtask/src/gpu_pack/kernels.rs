@@ -94,7 +94,7 @@ fn agree(ours: &[Vec<f64>], theirs: &[Vec<f64>], most: f64) -> std::result::Resu
             return Err(format!("result {k} has {} numbers beside {}", a.len(), b.len()));
         }
         let size = b.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-        let off = a.iter().zip(b).find(|(a, b)| !((*a - *b).abs() <= most * size));
+        let off = a.iter().zip(b).find(|(a, b)| (*a - *b).is_nan() || (*a - *b).abs() > most * size);
         if let Some((a, b)) = off {
             return Err(format!("result {k}: {a} beside {b}, of numbers up to {size}"));
         }
