@@ -100,7 +100,7 @@ impl Twins {
             let largest = plain.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             // Factors that are rounded on their way to the unit are sums' terms: some roundings of the largest.
             let near = 6.0 * if tensor.dtype.size() == 2 { rounding(tensor.dtype) } else { rounding(DType::F16) } * largest;
-            let differing = unit.iter().zip(plain).enumerate().find(|(_, (is, expected))| !((*is - *expected).abs() <= near));
+            let differing = unit.iter().zip(plain).enumerate().find(|(_, (is, expected))| (*is - *expected).is_nan() || (*is - *expected).abs() > near);
             differing.map(|(at, (is, expected))| format!("{} of {} is {is} at element {at}, and not {expected}", tensor.name, tensor.dtype))
         }))
     }
