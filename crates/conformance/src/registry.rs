@@ -323,6 +323,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("register_hook retain_grad", "of the walk back, not of the value: tested beside the modules' hooks"),
     ("composite composite1 on_host", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
+    ("pin_memory is_pinned", "of where elements of the host lie, not of their values; tested beside the backend that pins"),
     (
         "rand randn rand_dtype randn_dtype rand_like randn_like randint_like bernoulli multinomial poisson normal svd_lowrank pca_lowrank randint randperm gumbel_softmax dropout alpha_dropout feature_dropout feature_alpha_dropout",
         "draws from an Rng cell: tested by their bits and moments beside the generator",
