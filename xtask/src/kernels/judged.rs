@@ -140,16 +140,6 @@ mod tests {
         assert_eq!(by_loop(&product, found(54, 8, 0)).len(), 1);
         assert_eq!(by_loop(&product, found(53, 7, 0)).len(), 1);
         assert!(by_loop(&product, found(540, 8, 4)).is_empty(), "gathered");
-        let of = |call: &str| looked("adam.attention", &format!("{call}(of, b0);"));
-        let narrow = [
-            "adm_attention_forward<false, 2, 32, 2, 2, 2, true, 0, false>",
-            "adm_attention_forward<false, 1, 32, 4, 4, 4, true, 1, false>",
-            "adm_attention_of_queries<true, 1, 32, 4, 4, true, 4, true, 0, true, false>",
-            "adm_attention_of_keys<true, 1, 16, 8, 5, true, 4, 0, false, 0, false>",
-        ];
-        assert!(narrow.iter().all(|call| by_loop(&of(call), found(400, 8, 0)).is_empty()));
-        let wide = ["adm_attention_forward<false, 2, 32, 4, 4, 4, true, 0, false>", "adm_attention_of_keys<true, 1, 16, 8, 8, true, 4, 0, false, 0, false>"];
-        assert!(wide.iter().all(|call| by_loop(&of(call), found(400, 8, 0)).len() == 1));
         assert!(by_loop(&attention, found(106, 8, 4)).is_empty());
         assert_eq!(by_loop(&attention, found(107, 8, 4)).len(), 1);
         assert_eq!(by_loop(&product, None).len(), 1);
