@@ -140,30 +140,26 @@ def graphed(step):
 
 def trained(build, compared=False):
     net, x, target, optimizer = build()
-    if GRAPHS:
-        for group in optimizer.param_groups:
-            group["capturable"] = True
+    forward = torch.compile(net) if COMPILE and not GRAPHS else net
 
-        def step():
-            optimizer.zero_grad(set_to_none=False)
-            logits = net(x)
-            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), target)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        return graphed(step)
-    if compared:
-        begin(net)
-    forward = torch.compile(net) if COMPILE else net
-
-    def call():
-        optimizer.zero_grad(set_to_none=True)
+    # Gradients of a graph stay where they were when it was captured.
+    def step():
+        optimizer.zero_grad(set_to_none=not GRAPHS)
         logits = forward(x)
         loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), target)
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss
+
+    if GRAPHS:
+        for group in optimizer.param_groups:
+            group["capturable"] = True
+        return graphed(step)
+    if compared:
+        begin(net)
+
+    def call():
+        return step().item()
 
     # The losses of three steps: what forward, backward and the optimizer give.
     return Ready(call, (lambda: np.array([call() for _ in range(3)])) if compared else None)

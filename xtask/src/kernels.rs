@@ -109,7 +109,13 @@ fn looked_at(options: &Options) -> Exit {
     let disassembler = adamant::cuda::CudaBackend::tool("nvdisasm");
     let (mut rows, mut wrong, mut graphs, mut written) = (Vec::new(), Vec::new(), 0, BTreeSet::new());
     let mut written_for: BTreeMap<&str, texts::CollectedTexts> = BTreeMap::new();
-    for architecture in &options.arch {
+    // Two of the faults are in kernels of the matrix unit, which this one has not for them.
+    let is_looked_at = |architecture: &&String| !options.plant || *architecture != "sm_75";
+    if !options.arch.iter().any(|a| is_looked_at(&a)) {
+        eprintln!("sm_75 has no kernels of the matrix unit to plant faults into; name another architecture");
+        return Exit::Usage;
+    }
+    for architecture in options.arch.iter().filter(is_looked_at) {
         let card = ARCHITECTURES.iter().find(|(name, _)| name == architecture).map_or("sm_90", |(_, card)| card);
         if !written_for.contains_key(card) {
             let others: Vec<&texts::CollectedTexts> = written_for.values().collect();

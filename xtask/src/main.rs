@@ -2,6 +2,10 @@
 //! in its file. `cargo xtask` starts the package `chores`, which has the others and hands these on.
 #![forbid(unsafe_code)]
 
+// Its macro is known to what follows.
+#[macro_use]
+mod digits;
+
 mod bench;
 mod captured;
 mod causes;

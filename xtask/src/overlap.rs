@@ -37,20 +37,16 @@ const READ: usize = 8;
 /// Steps of one pass over the digits.
 const STEPS: usize = 58;
 /// One pass over the digits.
-const DIGITS: &str = r#"seed = 3
+const DIGITS: &str = concat!(
+    r#"seed = 3
 epochs = 1
 batch = 24
 log_every = 20
 checkpoint.every = 1000
-[data]
-kind = "csv"
-path = "data/digits.csv.gz"
-label = 64
-classes = 10
-divisor = 16.0
-workers = 2
+"#,
+    digits_data!("data"),
+    r#"workers = 2
 prefetch_factor = 3
-test = { divide = 10, modulo = 5, equals = 4 }
 [model]
 layers = [
     { kind = "Linear", in_features = 64, out_features = 48 },
@@ -66,7 +62,8 @@ layers = [
 [optimizer]
 kind = "AdamW"
 lr = 4e-3
-"#;
+"#
+);
 /// Time on the card, in nanoseconds from the one to the other.
 pub type CardTime = (f64, f64);
 /// What a training took on the virtual clock.

@@ -41,19 +41,15 @@ pub struct Options {
     codes: Vec<u32>,
 }
 /// One pass over the digits in 60 steps, each of which is in the log.
-const DIGITS: &str = r#"seed = 3
+const DIGITS: &str = concat!(
+    r#"seed = 3
 epochs = 1
 batch = 24
 log_every = 1
 checkpoint.every = 10
-[data]
-kind = "csv"
-path = "data/digits.csv.gz"
-label = 64
-classes = 10
-divisor = 16.0
-test = { divide = 10, modulo = 5, equals = 4 }
-[model]
+"#,
+    digits_data!("data"),
+    r#"[model]
 layers = [
     { kind = "Linear", in_features = 64, out_features = 48 },
     { kind = "ReLU" },
@@ -66,7 +62,8 @@ lr = 4e-3
 weight_decay = 1e-2
 [schedule]
 kind = "CosineAnnealingLR"
-"#;
+"#
+);
 /// What a run came to.
 struct TrainedDigits {
     losses: Vec<f64>,

@@ -1,6 +1,7 @@
 //! Between devices: the same values elsewhere, and values of the host where a device copies from by itself.
 use crate::{
     Device, DeviceId, Error, ErrorKind, Meta, Result, Tensor,
+    backend::HostBytes,
     buffer::pinned_bytes,
     error::Origin,
     grad::{self, grad_enabled},
@@ -13,16 +14,11 @@ use crate::{
 pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
     let meta = x.meta();
     let move_it = || -> Result<Tensor> {
-        let error = |k| Error::at("to", k, origin);
-        let bytes = match whole_pinned(x)? {
-            Some(stored) => pinned_bytes(&stored.buffer),
-            None => None,
-        };
-        let bytes = match bytes {
+        let bytes = match pinned(x) {
             Some(bytes) => bytes,
             None => Box::new(x.to_bytes()?),
         };
-        let buffer = to.pool().filled(to, bytes).map_err(error)?;
+        let buffer = to.pool().filled(to, bytes).map_err(|k| Error::at("to", k, origin))?;
         Ok(moved(x, Meta { device: to, ..meta }, Stored::dense(buffer), origin))
     };
     move_it().unwrap_or_else(Tensor::failed)
@@ -35,12 +31,11 @@ fn moved(x: &Tensor, meta: Meta, stored: Stored, origin: Origin) -> Tensor {
     let tape = if is_kept { grad::record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
     Tensor::from_value(value).with_tape(tape.map(|t| (t, 0)))
 }
-/// Where it lies, computed and good, if that is the whole of a buffer of pinned memory.
-fn whole_pinned(x: &Tensor) -> Result<Option<&Stored>> {
+/// Its bytes where they lie, computed and good, if that is the whole of a buffer of pinned memory.
+fn pinned(x: &Tensor) -> Option<HostBytes> {
     let meta = x.meta();
-    let Some(stored) = x.value().stored().filter(|s| s.offset == 0 && s.is_clean() && s.is_dense(&meta.shape)) else { return Ok(None) };
-    let is_whole = stored.buffer.bytes() == meta.bytes() && stored.buffer.read().as_deref().is_some_and(|m| m.pinned().is_some());
-    Ok(is_whole.then_some(stored))
+    let is_whole = |s: &&Stored| s.offset == 0 && s.is_clean() && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
+    x.value().stored().filter(is_whole).and_then(|s| pinned_bytes(&s.buffer))
 }
 
 impl Tensor {

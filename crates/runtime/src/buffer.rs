@@ -359,9 +359,7 @@ impl Pool {
     /// As `take`.
     pub fn adopt(&self, device: Device, data: HostVec) -> Result<Arc<Buffer>, ErrorKind> {
         if device.is_asynchronous() {
-            let buffer = self.take(device, data.bytes().len())?;
-            buffer.fill(Box::new(Adopted(data)))?;
-            return Ok(buffer);
+            return self.filled(device, Box::new(Adopted(data)));
         }
         self.adopted(device, |backend| backend.adopt(data))
     }
@@ -392,11 +390,10 @@ impl Pool {
     /// # Errors
     /// As `take`; a lost device.
     pub fn copied(&self, device: Device, bytes: &[u8]) -> Result<Arc<Buffer>, ErrorKind> {
-        let buffer = self.take(device, bytes.len())?;
         if device.is_asynchronous() {
-            buffer.fill(Box::new(bytes.to_vec()))?;
-            return Ok(buffer);
+            return self.filled(device, Box::new(bytes.to_vec()));
         }
+        let buffer = self.take(device, bytes.len())?;
         match buffer.write().as_deref_mut() {
             Some(memory) => device.backend().upload(memory, 0, bytes)?,
             None => return Err(ErrorKind::Internal("a buffer without memory".into())),

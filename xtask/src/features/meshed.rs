@@ -176,19 +176,15 @@ fn accumulated() -> Checked {
     ))
 }
 /// The digits, by a small network.
-const RUN: &str = r#"
+const RUN: &str = concat!(
+    r#"
 seed = SEED
 iterations = 8
 batch = 64
 log_every = 2
-[data]
-kind = "csv"
-path = "DATA/digits.csv.gz"
-label = 64
-classes = 10
-divisor = 16.0
-test = { divide = 10, modulo = 5, equals = 4 }
-[model]
+"#,
+    digits_data!("DATA"),
+    r#"[model]
 layers = [
     { kind = "Linear", in_features = 64, out_features = 32 },
 NORM
@@ -199,7 +195,8 @@ NORM
 kind = "SGD"
 lr = 0.1
 momentum = 0.9
-"#;
+"#
+);
 /// A place, the program, and descriptions there.
 struct DigitRuns {
     program: RankedTraining,

@@ -46,19 +46,15 @@ pub const ROWS: &[RowCheck] = &[
     },
 ];
 /// Neither norms nor dropout: parts of a batch then give what the batch gives.
-const RUN: &str = r#"
+const RUN: &str = concat!(
+    r#"
 seed = SEED
 iterations = 6
 batch = BATCH
 log_every = 2
-[data]
-kind = "csv"
-path = "DATA/digits.csv.gz"
-label = 64
-classes = 10
-divisor = 16.0
-test = { divide = 10, modulo = 5, equals = 4 }
-[model]
+"#,
+    digits_data!("DATA"),
+    r#"[model]
 layers = [
     { kind = "Linear", in_features = 64, out_features = 32 },
     { kind = "Tanh" },
@@ -67,7 +63,8 @@ layers = [
 [optimizer]
 kind = "SGD"
 lr = 0.1
-"#;
+"#
+);
 fn description(folder: &Path, name: &str, seed: u64, batch: usize) -> Result<std::path::PathBuf, Box<dyn Error>> {
     let data = workspace::root().join("examples/digits/data");
     let path = folder.join(name);

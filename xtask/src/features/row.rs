@@ -79,6 +79,13 @@ impl Seen {
         }
         Seen { value: value.into(), failed, missing: Vec::new() }
     }
+    /// With what another part of the check saw.
+    pub fn and(mut self, other: Seen) -> Seen {
+        self.value = [self.value, other.value].join("; ");
+        self.failed.extend(other.failed);
+        self.missing.extend(other.missing);
+        self
+    }
     /// What could not be looked at.
     pub fn lacking(mut self, missing: impl IntoIterator<Item = Lacking>) -> Seen {
         self.missing.extend(missing);

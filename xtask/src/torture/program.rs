@@ -14,20 +14,16 @@ use std::{
 
 /// Everything that a run has to bring back: dropout (random counters), batch norm (running statistics), AdamW (slots), a
 /// schedule, an order that is shuffled anew in each epoch.
-const DESCRIPTION: &str = r#"
+const DESCRIPTION: &str = concat!(
+    r#"
 seed = 7
 epochs = 40
 batch = 32
 log_every = 5
 
-[data]
-kind = "csv"
-path = "data/digits.csv.gz"
-label = 64
-classes = 10
-divisor = 16.0
-test = { divide = 10, modulo = 5, equals = 4 }
-workers = 2
+"#,
+    digits_data!("data"),
+    r#"workers = 2
 
 [model]
 layers = [
@@ -50,7 +46,8 @@ kind = "CosineAnnealingLR"
 every = 45
 last = 3
 best = 1
-"#;
+"#
+);
 /// Steps of a run, and between two checkpoints: 2.5 % of it. One interval may be lost and, while a checkpoint is being written,
 /// the steps of another: a machine on which a write takes as long as 45 steps of a fifth of a millisecond still loses at most 5 %.
 pub const STEPS: u64 = 1800;

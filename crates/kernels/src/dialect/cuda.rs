@@ -138,3 +138,15 @@ impl Dialect for Cuda {
         entry::render(frame).map_err(|what| self.lacks(what))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_hands_over_as_many_words_and_buffers_as_the_text_takes() {
+        let prelude = include_str!("cuda/prelude.cuh");
+        assert!(prelude.contains(&format!("typedef struct {{ const uint32_t *at; uint32_t held[{CUDA_WORDS}]; }} adm_words;")));
+        assert!(prelude.contains(&format!("typedef struct {{ const uint32_t *p; void *b[{CUDA_BUFFERS}]; }} adm_launch;")));
+    }
+}

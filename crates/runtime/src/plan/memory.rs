@@ -10,24 +10,16 @@ use crate::{
 /// Moves steps that write cells, and whose results no step reads, behind all others: by then everybody has read what the cells held, and
 /// its memory may be the new values'.
 pub(super) fn overwrite_last(g: &Graph, d: &Decisions, steps: &mut Vec<PlanStep>) {
-    let roots = |s: &PlanStep, is_output: bool| -> Vec<u32> {
-        let uses = if is_output { s.outputs.iter() } else { s.inputs.iter() };
-        uses.map(|u| d.root[u.value(g) as usize]).collect()
-    };
     let mut touched = vec![false; g.vals.len()];
     let mut is_last = vec![false; steps.len()];
-    for (at, s) in steps.iter().enumerate().rev() {
-        let outputs = roots(s, true);
-        is_last[at] = s.commits && matches!(s.kernel.kind, KernelKind::Map { .. }) && !outputs.iter().any(|r| touched[*r as usize]);
-        outputs.into_iter().chain(roots(s, false)).for_each(|r| touched[r as usize] = true);
+    for (s, is_last) in steps.iter().zip(&mut is_last).rev() {
+        let memories = |uses: &[Use]| -> Vec<usize> { uses.iter().map(|u| d.root[u.value(g) as usize] as usize).collect() };
+        let (written, read) = (memories(&s.outputs), memories(&s.inputs));
+        *is_last = s.commits && matches!(s.kernel.kind, KernelKind::Map { .. }) && !written.iter().any(|m| touched[*m]);
+        written.into_iter().chain(read).for_each(|m| touched[m] = true);
     }
-    let mut at = 0;
-    let (last, first): (Vec<PlanStep>, Vec<PlanStep>) = steps.drain(..).partition(|_| {
-        at += 1;
-        is_last[at - 1]
-    });
-    steps.extend(first);
-    steps.extend(last);
+    let (last, first): (Vec<_>, Vec<_>) = steps.drain(..).zip(is_last).partition(|(_, is_last)| *is_last);
+    steps.extend(first.into_iter().chain(last).map(|(step, _)| step));
 }
 
 /// What an input may not be overwritten before.
