@@ -404,10 +404,11 @@ mod tests {
     }
     #[test]
     fn a_fault_without_a_hook_or_of_no_name() {
-        let folder = crate::workspace::root().join("xtask/src/features");
-        let mut source = String::new();
-        for file in fs::read_dir(folder).unwrap() {
-            source += &fs::read_to_string(file.unwrap().path()).unwrap();
+        let (mut folders, mut source) = (vec![crate::workspace::root().join("xtask/src/features")], String::new());
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+                if path.is_dir() { folders.push(path) } else { source += &fs::read_to_string(path).unwrap() }
+            }
         }
         let plants: Vec<&row::Plant> = rows().iter().flat_map(|r| r.plants).collect();
         for plant in &plants {

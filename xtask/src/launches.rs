@@ -13,10 +13,11 @@ use adamant::{
     compile,
     functional::{CrossEntropyOptions, cross_entropy, embedding},
     optim::{AdamW, Optimizer, UpdateRule},
+    profile::Profiler,
 };
 use adamant_bench::inputs::indices;
 use serde::Serialize;
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -45,6 +46,9 @@ pub struct Options {
     /// With `--emulated`: the driver launches nothing, so what is timed is what the host does (losses are of no use then)
     #[arg(long)]
     null: bool,
+    /// What the second step is made of too: its kernels by family and name, each with how often it came
+    #[arg(long)]
+    kernels: bool,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -75,6 +79,9 @@ struct LaunchStep {
     plans_hit: u64,
     plans_resized: u64,
     plans_made: u64,
+    /// where they were asked for: family and name of a kernel, and how many there were
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    by_kernel: BTreeMap<String, u64>,
 }
 
 /// Trains and reports.
@@ -141,6 +148,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             };
             Ok(vec![loss])
         };
+        let recording = (options.kernels && all.len() == 1).then(|| Profiler::new().start()).transpose()?;
         let outputs = if options.captured { captures.call_with(&[&x, &y], &mut step)?.into_vec() } else { step(&[x, y])? };
         let loss = outputs.into_iter().next().ok_or_else(|| Error::new("launches", ErrorKind::Internal("a step without a loss".into())))?;
         let (committed, handed_over) = (device.counters(), begin.elapsed().as_secs_f64());
@@ -148,6 +156,10 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
         let read = device.counters();
         device.synchronize()?;
         let (seconds, plans, after) = (begin.elapsed().as_secs_f64(), adamant::schedule::take_stats(), device.counters());
+        let mut by_kernel = BTreeMap::new();
+        for kernel in recording.into_iter().flat_map(|r| r.stop().kernels) {
+            *by_kernel.entry(format!("{} {}", kernel.family, kernel.name)).or_insert(0) += 1;
+        }
         let of = |counters: &[(&str, u64)], name: &str| counters.iter().find(|c| c.0 == name).map_or(0, |c| c.1);
         let counted = |name: &str| of(&after, name) - of(&before, name);
         all.push(LaunchStep {
@@ -168,6 +180,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
             plans_hit: plans.hits,
             plans_resized: plans.resizes,
             plans_made: plans.misses,
+            by_kernel,
         });
     }
     Ok(all)
@@ -208,6 +221,9 @@ fn report(steps: &[LaunchStep], captured: bool, json: bool) -> Exit {
                 s.plans_resized,
                 s.plans_made
             );
+            let mut often: Vec<_> = s.by_kernel.iter().collect();
+            often.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            often.iter().for_each(|(kernel, count)| println!("  {count} x {kernel}"));
         }
         println!(
             "{compiled} pipelines compiled after the first step, {made} plans made from the third on, {waited} waits before a loss was read, {loose} frozen steps of more than a launch and three copies: {}",

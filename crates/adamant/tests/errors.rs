@@ -90,7 +90,7 @@ const CASES: &[Case] = &[
     ("device", |net, _| (line!(), net.forward(&wide(2).to(Device::reference())).map(drop)),
         "linear: tensors are on two devices: left reference, right cpu; given f32 [2, 8], f32 [4, 8], f32 [4]; in encoder.0.linear ({here}). Hint: move one of them: `right.to(left.device()?)`"),
     ("device", |_, _| (line!(), Device::cuda(0).map(drop)),
-        "cuda (in its open): device not available: no backend `cuda` is compiled in (there are [\"cpu\"]), and this version of Adamant brings none ({here}). Hint: take the best one that is there: `Device::auto()?`"),
+        "cuda (in its open): device not available: no backend `cuda` is compiled in (there are [\"cpu\"]); enable its feature: adamant = { features = [\"cuda\"] } ({here}). Hint: take the best one that is there: `Device::auto()?`"),
     ("memory", |_, _| (line!(), Tensor::ones([1 << 40]).to_vec::<f32>().map(drop)),
         "to_vec: out of memory: 4398046511104 bytes asked for, {in use} bytes in use by tensors ({here}). Hint: use a smaller batch, drop tensors you no longer need, or `checkpoint` a part of the model"),
     ("memory", |net, _| (line!(), net.table.forward(&many()).and_then(|t| t.materialize())),

@@ -23,9 +23,9 @@ mod pool;
 
 pub(crate) use mapped::mapped_pages_differ;
 pub(crate) use pages::LastTurns;
+use pages::PageBlock;
 pub use pool::{CudaMemoryStats, CudaShortage};
 pub(crate) use pool::{CudaPool, addresses_for};
-use {pages::PageBlock, pool::NotTaken};
 
 /// A piece of device memory as the driver gives it, given back when it is dropped.
 pub(crate) struct DeviceBlock {
@@ -70,25 +70,19 @@ struct MappedBlock {
     pool: Arc<CudaPool>,
 }
 impl MappedBlock {
-    /// Pages that are in use are waited for, where there are no others.
-    ///
     /// # Errors
     /// `OutOfMemory`; a lost device.
     fn new(opened: &Opened, bytes: usize) -> Result<MappedBlock, ErrorKind> {
         let pool = opened.pool.clone();
-        let mut taken = pool.take_free(bytes as u64);
-        while taken.is_none() {
-            opened.queues.iter().for_each(crate::stream::CudaStream::look_at_turns);
-            match pool.take(bytes as u64) {
-                Ok(block) => {
-                    opened.counts.allocated.fetch_add(block.bytes, Relaxed);
-                    taken = Some(block);
-                }
-                Err(NotTaken::Behind(last)) => events_of(last).try_for_each(|event| opened.wait(event))?,
-                Err(NotTaken::Failed(kind)) => return Err(kind),
+        let block = match pool.take_free(bytes as u64) {
+            Some(block) => block,
+            None => {
+                opened.queues.iter().for_each(crate::stream::CudaStream::look_at_turns);
+                let block = pool.take(bytes as u64)?;
+                opened.counts.allocated.fetch_add(block.bytes, Relaxed);
+                block
             }
-        }
-        let block = taken.ok_or_else(|| internal("no block"))?;
+        };
         Ok(MappedBlock { block, copied: AtomicU64::new(0), pool })
     }
 }

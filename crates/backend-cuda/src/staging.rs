@@ -17,8 +17,8 @@ use std::{collections::BTreeMap, slice, sync::Arc};
 /// The smallest piece, and the largest that is kept for others.
 const LEAST: usize = 64 * 1024;
 const LARGEST: usize = 8 * 1024 * 1024;
-/// The most bytes that are kept for others.
-const KEPT: usize = 8 * LARGEST;
+/// The most bytes that are kept for others, and that copies are under way from before the host waits for the first of them.
+const KEPT: usize = 32 * LARGEST;
 /// Bytes that one copy takes to the device.
 pub(crate) const PIECE: usize = LARGEST;
 

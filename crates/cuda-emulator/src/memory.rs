@@ -80,6 +80,10 @@ impl Physical {
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
     }
+    /// The place of its first byte.
+    pub(crate) fn place(&self) -> u64 {
+        self.0.place(0)
+    }
 }
 
 /// The address names nothing that could be ended or changed so: never given, ended before, or still in use.
@@ -369,6 +373,11 @@ impl DeviceMemory {
             _ if places.freed.range(..=address).next_back().is_some_and(|(_, end)| address < *end) => Err(fault(MemoryFaultKind::UseAfterFree)),
             _ => Err(fault(MemoryFaultKind::OutOfBounds)),
         }
+    }
+    /// Where a stretch of addresses lies physically: the place of each piece, and its bytes. None where it is not alive.
+    pub(crate) fn places(&self, address: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let pieces = self.pieces(address, bytes).unwrap_or_default();
+        pieces.into_iter().map(|(segment, at, bytes)| (segment.chunk.place(at), bytes))
     }
     /// The segments behind a stretch of addresses: each with where in its chunk the piece begins, and its bytes.
     pub(crate) fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(Arc<AddressRange>, u64, u64)>, MemoryFault> {

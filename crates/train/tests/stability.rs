@@ -1,6 +1,8 @@
 //! Numbers that are not finite in a run: what it leaves behind, and how it goes on.
 #![allow(clippy::unwrap_used)]
 
+mod schedules;
+
 use adamant_backend_cpu as _;
 use adamant_conformance::random::Random;
 use adamant_core::{Device, Tensor};
@@ -8,7 +10,7 @@ use adamant_data::{DataLoader, TensorDataset};
 use adamant_nn::{BatchNorm1d, Dropout, Linear, Module, Relu, Sequential, Walk, manual_seed};
 use adamant_optim::{Adam, UpdateRule, schedule::StepLr};
 use adamant_train::{
-    CheckpointPlan, Document, Failure, HandlingType, Interrupt, NanOptions, OPTIMIZERS, Run, Trainer, Watch,
+    CheckpointPlan, Document, Failure, HandlingType, Interrupt, NanOptions, OPTIMIZERS, Run, SCHEDULES, Trainer, Watch,
     checkpoint::{Checkpoints, Retention},
     storage::Disk,
 };
@@ -201,6 +203,22 @@ fn a_watch_that_changes_a_bit_of_a_healthy_run() {
     for policy in ["stop", "skip", "detect", "replace", "gradient_zeroing", "adaptive", "gradient_scaling"] {
         let on = ends(&[&format!("stability.handling_type={policy}"), "stability.detect_overflow=true", "stability.activation_checking=true"]);
         assert!(on == off, "{policy}");
+    }
+}
+/// From the first step on, where rules have no use yet for a part of what they compute, and with every schedule and habit.
+#[test]
+fn an_optimizer_that_makes_a_bad_number_on_its_way() {
+    let text = schedules::drawn_run;
+    let drawn = (0..OPTIMIZERS.len().max(SCHEDULES.len())).map(|k| (text(k), None));
+    let rectified = OPTIMIZERS.iter().position(|o| *o == "RAdam").unwrap();
+    let betas = [0.1, 0.5, 0.6, 0.7, 0.8].map(|beta| (text(rectified), Some(format!("optimizer.betas=[0.5, {beta}]"))));
+    for (text, key) in drawn.chain(betas) {
+        let place = tempfile::tempdir().unwrap();
+        let mut document = Document::parse("run.toml", &text).unwrap();
+        document.set("stability.mode=full").unwrap();
+        key.iter().for_each(|key| document.set(key).unwrap());
+        let done = Device::cpu().unwrap().scoped(|| Run::new(&document).folder(place.path()).train(&mut ()));
+        assert!(done.is_ok(), "{:?} {key:?}\n{text}", done.err());
     }
 }
 /// The score of each line, by its formula: from the bad steps that were counted since the line before, and from what was clipped away.

@@ -87,7 +87,8 @@ pub fn by_code(looked: &JudgedText, listing: Option<&KernelListing>) -> Vec<Stri
     if looked.is_dense && (take == 0 || put == 0) {
         wrong.push("a dense Map that does not move 16 bytes at once".into());
     }
-    if loads < take || stores < put {
+    // A result may depend on no element: `x < x`.
+    if (loads < take && listing.reads()) || stores < put {
         wrong.push(format!("{loads} loads and {stores} stores of 128 bits where it has {take} and {put} such pieces"));
     }
     wrong
@@ -153,6 +154,8 @@ mod tests {
             |wide: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ LDG.E.128 R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E{wide} R1 ;\n")).remove("kernel_a");
         assert!(by_code(&map, code(".128").as_ref()).is_empty());
         assert_eq!(by_code(&map, code(".64").as_ref()), ["1 loads and 1 stores of 128 bits where it has 1 and 2 such pieces"]);
+        let other = |load: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ {load} R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E.128 R1 ;\n")).remove("kernel_a");
+        assert_eq!((by_code(&map, other("LDG.E").as_ref()).len(), by_code(&map, other("LD.E").as_ref()).len()), (1, 0));
         assert_eq!(by_code(&map, None), ["it is not in the listing"]);
         (map.text, map.is_dense) = (String::new(), true);
         assert_eq!(by_code(&map, code(".128").as_ref()), ["a dense Map that does not move 16 bytes at once"]);

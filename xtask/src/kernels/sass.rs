@@ -85,6 +85,10 @@ impl KernelListing {
         let stores = body.iter().filter(|i| operation(i) == "STS").count();
         Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), stores })
     }
+    /// Does it read elements at all? (Its words come by loads of another kind.)
+    pub fn reads(&self) -> bool {
+        self.instructions.iter().any(|i| operation(i) == "LDG")
+    }
     /// Loads from global memory of 16 bytes at once, and stores.
     pub fn widest(&self) -> [usize; 2] {
         ["LDG", "STG"].map(|of| {
@@ -126,6 +130,7 @@ mod tests {
         assert_eq!(all["kernel_a"].matrix_loop(), Some(MatrixLoop { length: 5, matrix: 2, sums: 2, stores: 0 }));
         assert_eq!(all["kernel_a"].widest(), [1, 1]);
         assert_eq!((all["kernel_b"].matrix_loop(), all["kernel_b"].widest()), (None, [0, 0]));
+        assert_eq!((all["kernel_a"].reads(), kernels(".text.kernel_c:\n/*0*/ LD.E R8 ;\n")["kernel_c"].reads()), (true, false));
     }
     #[test]
     fn planted_faults_change_what_is_counted() {

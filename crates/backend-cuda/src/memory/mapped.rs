@@ -57,25 +57,24 @@ impl Drop for DriverPages {
         }
     }
 }
-/// Do mapped pages not keep what is written to them, each by itself and wherever it is mapped? What was found, if so.
+/// Do mapped pages not keep what is written to them, each by itself and wherever it is mapped, at two addresses too? What was found, if so.
 ///
 /// # Errors
 /// A lost device; no memory.
 pub(crate) fn mapped_pages_differ(opened: &Arc<Opened>) -> Result<Option<String>, ErrorKind> {
     let mut pool = PagePool::new(DriverPages::new(&opened.context), 16 * PAGE);
     let passed = LastTurns([u64::MAX; 3]);
-    let take = |pool: &mut PagePool<DriverPages>, pages: u64| {
-        pool.take(pages * PAGE, passed, u64::MAX).map_err(|e| if let NoBlock::Source(kind) = e { kind } else { internal("pages that nobody uses are busy") })
-    };
+    let refused = |e| if let NoBlock::Source(kind) = e { kind } else { internal("pages that there are, and no block") };
+    let take = |pool: &mut PagePool<DriverPages>, pages: u64| pool.take(pages * PAGE, passed, u64::MAX).map_err(refused);
     let [first, second, third] = [take(&mut pool, 1)?, take(&mut pool, 1)?, take(&mut pool, 1)?];
     let mut found = None;
-    let mut look = |blocks: &[(PageBlock, u32)]| -> Result<(), ErrorKind> {
-        for (block, word) in blocks {
+    let mut look = |written: &[(PageBlock, u32)], read: &[(PageBlock, u32)]| -> Result<(), ErrorKind> {
+        for (block, word) in written {
             let turn = opened.queue(Queue::Compute).turn(&Default::default())?;
             turn.call(|s| driver::fill(block.start, *word, (block.bytes / 4) as usize, s))?;
             turn.end()?;
         }
-        for (block, word) in blocks {
+        for (block, word) in read {
             let mut bytes = vec![0; block.bytes as usize];
             opened.copy_out(Queue::Compute, block.start, bytes.len(), &[])?.finish(&mut bytes)?;
             let (words, _) = bytes.as_chunks::<4>();
@@ -85,11 +84,18 @@ pub(crate) fn mapped_pages_differ(opened: &Arc<Opened>) -> Result<Option<String>
         }
         Ok(())
     };
-    look(&[(first, 0x0101_0101), (second, 0x0202_0202), (third, 0x0303_0303)])?;
+    let apart = [(first, 0x0101_0101), (second, 0x0202_0202), (third, 0x0303_0303)];
+    look(&apart, &apart)?;
     // Two that are apart become one stretch.
     pool.give(first.start, first.bytes, LastTurns::default());
     pool.give(third.start, third.bytes, LastTurns::default());
-    let long = take(&mut pool, 2)?;
-    look(&[(second, 0x0404_0404), (long, 0x0505_0505)])?;
+    let joined = [(second, 0x0404_0404), (take(&mut pool, 2)?, 0x0505_0505)];
+    look(&joined, &joined)?;
+    // One that is in use is mapped at a second address.
+    pool.give(second.start, second.bytes, passed);
+    let most = pool.reserved();
+    let anew = pool.take(PAGE, LastTurns::default(), most).map_err(refused)?;
+    look(&[(second, 0x0606_0606)], &[(anew, 0x0606_0606)])?;
+    look(&[(anew, 0x0707_0707)], &[(second, 0x0707_0707)])?;
     Ok(found)
 }

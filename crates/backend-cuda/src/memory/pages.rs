@@ -2,10 +2,12 @@
 //! enough, the whole pages of free stretches elsewhere are unmapped and mapped again behind one another: what is free in pieces is
 //! never stranded. Only what that does not give is asked of the driver.
 //!
-//! Work that was handed over goes on when its memory is given up. Each page knows the last turns that may use it: a page is
-//! unmapped when they have passed, and a block is handed out at once, with the turns behind which it may be touched.
+//! Work that was handed over goes on when its memory is given up, and nobody waits for it here. Each page knows the last turns that may
+//! use it; a block is handed out at once, with the turns behind which it may be touched. A page that is in use is mapped at a second
+//! address beside the first, where work finds it still ("Virtual Aliasing Support" of the CUDA C++ Programming Guide: what one operation
+//! of the device wrote, a later one reads by either address); the first ends when its last turns have passed.
 //!
-//! Must not know: the driver, streams, the host's waits. It says what would have to be waited for.
+//! Must not know: the driver, streams.
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -17,7 +19,7 @@ pub(crate) const PAGE: u64 = 2 << 20;
 const GRAIN: u64 = 512;
 /// Blocks below it have addresses of their own: one of them holds a whole page.
 const SMALL: u64 = 1 << 20;
-/// Beyond what is handed out at most, this share of it may be had before anything is waited for: a 16th.
+/// Beyond what is handed out at most, this share of it may be had before pages that are in use are taken: a 16th.
 const SLACK: u64 = 16;
 
 /// The last turns, by queue, that may use memory. None: 0.
@@ -59,9 +61,7 @@ pub(crate) struct PageBlock {
 /// Why there is no block.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum NoBlock<E> {
-    /// There will be when these have passed.
-    Busy(LastTurns),
-    /// Not within the cap, whatever is waited for.
+    /// Not within the cap.
     Capped,
     /// The source said so.
     Source(E),
@@ -70,6 +70,19 @@ pub(crate) enum NoBlock<E> {
 #[derive(Clone, Copy)]
 struct Mapped<P> {
     page: P,
+    last: LastTurns,
+}
+/// Whole pages of free stretches, by region and address.
+#[derive(Default)]
+struct MovablePages {
+    at_rest: Vec<(usize, u64)>,
+    /// with their last turns
+    in_use: Vec<(LastTurns, usize, u64)>,
+}
+/// An address whose page is mapped at another too, and which work may use still.
+struct LeftAddress {
+    region: usize,
+    at: u64,
     last: LastTurns,
 }
 /// Stretches of addresses: none touches another.
@@ -135,6 +148,7 @@ pub(crate) struct PagePool<S: PageSource> {
     pub source: S,
     regions: [PageRegion; 2],
     mapped: BTreeMap<u64, Mapped<S::Page>>,
+    left: Vec<LeftAddress>,
     /// bytes of addresses that are reserved at once
     stride: u64,
     handed_out: u64,
@@ -145,7 +159,7 @@ impl<S: PageSource> PagePool<S> {
     /// With nothing yet; `stride`: bytes of addresses to reserve at once.
     pub fn new(source: S, stride: u64) -> PagePool<S> {
         let stride = stride.max(PAGE).next_multiple_of(PAGE);
-        PagePool { source, regions: Default::default(), mapped: BTreeMap::new(), stride, handed_out: 0, peak: 0 }
+        PagePool { source, regions: Default::default(), mapped: BTreeMap::new(), left: Vec::new(), stride, handed_out: 0, peak: 0 }
     }
     /// Bytes of all pages.
     pub fn reserved(&self) -> u64 {
@@ -173,6 +187,7 @@ impl<S: PageSource> PagePool<S> {
         if let Some(block) = self.take_free(bytes) {
             return Ok(block);
         }
+        self.end_left(passed).map_err(NoBlock::Source)?;
         let bytes = bytes.max(1).next_multiple_of(GRAIN);
         let which = region_of(bytes);
         let site = match self.site(which, bytes) {
@@ -186,59 +201,51 @@ impl<S: PageSource> PagePool<S> {
             }
         };
         let kept = site.start..(site.start + bytes).max(site.at + site.pages * PAGE);
-        let (mut at_rest, busy) = self.movable(Some((which, kept)), passed);
+        let MovablePages { mut at_rest, mut in_use } = self.movable(Some((which, kept)), passed);
         at_rest.truncate(site.pages as usize);
-        let missing = site.pages.saturating_sub(at_rest.len() as u64);
-        let all = self.mapped.len() as u64;
-        let is_within = (all + missing) * PAGE <= most;
+        let missing = site.pages - at_rest.len() as u64;
         let wanted = self.peak.max(self.handed_out + bytes);
-        let is_modest = (all + missing) * PAGE <= wanted + wanted / SLACK + PAGE;
-        if missing > 0 && !(is_within && (is_modest || busy.is_empty())) {
-            // Some that are in use will do, and others must be new within what there may be.
-            let new = if is_within { 0 } else { (most / PAGE).saturating_sub(all) };
-            let waited = missing.saturating_sub(new).min(busy.len() as u64);
-            if !is_within && missing > new + busy.len() as u64 {
-                return Err(NoBlock::Capped);
-            }
-            return Err(NoBlock::Busy(until(&busy, waited)));
+        let beyond = |limit: u64| (limit / PAGE).saturating_sub(self.mapped.len() as u64);
+        let of_use = in_use.len() as u64;
+        let new = beyond(wanted + wanted / SLACK + PAGE).max(missing.saturating_sub(of_use)).min(beyond(most)).min(missing);
+        if missing - new > of_use {
+            return Err(NoBlock::Capped);
         }
         let mut pages = Vec::new();
-        while (pages.len() as u64) < missing {
+        while (pages.len() as u64) < new {
             match self.source.create() {
-                Ok(page) => pages.push(page),
+                Ok(page) => pages.push(Mapped { page, last: LastTurns::default() }),
+                Err(_) if missing - pages.len() as u64 <= of_use => break,
                 Err(e) => {
-                    pages.drain(..).for_each(|page| self.source.release(page));
-                    return Err(if busy.len() as u64 >= missing { NoBlock::Busy(until(&busy, missing)) } else { NoBlock::Source(e) });
+                    pages.drain(..).for_each(|new| self.source.release(new.page));
+                    return Err(NoBlock::Source(e));
                 }
             }
         }
-        let mut lasts = vec![LastTurns::default(); pages.len()];
+        in_use.sort_unstable_by_key(|(last, ..)| last.0);
+        in_use.truncate((missing - pages.len() as u64) as usize);
         for (region, at) in at_rest {
-            if let Some(moved) = self.taken_away(region, at).map_err(NoBlock::Source)? {
-                pages.push(moved);
-                // What used it has passed.
-                lasts.push(LastTurns::default());
-            }
+            pages.extend(self.taken_away(region, at).map_err(NoBlock::Source)?);
         }
-        self.put_in(which, site, &pages, &lasts).map_err(NoBlock::Source)?;
+        pages.extend(in_use.into_iter().filter_map(|(last, region, at)| self.led_away(region, at, last)));
+        self.put_in(which, site, &pages).map_err(NoBlock::Source)?;
         Ok(self.carve(site.start, bytes))
     }
     /// Maps pages into a hole.
-    fn put_in(&mut self, which: usize, site: PageSite, pages: &[S::Page], lasts: &[LastTurns]) -> Result<(), S::Error> {
-        if let Err(e) = self.source.map(site.at, pages) {
-            pages.iter().for_each(|page| self.source.release(*page));
+    fn put_in(&mut self, which: usize, site: PageSite, pages: &[Mapped<S::Page>]) -> Result<(), S::Error> {
+        let alone: Vec<S::Page> = pages.iter().map(|mapped| mapped.page).collect();
+        if let Err(e) = self.source.map(site.at, &alone) {
+            alone.into_iter().for_each(|page| self.source.release(page));
             return Err(e);
         }
         let length = pages.len() as u64 * PAGE;
         self.regions[which].holes.take(site.at, length);
-        for (k, (page, last)) in pages.iter().zip(lasts).enumerate() {
-            self.mapped.insert(site.at + k as u64 * PAGE, Mapped { page: *page, last: *last });
-        }
+        self.mapped.extend(pages.iter().enumerate().map(|(k, page)| (site.at + k as u64 * PAGE, *page)));
         self.regions[which].free.put(site.at, length);
         Ok(())
     }
-    /// Unmaps a free page.
-    fn taken_away(&mut self, region: usize, at: u64) -> Result<Option<S::Page>, S::Error> {
+    /// Unmaps a free page; what used it has passed.
+    fn taken_away(&mut self, region: usize, at: u64) -> Result<Option<Mapped<S::Page>>, S::Error> {
         if !self.mapped.contains_key(&at) {
             return Ok(None);
         }
@@ -246,7 +253,21 @@ impl<S: PageSource> PagePool<S> {
         let region = &mut self.regions[region];
         region.free.take(at, PAGE);
         region.holes.put(at, PAGE);
-        Ok(self.mapped.remove(&at).map(|m| m.page))
+        Ok(self.mapped.remove(&at).map(|m| Mapped { last: LastTurns::default(), ..m }))
+    }
+    /// A free page that is to be mapped elsewhere too, and stays here until its last turns have passed.
+    fn led_away(&mut self, region: usize, at: u64, last: LastTurns) -> Option<Mapped<S::Page>> {
+        self.regions[region].free.take(at, PAGE);
+        self.left.push(LeftAddress { region, at, last });
+        self.mapped.remove(&at)
+    }
+    /// Unmaps what pages were led away from, where nothing uses it any more.
+    fn end_left(&mut self, passed: LastTurns) -> Result<(), S::Error> {
+        for LeftAddress { region, at, .. } in self.left.extract_if(.., |left| left.last.are_within(passed)) {
+            self.source.unmap(at, 1)?;
+            self.regions[region].holes.put(at, PAGE);
+        }
+        Ok(())
     }
     /// Where the fewest pages make a stretch of so many bytes: a hole, with what is free beside it.
     fn site(&self, which: usize, bytes: u64) -> Option<PageSite> {
@@ -273,11 +294,9 @@ impl<S: PageSource> PagePool<S> {
         }
         best.map(|(site, _)| site)
     }
-    /// Whole pages of free stretches outside some addresses, with their regions: those at rest, of the shortest stretches first,
-    /// and the last turns of the others.
-    #[allow(clippy::type_complexity, reason = "two lists")]
-    fn movable(&self, kept: Option<(usize, Range<u64>)>, passed: LastTurns) -> (Vec<(usize, u64)>, Vec<LastTurns>) {
-        let (mut at_rest, mut busy) = (Vec::new(), Vec::new());
+    /// Whole pages of free stretches outside some addresses, of the shortest stretches first.
+    fn movable(&self, kept: Option<(usize, Range<u64>)>, passed: LastTurns) -> MovablePages {
+        let mut movable = MovablePages::default();
         for (region, r) in self.regions.iter().enumerate() {
             let is_kept = |at: u64| kept.as_ref().is_some_and(|(of, kept)| *of == region && at < kept.end && at + PAGE > kept.start);
             for (length, start) in &r.free.by_size {
@@ -286,11 +305,11 @@ impl<S: PageSource> PagePool<S> {
                     continue;
                 }
                 for (at, mapped) in self.mapped.range(first..end).filter(|(at, _)| !is_kept(**at)) {
-                    if mapped.last.are_within(passed) { at_rest.push((region, *at)) } else { busy.push(mapped.last) }
+                    if mapped.last.are_within(passed) { movable.at_rest.push((region, *at)) } else { movable.in_use.push((mapped.last, region, *at)) }
                 }
             }
         }
-        (at_rest, busy)
+        movable
     }
     fn carve(&mut self, start: u64, bytes: u64) -> PageBlock {
         self.regions[region_of(bytes)].free.take(start, bytes);
@@ -311,9 +330,11 @@ impl<S: PageSource> PagePool<S> {
     /// Gives up whole free pages that are at rest: how many bytes.
     pub fn trim(&mut self, passed: LastTurns) -> u64 {
         let before = self.mapped.len();
-        for (region, at) in self.movable(None, passed).0 {
-            if let Ok(Some(page)) = self.taken_away(region, at) {
-                self.source.release(page);
+        if self.end_left(passed).is_ok() {
+            for (region, at) in self.movable(None, passed).at_rest {
+                if let Ok(Some(taken)) = self.taken_away(region, at) {
+                    self.source.release(taken.page);
+                }
             }
         }
         (before - self.mapped.len()) as u64 * PAGE
@@ -322,18 +343,15 @@ impl<S: PageSource> PagePool<S> {
 /// Nobody holds a block any more, and no work is under way.
 impl<S: PageSource> Drop for PagePool<S> {
     fn drop(&mut self) {
+        for left in std::mem::take(&mut self.left) {
+            let _ = self.source.unmap(left.at, 1);
+        }
         for (at, mapped) in std::mem::take(&mut self.mapped) {
             if self.source.unmap(at, 1).is_ok() {
                 self.source.release(mapped.page);
             }
         }
     }
-}
-/// The turns until which so many of these have passed, beginning with the earliest.
-fn until(busy: &[LastTurns], count: u64) -> LastTurns {
-    let mut earliest = busy.to_vec();
-    earliest.sort_unstable_by_key(|last| last.0);
-    earliest.iter().take(count.max(1) as usize).fold(LastTurns::default(), |all, last| all.with(*last))
 }
 fn region_of(bytes: u64) -> usize {
     usize::from(bytes >= SMALL)

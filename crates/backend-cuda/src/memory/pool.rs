@@ -1,7 +1,5 @@
 //! All memory of a card that this process holds: in blocks of mapped pages, or as the driver gives it. What is held is counted
-//! here, and a cap is kept here.
-//!
-//! Streams are not asked here: whoever needs pages that are in use waits, and asks again.
+//! here, and a cap is kept here. Nothing is waited for: pages that work uses are handed on behind it (`pages`).
 use super::{
     mapped::DriverPages,
     pages::{LastTurns, NoBlock, PAGE, PageBlock, PagePool},
@@ -71,13 +69,6 @@ impl PoolState {
         (self.peak, self.peak_reserved) = (self.peak.max(self.allocated()), self.peak_reserved.max(self.reserved()));
     }
 }
-/// A request that was not met.
-pub(crate) enum NotTaken {
-    /// It can be when these turns have passed.
-    Behind(LastTurns),
-    /// It cannot.
-    Failed(ErrorKind),
-}
 impl CudaPool {
     /// `addresses`: bytes of addresses to reserve at once; none: nothing is mapped.
     pub fn new(context: &Arc<CudaContext>, marks: &Arc<TurnMarks>, addresses: Option<u64>, cap: Option<u64>) -> CudaPool {
@@ -102,18 +93,17 @@ impl CudaPool {
     /// A block of mapped pages, which may be moved for it or new.
     ///
     /// # Errors
-    /// What must pass first; no memory; a lost device.
-    pub fn take(&self, bytes: u64) -> Result<PageBlock, NotTaken> {
+    /// No memory; a lost device.
+    pub fn take(&self, bytes: u64) -> Result<PageBlock, ErrorKind> {
         let passed = self.marks.passed();
         let mut state = self.state.lock();
         let most = self.cap.map_or(u64::MAX, |cap| cap.saturating_sub(state.plain));
-        let Some(pages) = &mut state.pages else { return Err(NotTaken::Failed(ErrorKind::Internal("memory that is not mapped".into()))) };
+        let Some(pages) = &mut state.pages else { return Err(ErrorKind::Internal("memory that is not mapped".into())) };
         let taken = pages.take(bytes, passed, most);
         state.note();
         taken.map_err(|why| match why {
-            NoBlock::Busy(last) => NotTaken::Behind(last),
-            NoBlock::Capped | NoBlock::Source(ErrorKind::OutOfMemory { .. }) => NotTaken::Failed(self.short_of(&mut state, bytes)),
-            NoBlock::Source(kind) => NotTaken::Failed(kind),
+            NoBlock::Capped | NoBlock::Source(ErrorKind::OutOfMemory { .. }) => self.short_of(&mut state, bytes),
+            NoBlock::Source(kind) => kind,
         })
     }
     /// Takes a block back that these turns may use still.

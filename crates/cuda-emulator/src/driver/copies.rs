@@ -4,7 +4,7 @@ use super::code::{Answer, CudaCode};
 use super::order::WorkNow;
 use super::pointer::Host;
 use super::queue::StreamWork;
-use super::state::DriverState;
+use super::state::{DriverState, EmulatedCard};
 use crate::machine::finding::FindingKind;
 use crate::machine::touched;
 use crate::memory::{MemoryFault, MemoryFaultKind};
@@ -106,10 +106,13 @@ impl DriverState {
         }
         self.touching.push((address, bytes, writes));
         let Some(device) = self.devices.get_mut(device) else { return };
-        let other = device.accesses.touch(address, bytes, writes, present).map(|other| other.what);
+        let EmulatedCard { memory, accesses, .. } = device;
+        // All of them note it, whichever finds another.
+        let others = memory.places(address, bytes).map(|(place, bytes)| accesses.touch(place, bytes, writes, present));
+        let other = others.fold(None, Option::or).map(|other| other.what);
         // Kernels left marks of their own; no address of the host's has any.
         let launches = &self.unordered.launches;
-        let marked = || if launches.is_empty() { None } else { touched(&device.memory, address, bytes, launches, writes) };
+        let marked = || if launches.is_empty() { None } else { touched(memory, address, bytes, launches, writes) };
         let other = other.or_else(|| marked().map(|_| self.unordered.names.join("`, `").into()));
         if let Some(other) = other {
             let (what, act) = (present.stamp.what.clone(), if writes { "writes" } else { "reads" });

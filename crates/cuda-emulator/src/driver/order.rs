@@ -71,7 +71,7 @@ struct Touched {
     writer: Option<Stamp>,
     readers: Vec<Stamp>,
 }
-/// Who touched what last, of a device's memory.
+/// Who touched what last, of a device's memory: by its places, which are the same wherever it is mapped.
 #[derive(Default)]
 pub(crate) struct Accesses(BTreeMap<u64, Touched>);
 

@@ -120,7 +120,7 @@ impl DriverState {
                 let device = self.device_of_any(*address);
                 if let Some(device) = device.and_then(|d| self.devices.get_mut(d)) {
                     if let Some((start, bytes)) = device.memory.allocation(*address) {
-                        device.accesses.forget(start, bytes);
+                        device.forget(start, bytes);
                         self.log.forget_range(start, bytes);
                     }
                     // It was checked when it was asked for; a second end in between is refused there.

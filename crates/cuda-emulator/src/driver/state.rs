@@ -53,6 +53,12 @@ pub(crate) struct EmulatedCard {
     /// Who touched what last.
     pub accesses: Accesses,
 }
+impl EmulatedCard {
+    /// Memory that is about to be gone.
+    pub fn forget(&mut self, address: u64, bytes: u64) {
+        self.memory.places(address, bytes).for_each(|(place, bytes)| self.accesses.forget(place, bytes));
+    }
+}
 /// A context.
 pub(crate) struct CardContext {
     pub device: usize,

@@ -109,6 +109,10 @@ impl MemoryChunk {
     pub fn data(&self) -> &ZeroedBytes {
         &self.data
     }
+    /// A number that no other byte of any chunk that is alive has: where it is mapped is another matter.
+    pub fn place(&self, at: u64) -> u64 {
+        self.data.start.addr().get() as u64 + at
+    }
     pub fn written(&self) -> &ZeroedBytes {
         &self.written
     }

@@ -18,6 +18,7 @@ pub(super) const DRIVER_PLANTS: &[DriverPlant] = &[
     ("missing event between streams", Found(&[MissingEvent]), missing_event, false),
     ("missing edge in a graph", Found(&[MissingEvent]), missing_edge, false),
     ("missing event between kernels of two streams", Found(&[MissingEvent]), missing_event_of_kernels, true),
+    ("missing event between two addresses of a page", Found(&[MissingEvent]), missing_event_of_addresses, false),
     ("staging reused before its copy ran", Found(&[StagingReused]), staging_reused, false),
     ("use after free", Found(&[UseAfterFree]), use_after_free, false),
     ("use after free by a kernel", Found(&[UseAfterFree]), kernel_after_free, true),
@@ -160,6 +161,32 @@ fn missing_event(c: &DriverCalls<'_>) -> Result<(), String> {
     c.fill(a, 2, t);
     cu!(c, cuCtxSynchronize());
     c.expect(c.word(a), 2);
+    Ok(())
+}
+fn missing_event_of_addresses(c: &DriverCalls<'_>) -> Result<(), String> {
+    const PAGE: usize = 2 << 20;
+    let (s, t) = (c.stream(), c.stream());
+    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+    // SAFETY: zeros are a value of all its parts.
+    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = location;
+    let access = sys::CUmemAccessDesc { location, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    let (mut start, mut page) = (0, 0);
+    cu!(c, cuMemAddressReserve(&mut start, 2 * PAGE, 0, 0, 0));
+    cu!(c, cuMemCreate(&mut page, PAGE, &properties, 0));
+    let addresses = [start, start + PAGE as u64];
+    for address in addresses {
+        cu!(c, cuMemMap(address, PAGE, 0, page, 0));
+    }
+    cu!(c, cuMemSetAccess(start, 2 * PAGE, &access, 1));
+    c.fill(addresses[0], 1, s);
+    if !c.planted {
+        c.order(s, t);
+    }
+    c.fill(addresses[1], 2, t);
+    cu!(c, cuCtxSynchronize());
+    c.expect(c.word(addresses[0]), 2);
     Ok(())
 }
 fn missing_edge(c: &DriverCalls<'_>) -> Result<(), String> {

@@ -10,7 +10,11 @@
 mod entry;
 
 use super::{Atomic, C, Dialect, Subgroup, c::guarded, to_c};
-use crate::{bindings::Access, frame::KernelFrame, preambles::LONG};
+use crate::{
+    bindings::Access,
+    frame::{KernelFrame, Numbering},
+    preambles::LONG,
+};
 use adamant_ir::{DType, ErrorKind};
 
 /// CUDA C++ for NVRTC.
@@ -18,7 +22,7 @@ use adamant_ir::{DType, ErrorKind};
 pub struct Cuda;
 
 /// The most buffers that a kernel binds, its parameters not counted.
-pub const CUDA_BUFFERS: usize = 32;
+pub const CUDA_BUFFERS: usize = 128;
 /// The most words of a launch that go with it; where there are more, or where they change, they lie in memory.
 pub const CUDA_WORDS: usize = 62;
 /// Functions whose helper on f32 has fewer digits than the table allows where a device has f64 to compute them with: near roots,
@@ -79,6 +83,9 @@ impl Dialect for Cuda {
     }
     fn verbatim(&self, text: String) -> String {
         C.verbatim(text)
+    }
+    fn anew(&self, numbered: Numbering) -> Option<String> {
+        Some(self.verbatim(entry::numbers(numbered, ["adm_group_anew()", "adm_lane_anew()"])))
     }
     fn define(&self, register: &str, name: &str, value: &str) -> String {
         C.define(register, name, value)

@@ -237,8 +237,10 @@ impl UpdateRule for RAdam {
         let rectifies = slots.once("rectifies", |s| Ok(length(s)?.gt(5.0).cast(DType::F32)))?.gt(0.5);
         let factor = slots.once("factor", |s| {
             let rho = length(s)?;
-            let (infinite, scale) = (s.rate(RAdam::longest), s.rate(|r| (r.longest() - 4.0) * (r.longest() - 2.0)));
-            Ok(((&rho - 4.0) * (&rho - 2.0) * infinite / (rho * scale)).sqrt() * root(s)?)
+            // Where nothing is rectified the formula may have no root, nor this denominator.
+            let scale = |r: &RAdam| if r.longest() > 5.0 { (r.longest() - 4.0) * (r.longest() - 2.0) } else { 1.0 };
+            let (infinite, scale) = (s.rate(RAdam::longest), s.rate(scale));
+            Ok(((&rho - 4.0) * (&rho - 2.0) * infinite / (rho * scale)).maximum(0.0).sqrt() * root(s)?)
         })?;
         let adapt = factor / (square.sqrt() + slots.rate("eps", |r| r.eps)?);
         Ok(p - mean * rate * rectifies.where_(adapt, 1.0))

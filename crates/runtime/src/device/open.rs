@@ -118,11 +118,9 @@ impl Device {
             }
             return Err(Error::new(
                 "open",
-                ErrorKind::DeviceAbsent(match backend {
-                    // There is no such feature yet.
-                    "cuda" => format!("no backend `cuda` is compiled in (there are {known:?}), and this version of Adamant brings none"),
-                    _ => format!("no backend `{backend}` is compiled in (there are {known:?}); enable its feature: adamant = {{ features = [\"{backend}\"] }}"),
-                }),
+                ErrorKind::DeviceAbsent(format!(
+                    "no backend `{backend}` is compiled in (there are {known:?}); enable its feature: adamant = {{ features = [\"{backend}\"] }}"
+                )),
             ));
         };
         let here = Origin::here();

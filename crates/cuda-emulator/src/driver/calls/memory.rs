@@ -152,7 +152,7 @@ impl DriverState {
         let device = self.context(self.current()?)?.device;
         let Some(device) = self.devices.get_mut(device) else { return Err(CudaCode::INVALID_CONTEXT) };
         if let Some((start, bytes)) = device.memory.allocation(address) {
-            device.accesses.forget(start, bytes);
+            device.forget(start, bytes);
             self.log.forget_range(start, bytes);
         }
         device.memory.free(address).map_err(|_| CudaCode::INVALID_VALUE)

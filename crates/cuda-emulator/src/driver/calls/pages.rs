@@ -86,9 +86,7 @@ calls! { exports, CudaCode;
         state.ready()?;
         let memory = state.allocated.get_mut(&handle).filter(|a| !a.released).ok_or(CudaCode::INVALID_VALUE)?;
         memory.released = true;
-        if memory.mappings == 0 {
-            state.allocated.remove(&handle);
-        }
+        state.end_if_unmapped(handle);
         Ok(())
     }
     fn cuMemMap(state, address: u64, bytes: usize, offset: usize, handle: u64, flags: u64) {
@@ -123,7 +121,6 @@ calls! { exports, CudaCode;
         // It waits for nothing: what is under way and uses it finds nothing there.
         let Some(device) = state.devices.get_mut(device) else { return Err(CudaCode::INVALID_DEVICE) };
         device.memory.unmap(address, bytes as u64).map_err(|_| CudaCode::INVALID_VALUE)?;
-        device.accesses.forget(address, bytes as u64);
         state.log.forget_range(address, bytes as u64);
         for (start, handle) in mapped {
             if let Some((_, range)) = state.reserved.range_mut(..=address).next_back() {
@@ -131,10 +128,8 @@ calls! { exports, CudaCode;
             }
             if let Some(memory) = state.allocated.get_mut(&handle) {
                 memory.mappings -= 1;
-                if memory.released && memory.mappings == 0 {
-                    state.allocated.remove(&handle);
-                }
             }
+            state.end_if_unmapped(handle);
         }
         Ok(())
     }
@@ -173,6 +168,14 @@ calls! { exports, CudaCode;
 }
 
 impl DriverState {
+    /// Memory that was released is gone when it is mapped nowhere.
+    fn end_if_unmapped(&mut self, handle: u64) {
+        let is_gone = |a: &Allocated| a.released && a.mappings == 0;
+        let Some(gone) = self.allocated.get(&handle).is_some_and(is_gone).then(|| self.allocated.remove(&handle)).flatten() else { return };
+        if let Some(device) = self.devices.get_mut(gone.device) {
+            device.accesses.forget(gone.physical.place(), gone.bytes);
+        }
+    }
     /// The card that memory is asked for on.
     fn device_for(&self, properties: Properties) -> Answer<usize> {
         if properties.kind != PINNED || properties.location.kind != ON_DEVICE {

@@ -102,7 +102,9 @@ impl AttentionTile {
         let far = match widest {
             0..=4 if pass == AttentionPass::OfBoth && is_heavy => 16,
             0..=4 => 32,
-            5..=8 if is_one_sided || !is_heavy => 32,
+            // As many as the block's memory has: what a tile costs beside its products is shared by more of them.
+            5 if is_one_sided || !is_heavy => 64,
+            6..=8 if is_one_sided || !is_heavy => 32,
             _ => 16,
         };
         let most = if is_one_sided {

@@ -15,6 +15,7 @@ use adamant_ir::{
     ErrorKind,
     expr::{Expr, Instr, Reg},
 };
+use smallvec::SmallVec;
 
 /// A Map as [`together`] sees it: its program, its results, and what it does.
 pub type Mapped<'m> = (&'m Expr, &'m [Reg], Work<'m>);
@@ -27,10 +28,15 @@ pub fn together(target: &LaunchTarget, maps: &[Mapped<'_>]) -> usize {
     // A driver on the host's processor runs all sides of a branch, so there only what fits a workgroup is worth it: 60
     // parameters of 4,096 elements and more take 15 ms one by one and 34 ms together on llvmpipe.
     let small = |m: &Mapped<'_>| !target.on_host || m.2.space.elements() as u64 <= GROUP;
-    let mut bound = 0;
+    // What is updated in place is one buffer, and so is what all of them read.
+    let mut bound: SmallVec<[usize; 64]> = SmallVec::new();
     let mut fits = |k: usize, m: &Mapped<'_>| {
-        bound += m.2.inputs.len() + m.2.outputs.len();
-        bound <= most && small(m) && (k == 0 || (is_equal(first, m) && maps[..k].iter().all(|before| is_apart(&before.2, &m.2))))
+        for operand in m.2.inputs.iter().chain(m.2.outputs) {
+            if !bound.contains(&operand.buffer) {
+                bound.push(operand.buffer);
+            }
+        }
+        bound.len() <= most && small(m) && (k == 0 || (is_equal(first, m) && maps[..k].iter().all(|before| is_apart(&before.2, &m.2))))
     };
     maps.iter().enumerate().take_while(|(k, m)| fits(*k, m)).count().max(1)
 }

@@ -8,7 +8,7 @@
 //! gathered element by element, or by a type of the caller's that holds what it knows of a thread's rows or columns. Beyond an edge
 //! there are zeros. What all slices have in common is computed before the first (`matrices/tiles.cuh`): the loop is products, what
 //! takes their factors out, copies, and a few additions.
-use super::{ProductForm, tile_of};
+use super::{ProductForm, behind, tile_of};
 use crate::{
     bindings::Bindings,
     dialect::guarded,
@@ -92,27 +92,28 @@ pub(super) fn text(
             }
         })
         .collect();
-    let body = format!(
-        "    {tile}{bases}{begin}{stores}",
-        tile = tile_of([rows, columns]),
-        begin = verbatim(format!(
-            "if (split * p[3] >= ADM_MAX(p[2], 1u)) return;
-const uint32_t warp = threadIdx.x / 32u, of_warp = threadIdx.x % 32u;
+    let tile = tile_of([rows, columns])
+        + &verbatim(format!(
+            "const uint32_t warp = lane / 32u, of_warp = lane % 32u;
 const uint32_t warp_row = warp / {across}u * {warp_rows}u, warp_column = warp % {across}u * {warp_columns}u;
 const uint32_t row_ = top + warp_row + of_warp / 4u, column_ = edge + warp_column + of_warp % 4u * 2u;
+",
+            warp_rows = 16 * tall,
+            warp_columns = 8 * wide,
+        ));
+    let begin = verbatim(format!(
+        "if (split * p[3] >= ADM_MAX(p[2], 1u)) return;
 float sums[{tall}][{wide}][4];
 for (int i = 0; i < {tall}; i++) for (int j = 0; j < {wide}; j++) for (int q = 0; q < 4; q++) sums[i][j][q] = 0.0f;
 const uint32_t left_shared = (uint32_t)__cvta_generic_to_shared(lefts), right_shared = (uint32_t)__cvta_generic_to_shared(rights);
 {sides}adm_multiply_slices<{is_f16}, {tall}, {wide}, {rows}u, {columns}u, {}, {}>(
     sums, left, right, left_to, right_to, left_shared, right_shared, warp_row, warp_column, (end - begin + {SLICE}u - 1u) / {SLICE}u);
 ",
-            along[0],
-            along[1],
-            warp_rows = 16 * tall,
-            warp_columns = 8 * wide,
-            is_f16 = factors.dtype == DType::F16,
-        )),
-    );
+        along[0],
+        along[1],
+        is_f16 = factors.dtype == DType::F16,
+    ));
+    let body = format!("    {tile}{bases}{begin}{}", behind(bindings, &tile, &stores));
     let functions = verbatim(guarded("adm_product", LIBRARY) + "\n") + functions;
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * [rows, columns][k] * SLICE / 2 }).collect();

@@ -60,21 +60,18 @@ template <int TALL, int UNITS, bool HELD> struct adm_near {
         for (uint32_t q = 0; q < 4u; q++) a[q] = HELD ? held[HELD ? t : 0][HELD ? k : 0][q] : word(t, k, q);
     }
 };
-/* Copies far rows from `first` on to shared memory; zero where there are none. */
+/* Copies far rows from `first` on to shared memory; zero where there are none. Each lane stays at its piece of a row; where a row's do
+   not share the lanes evenly, the last have none. */
 template <int N, int UNITS> static inline void adm_copy_rows(uint32_t to, const uint16_t *from, uint32_t first, uint32_t rows, uint32_t columns) {
     constexpr uint32_t PIECES = UNITS * 2u, TOGETHER = ADM_LANES / PIECES, PITCH = (PIECES + 1u) * 16u;
-    // Where whole rows are copied at once each lane stays at its piece.
-    constexpr bool IS_EVEN = ADM_LANES % PIECES == 0u;
-    const uint32_t own_row = threadIdx.x / PIECES, own_piece = threadIdx.x % PIECES;
-    const uint16_t *const own = from + (uint64_t)(first + own_row) * columns + own_piece * 8u;
+    const uint32_t row = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
+    if (ADM_LANES % PIECES != 0u && row >= TOGETHER) return;
+    const uint16_t *const own = from + (uint64_t)(first + row) * columns + piece * 8u;
 #pragma unroll
-    for (uint32_t n = 0; n < N * PIECES; n += ADM_LANES) {
-        const uint32_t row = IS_EVEN ? own_row + n / ADM_LANES * TOGETHER : (threadIdx.x + n) / PIECES;
-        const uint32_t piece = IS_EVEN ? own_piece : (threadIdx.x + n) % PIECES;
-        if (N * PIECES % ADM_LANES != 0u && threadIdx.x + n >= N * PIECES) break;
-        const uint16_t *const source = IS_EVEN ? own + (uint64_t)(n / ADM_LANES) * (TOGETHER * columns) : from + (uint64_t)(first + row) * columns + piece * 8u;
-        const uint32_t bytes = first + row < rows && piece * 8u < columns ? 16u : 0u;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to + row * PITCH + piece * 16u), "l"(source), "r"(bytes) : "memory");
+    for (uint32_t n = 0; n < N; n += TOGETHER) {
+        if (n + TOGETHER > N && row + n >= N) break;
+        const uint32_t bytes = first + row + n < rows && piece * 8u < columns ? 16u : 0u;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to + (row + n) * PITCH + piece * 16u), "l"(own + (uint64_t)n * columns), "r"(bytes) : "memory");
     }
 }
 /* Copies a number of each far row. */
@@ -152,13 +149,14 @@ static inline void adm_hide(const adm_attention &of, float (&s)[TALL][N / 8][4],
         const uint32_t row = near + adm_row(n / (N / 2), n % 4), column = far + adm_column(n / 4 % (N / 8), n % 4);
         const uint32_t query = BY_KEYS ? column : row, key = BY_KEYS ? row : column;
         const bool is_seen = query < of.queries && key < of.keys && (!CAUSAL || key <= query);
-        const uint32_t at = mask_at + query * of.mask_rows + key * of.mask_columns;
+        // What is not seen has no element: the mask's first is read instead, without a branch.
+        const uint32_t at = mask_at + (is_seen ? query * of.mask_rows + key * of.mask_columns : 0u);
         if (MASK == 1) {
-            if (!is_seen || !((const uint8_t *)of.mask)[at]) score = -INFINITY;
+            const bool is_kept = ((const uint8_t *)of.mask)[at];
+            if (!(is_seen && is_kept)) score = -INFINITY;
         } else if (ADM_ADDED(MASK)) {
-            float added = -INFINITY;
-            if (is_seen) added = MASK == 2 ? ((const float *)of.mask)[at] : F16 ? adm_f16_of_bits(((const uint16_t *)of.mask)[at]) : adm_bits_f32((uint32_t)((const uint16_t *)of.mask)[at] << 16);
-            score = __fmaf_rn(score, of.size, added);
+            const float added = MASK == 2 ? ((const float *)of.mask)[at] : F16 ? adm_f16_of_bits(((const uint16_t *)of.mask)[at]) : adm_bits_f32((uint32_t)((const uint16_t *)of.mask)[at] << 16);
+            score = __fmaf_rn(score, of.size, is_seen ? added : -INFINITY);
         } else if (!is_seen) score = -INFINITY;
     }
 }
