@@ -14,6 +14,7 @@ mod quantized_conv;
 mod quantized_linear;
 pub(crate) mod rows;
 mod search;
+mod side_by_side;
 mod softmax;
 mod sorted_range;
 mod taps;
