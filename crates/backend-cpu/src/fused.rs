@@ -3,6 +3,7 @@
 //! tree: the bits are the body's, for any number of threads and any instruction set. Must not know programs or layouts.
 mod attention;
 mod batch_norm;
+mod ctc;
 mod distances;
 mod entropy;
 mod finite;
@@ -14,6 +15,7 @@ mod quantized_conv;
 mod quantized_linear;
 pub(crate) mod rows;
 mod search;
+mod side_by_side;
 mod softmax;
 mod sorted_range;
 mod taps;
@@ -25,7 +27,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 27] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 29] = [
         ("adamant.all_finite", Arc::new(finite::AllFiniteKernel)),
         ("adamant.softmax", Arc::new(softmax::SoftmaxForwardKernel)),
         ("adamant.softmax_backward", Arc::new(softmax::SoftmaxBackwardKernel)),
@@ -39,6 +41,8 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.fourier", Arc::new(fourier::FourierKernel::default())),
         ("adamant.taps", Arc::new(taps::TapsKernel)),
         ("adamant.taps_backward", Arc::new(taps::TapsKernel)),
+        ("adamant.ctc_alignments", Arc::new(ctc::CtcKernel { backward: false })),
+        ("adamant.ctc_alignments_backward", Arc::new(ctc::CtcKernel { backward: true })),
         ("adamant.distances", Arc::new(distances::DistancesKernel)),
         ("adamant.quantized_attention", Arc::new(quantized_attention::QuantizedAttentionKernel)),
         ("adamant.quantized_conv", Arc::new(quantized_conv::QuantizedConvKernel)),

@@ -179,6 +179,7 @@ pub(crate) fn execute(
         }
     }
     run.find_shared(results);
+    run.find_truths(results);
     let least = if program.indices.is_empty() { LINE } else { compiled::LEAST_LINE };
     if run.nest.innermost() >= least {
         run.find_lines()?;

@@ -17,7 +17,7 @@ use crate::{
         program::TileKind,
         tile::TileRun,
         tiles::OutTile,
-        tiles::{Lane, Scratch, TILE, Value, with_scratch},
+        tiles::{Lane, Scratch, TILE, with_scratch},
     },
     operand::{In, Out, internal},
     scratch::filled,
@@ -32,6 +32,8 @@ use tree::{BLOCK, CombineRule, LANES, Max, Min, Prod, ReducedElement, SEGMENT, S
 const COLUMNS: usize = 512;
 /// As many where rows come from memory, which gives them fastest in long runs: their lanes stay in the L2 cache.
 const COLUMNS_OF_MEMORY: usize = 4096;
+/// After so many elements that lie in memory is asked whether others can change what they came to; whole blocks.
+const FINAL: usize = 64 * BLOCK;
 /// Bytes that come from memory rather than from a cache.
 const MEMORY: usize = 4 << 20;
 
@@ -67,10 +69,11 @@ pub(crate) fn run(
     if run.nest.innermost() >= map::LINE {
         run.find_lines()?;
     }
+    run.find_truths(&[value]);
     let n = step.space.elements();
     // What lies in memory as the loops want it is as well read by them.
     let row = (!columns && reduced >= LANES && !run.is_direct(value)).then_some(reduced);
-    let by_blocks = run.compile_reduction(value, op, row, n);
+    let by_blocks = !run.is_truth(value) && run.compile_reduction(value, op, row, n);
     let job = Job { runtime, value, reduced, inner, run, dtype, by_blocks };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
@@ -80,7 +83,12 @@ pub(crate) fn run(
         TileKind::F32 => by_op::<f32, f32>(&job, op, columns, bytes),
         TileKind::F64 => by_op::<f64, f64>(&job, op, columns, bytes),
         TileKind::I64 => by_op::<i64, i64>(&job, op, columns, bytes),
-        TileKind::Bool => by_op::<u8, i64>(&job, op, columns, bytes),
+        // Truth values stay bytes where one of them is the result.
+        TileKind::Bool => match op {
+            ReduceOp::Max => reduce::<u8, u8>(&job, &Loops::of::<Max>(), columns, bytes),
+            ReduceOp::Min => reduce::<u8, u8>(&job, &Loops::of::<Min>(), columns, bytes),
+            ReduceOp::Sum | ReduceOp::Prod => by_op::<u8, i64>(&job, op, columns, bytes),
+        },
     }
 }
 /// In which order a reduction goes over the axes of its space: kept ones in their order, reduced ones in theirs, for the tree counts
@@ -161,7 +169,7 @@ macro_rules! same_lanes {
         }
     })* };
 }
-same_lanes!(f32, f64, i64);
+same_lanes!(f32, f64, i64, u8);
 impl Into2<i64> for u8 {
     fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, buffer: &'a mut [i64]) -> &'a [i64] {
         match src {
@@ -187,6 +195,7 @@ struct Loops<T: ReducedElement> {
     push_row: fn(Isa, &[T], &mut Total<T>),
     push_segment: fn(&mut Total<T>, T::Wide),
     total: fn(Total<T>) -> T::Wide,
+    is_final: fn(&Total<T>) -> bool,
     rows: fn(Isa, &[T], usize, &mut [T::Wide]),
     add: fn(&mut ColumnTotals<T>, Isa, &[T], usize),
     end_block: fn(&mut ColumnTotals<T>, Isa),
@@ -204,6 +213,7 @@ impl<T: ReducedElement> Loops<T> {
             push_row: push_row::<T, C>,
             push_segment: Total::push_segment::<C>,
             total: Total::value::<C>,
+            is_final: Total::is_final::<C>,
             rows: tree::rows::<T, C>,
             add: ColumnTotals::add::<C>,
             end_block: ColumnTotals::end_block::<C>,
@@ -227,12 +237,7 @@ fn write<T: ReducedElement>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>,
         for (v, total) in buffer.iter_mut().zip(&mut totals) {
             *v = T::finish(total, dtype);
         }
-        if dtype == DType::Bool {
-            // Lanes are integers here; an extreme of truth values is one again.
-            out.iter_mut().zip(&*buffer).for_each(|(o, v)| *o = matches!(v.value(), Value::I64(v) if v != 0) as u8);
-        } else {
-            store(isa, Src::Slice(buffer), dtype, out);
-        }
+        store(isa, Src::Slice(buffer), dtype, out);
     }
 }
 fn reduce<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
@@ -309,7 +314,12 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
         && let Some(row) = L::in_place(job.run.src::<L>(job.value, start, n, scratch, &[]))
     {
         // It lies in memory as the loops want it: no tiles.
-        (loops.push_row)(job.run.isa, row, total);
+        for part in row[..n].chunks(if T::IS_BOUNDED { FINAL } else { n }) {
+            (loops.push_row)(job.run.isa, part, total);
+            if (loops.is_final)(total) {
+                break;
+            }
+        }
         return Ok(());
     }
     let mut buffer = [T::default(); TILE];
@@ -318,6 +328,9 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
         let count = TILE.min(n - at);
         let x = tile::<L, T>(job, start + at, count, scratch, &mut buffer)?;
         (loops.push_row)(job.run.isa, x, total);
+        if (loops.is_final)(total) {
+            break;
+        }
         at += count;
     }
     Ok(())
@@ -330,6 +343,7 @@ fn reduce_rows<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, 
         return blocks::rows(job, loops, first, out, scratch);
     }
     if job.run.is_direct(job.value)
+        && (n < 2 * FINAL || !T::IS_BOUNDED)
         && let Some(x) = L::in_place(job.run.src::<L>(job.value, first * n, count * n, scratch, &[]))
     {
         // They lie in memory as the loops want them: no tiles.

@@ -3,7 +3,10 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, WorstIndex, indices, with_number},
     lines::AxisLines,
-    map::{load, loops::Src},
+    map::{
+        load,
+        loops::{self, Src},
+    },
     operand::{In, Out, internal, whole_mut},
     scratch::{ScratchVec, filled, list},
 };
@@ -78,6 +81,8 @@ struct Job<'a> {
 const TASK: usize = 16 * 1024;
 /// Elements of 16 bits that are made wider, and rounded again, at a time.
 const WIDENED: usize = 4 * 1024;
+/// Of so many elements of 16 bits that less than one is written, the others are left as they are.
+const SPARSE: usize = 64;
 /// Columns that lie in one cache line, and go to one task.
 const COLUMNS: usize = 16;
 
@@ -85,6 +90,9 @@ impl Job<'_> {
     fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let (source, dtype, isa, threads): (&[T], _, _, _) = (self.source.elements()?, out.dtype, self.runtime.isa, &self.runtime.threads);
         let size = dtype.size();
+        if self.index.shape.elements() < out.bytes.len() / size / SPARSE && (self.lines.inner.len() == 1 || self.lines.inner.is_uniform(1)) {
+            return self.widened_few::<T>(source, out, mode, fault);
+        }
         let mut sums = filled(0f32, out.bytes.len() / size)?;
         let bytes: &[u8] = out.bytes;
         threads.for_chunks_mut(&mut sums, WIDENED, |k, sums| load::decode(isa, dtype, &bytes[k * WIDENED * size..][..sums.len() * size], sums));
@@ -92,9 +100,42 @@ impl Job<'_> {
         threads.for_chunks_mut(&mut out.bytes[..sums.len() * size], WIDENED * size, |k, bytes| {
             let mut rounded = [0f32; WIDENED];
             let rounded = &mut rounded[..bytes.len() / size];
-            rounded.iter_mut().zip(&sums[k * WIDENED..]).for_each(|(rounded, &sum)| *rounded = load::round_value(sum, dtype));
+            rounded.copy_from_slice(&sums[k * WIDENED..][..rounded.len()]);
+            loops::round(isa, dtype, rounded);
             load::store(isa, Src::Slice(rounded), dtype, bytes);
         });
+        Ok(())
+    }
+    /// As [`Job::widened`], where most places keep what they have: those of one place are brought together, in the order of the indices.
+    fn widened_few<T: Number<Wide = f64>>(&self, source: &[T], out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
+        let (lines, f) = (&self.lines, float_combine(mode));
+        let inner = lines.inner.len();
+        let [to, from] = [lines.inner_offsets(0)?, lines.inner_offsets(2)?];
+        let (read, worst) = (indices(self.index.bytes, self.index.dtype), WorstIndex::default());
+        let mut pairs: Vec<(isize, usize, isize)> = list(lines.outer.len() * lines.n)?;
+        for o in 0..lines.outer.len() {
+            let [place, at, element] = [0, 1, 2].map(|k| lines.outer.offset(k, o));
+            for k in 0..lines.n {
+                let i = read((self.index.layout.offset as isize + at + k as isize * lines.steps[1]) as usize);
+                let position = o * lines.n + k;
+                match usize::try_from(i).ok().filter(|&i| i < self.bound) {
+                    Some(i) => pairs.push((self.base + place + i as isize * lines.steps[0], position, element + k as isize * lines.steps[2])),
+                    None => worst.add(position * inner, i),
+                }
+            }
+        }
+        pairs.sort_unstable();
+        let (start, elements): (_, &mut [T]) = (self.source.layout.offset as isize, whole_mut(out.bytes)?);
+        let mut sums = filled(0f32, inner)?;
+        for same in pairs.chunk_by(|a, b| a.0 == b.0) {
+            let place = |j: usize| (same[0].0 + to[j]) as usize;
+            sums.iter_mut().enumerate().for_each(|(j, sum)| *sum = elements[place(j)].wide() as f32);
+            for (_, _, element) in same {
+                sums.iter_mut().zip(&*from).for_each(|(sum, &j)| *sum = f(*sum, source[(start + element + j) as usize].wide() as f32));
+            }
+            sums.iter().enumerate().for_each(|(j, &sum)| elements[place(j)] = T::narrow(sum.into()));
+        }
+        worst.report(self.bound, fault);
         Ok(())
     }
     /// `nothing` changes nothing that it is combined with; of modes where it does not matter in which order, and how far, elements

@@ -4,6 +4,7 @@ use adamant_backend_cpu::{Context, CpuBackend, Isa};
 use adamant_core::{
     composite::{
         attention::{Attention, AttentionBackward},
+        ctc::{CtcAlignments, CtcAlignmentsBackward},
         fourier::{Fourier, FourierKind},
         keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
@@ -74,8 +75,20 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F64, DType::BF16, DType::F16];
 
 #[test]
 fn softmax_and_its_logarithm() {
-    let shapes: [(&[usize], usize); 9] =
-        [(&[1], 0), (&[5, 7], 1), (&[3, 1000], 1), (&[2, 1300], 1), (&[700, 33], 1), (&[40, 21], 0), (&[2, 50, 3, 7], 1), (&[0, 4], 1), (&[4, 0], 1)];
+    let shapes: [(&[usize], usize); 12] = [
+        (&[2, 7, 40], 1),
+        (&[600, 33], 0),
+        (&[2, 20, 3, 150], 1),
+        (&[1], 0),
+        (&[5, 7], 1),
+        (&[3, 1000], 1),
+        (&[2, 1300], 1),
+        (&[700, 33], 1),
+        (&[40, 21], 0),
+        (&[2, 50, 3, 7], 1),
+        (&[0, 4], 1),
+        (&[4, 0], 1),
+    ];
     for dtype in DTYPES {
         for (shape, axis) in shapes {
             let (g, x) = (|| numbers(shape, 1, dtype), || numbers(shape, 2, dtype));
@@ -182,6 +195,44 @@ fn weighted_sums_of_a_few_elements() {
             }
         }
     }
+}
+/// Samples that end early, that have no step or no label, labels that cannot be and log-probabilities that are none.
+#[test]
+fn alignments_of_labellings() {
+    for dtype in [DType::F32, DType::F64] {
+        for (time, n, classes, longest) in [(1usize, 1usize, 1usize, 0usize), (1, 3, 4, 2), (7, 5, 3, 2), (12, 2, 40, 9), (40, 9, 20, 12), (3, 0, 4, 2)] {
+            for far in [false, true] {
+                let count = 2 * longest + 1;
+                let emitted = || {
+                    let x = numbers(&[time, n, classes], 1, dtype).log_softmax(2);
+                    let rare = numbers(&[time, n, classes], 2, dtype).lt(-3.5);
+                    if far { rare.where_(f64::NEG_INFINITY, &x) } else { x }
+                };
+                let whole = |shape: [usize; 2], seed: u32, below: usize| (numbers(&shape, seed, DType::F64) + 4.0) * (below as f64 / 8.0);
+                let label = || whole([n, count], 3, classes).floor().cast(DType::I64).minimum(classes as i64 - 1);
+                let skip = || numbers(&[n, count], 4, DType::F32).lt(0.0);
+                let of_each = |by: usize, below: usize| Tensor::from_vec((0..n).map(|k| (k * by % below) as i64).collect::<Vec<_>>(), [n, 1]);
+                let all = || vec![emitted(), label(), skip(), of_each(time * 2 + 1, time + 2), of_each(3, longest + 1)];
+                check(&CtcAlignments, all);
+                check(&CtcAlignmentsBackward, || {
+                    let of = all();
+                    let given = Tensor::apply_many(Op::Composite(keyed(CtcAlignments)), Arg::None, &of.iter().collect::<Vec<_>>(), Origin::here());
+                    [vec![numbers(&[n, 1], 5, dtype)], of, vec![given[1].clone()]].concat()
+                });
+            }
+        }
+    }
+}
+#[test]
+fn a_class_of_an_alignment_that_is_nowhere() {
+    Device::cpu().unwrap().scoped(|| {
+        let column = |v: i64| Tensor::from_vec(vec![v], [1, 1]);
+        let label = Tensor::from_vec(vec![0i64, 4, 0], [1, 3]);
+        let skip = Tensor::from_vec(vec![false; 3], [1, 3]);
+        let y = Tensor::composite1(CtcAlignments, &[&Tensor::zeros([2, 1, 4]), &label, &skip, &column(2), &column(1)]);
+        let error = y.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Index { index: 4, bound: 4, .. }), "{error}");
+    });
 }
 #[test]
 fn an_index_of_a_weighted_sum_that_is_nowhere() {
@@ -302,8 +353,17 @@ fn norm(norm: Norm, shape: &[usize], param: &[usize], dtype: DType) {
 }
 #[test]
 fn cross_entropy_of_classes() {
-    let shapes: [(&[usize], &[usize]); 6] =
-        [(&[9], &[]), (&[6, 5], &[6]), (&[300, 33], &[300]), (&[3, 2000], &[3]), (&[2, 4, 3, 5], &[2, 3, 5]), (&[0, 4], &[0])];
+    let shapes: [(&[usize], &[usize]); 9] = [
+        (&[2, 4, 5, 9], &[2, 5, 9]),
+        (&[1, 300, 35], &[1, 35]),
+        (&[3, 21, 333], &[3, 333]),
+        (&[9], &[]),
+        (&[6, 5], &[6]),
+        (&[300, 33], &[300]),
+        (&[3, 2000], &[3]),
+        (&[2, 4, 3, 5], &[2, 3, 5]),
+        (&[0, 4], &[0]),
+    ];
     for dtype in DTYPES {
         for (shape, targets) in shapes {
             let classes = shape[usize::from(shape.len() > 1)];

@@ -19,6 +19,7 @@ use std::{
 pub mod activation;
 pub mod attention;
 pub mod conv;
+pub mod ctc;
 pub mod distances;
 pub mod dropout;
 pub mod embedding;

@@ -13,6 +13,7 @@ use std::{
 
 pub mod attention;
 pub mod conv;
+pub mod ctc;
 pub mod distances;
 pub mod dropout;
 pub mod embedding;

@@ -1,6 +1,7 @@
 //! Cross entropy of class indices: a pass over each row of logits, and one more for their cotangent, or both at once
 //! ([`both`]). Class weights, smoothed labels and targets that are probabilities run as the body.
 mod both;
+mod columns;
 
 use super::{
     known, one_float,
@@ -9,13 +10,13 @@ use super::{
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
-    element::{indices, with_float},
+    element::with_float,
     isa::Isa,
-    map::loops::Real,
+    map::{load, loops::Real},
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, ReducedElement, Sum, Total},
-    scratch::{KeptElement, ScratchVec, filled, scratch_vec},
+    scratch::{KeptElement, ScratchVec, collected, filled, scratch_vec},
     simd::{
         Arithmetic, Simd, SimdKernel, dispatch,
         stream::{self, ReadAhead, STREAMED},
@@ -43,10 +44,10 @@ fn plain(loss: &CrossEntropy) -> bool {
     !loss.probabilities && !loss.weight && loss.label_smoothing == 0.0
 }
 /// `[outer, classes, inner]`, and how targets are read.
-struct LabelledRows<'a> {
+struct LabelledRows {
     classes: usize,
     inner: usize,
-    target: &'a In<'a>,
+    targets: ScratchVec<i64>,
     ignore: i64,
 }
 /// What a row's target is.
@@ -57,33 +58,38 @@ enum TargetClass {
     /// outside of the classes: a fault
     Bad(i64),
 }
-impl<'a> LabelledRows<'a> {
-    fn new(loss: &CrossEntropy, x: &In<'_>, target: &'a In<'a>) -> Result<LabelledRows<'a>, ErrorKind> {
+impl LabelledRows {
+    fn new(loss: &CrossEntropy, x: &In<'_>, target: &In<'_>, isa: Isa) -> Result<LabelledRows, ErrorKind> {
         let rank = x.shape.rank();
         let axis = usize::from(rank > 1);
         if rank == 0 || target.shape != x.shape.without(axis) || !target.is_dense {
             return Err(internal("targets of another shape"));
         }
-        Ok(LabelledRows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), target, ignore: loss.ignore_index })
+        let mut targets = filled(0i64, target.shape.elements())?;
+        load::decode(isa, target.dtype, target.dense_bytes()?, &mut targets);
+        Ok(LabelledRows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), targets, ignore: loss.ignore_index })
     }
     fn count(&self) -> usize {
-        self.target.shape.elements()
+        self.targets.len()
     }
     /// What row k's target is.
     fn class(&self, k: usize) -> TargetClass {
-        match indices(self.target.bytes, self.target.dtype)(self.target.layout.offset + k) {
+        match self.targets[k] {
             i if i == self.ignore => TargetClass::Ignored,
             i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(TargetClass::Bad(i), TargetClass::At),
         }
     }
     /// How many rows take part.
     fn taken(&self) -> usize {
-        (0..self.count()).filter(|&k| self.class(k) != TargetClass::Ignored).count()
+        self.targets.iter().filter(|&&i| i != self.ignore).count()
     }
     /// Tells of the first target that is no class.
     fn report(&self, fault: &FaultWord) {
-        let bad = (0..self.count()).find_map(|k| if let TargetClass::Bad(index) = self.class(k) { Some((k, index)) } else { None });
-        if let Some((position, index)) = bad {
+        // An index that is negative is, without its sign, behind all classes.
+        let is_bad = |index: i64| (index as u64 >= self.classes as u64) & (index != self.ignore);
+        let any = self.targets.iter().fold(false, |any, &index| any | is_bad(index));
+        if let Some(position) = self.targets.iter().position(|&index| any && is_bad(index)) {
+            let index = self.targets[position];
             fault.set(Fault::Index { index, bound: self.classes, position });
         }
     }
@@ -213,7 +219,7 @@ fn forward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<
     let ([x, target], [out, largest, log_sums]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
     };
-    let rows = LabelledRows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target, runtime.isa)?;
     let (x, out): (&[M], &mut [M]) = (x.dense()?, out.dense()?);
     let (largest, log_sums): (&mut [M::Real], &mut [M::Real]) = (largest.dense()?, log_sums.dense()?);
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
@@ -221,6 +227,11 @@ fn forward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<
     }
     let isa = runtime.isa;
     rows.report(fault);
+    if columns::are(&rows) {
+        let strips = columns::strips::<M>(&rows, largest, log_sums, None)?;
+        runtime.threads.try_for_parts(strips, |_, strip| strip.run(isa, &rows, x, false, |_| M::Real::ZERO))?;
+        return losses(loss, &rows, x, (largest, log_sums), out, isa);
+    }
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
     let tasks = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
     runtime.threads.try_for_parts(tasks, |task, (largest, log_sums)| -> Result<(), ErrorKind> {
@@ -242,7 +253,7 @@ fn forward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<
 /// The losses from what is known of the rows, reduced.
 fn losses<M: StoredElement>(
     loss: &CrossEntropy,
-    rows: &LabelledRows<'_>,
+    rows: &LabelledRows,
     x: &[M],
     (largest, log_sums): (&[M::Real], &[M::Real]),
     out: &mut [M],
@@ -283,7 +294,7 @@ fn losses<M: StoredElement>(
 ///
 /// # Errors
 /// `OutOfMemory`; a cotangent of another shape.
-fn cotangents<M: StoredElement>(loss: &CrossEntropy, rows: &LabelledRows<'_>, g: &[M], isa: Isa) -> Result<ScratchVec<M::Real>, ErrorKind> {
+fn cotangents<M: StoredElement>(loss: &CrossEntropy, rows: &LabelledRows, g: &[M], isa: Isa) -> Result<ScratchVec<M::Real>, ErrorKind> {
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }
@@ -298,7 +309,7 @@ fn backward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands
         return Err(internal("a cross entropy with other operands"));
     };
     let (largest, log_sums): (&[M::Real], &[M::Real]) = (largest.dense()?, log_sums.dense()?);
-    let rows = LabelledRows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target, runtime.isa)?;
     let (g, x, out): (&[M], &[M], &mut [M]) = (g.dense()?, x.dense()?, out.dense()?);
     if out.is_empty() {
         return Ok(());
@@ -308,6 +319,11 @@ fn backward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands
     let g = cotangents(loss, &rows, g, isa)?;
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
         return Err(internal("sums of another shape"));
+    }
+    if columns::are(&rows) {
+        let (mut largest, mut log_sums) = (collected(largest.len(), largest.iter().copied())?, collected(log_sums.len(), log_sums.iter().copied())?);
+        let strips = columns::strips(&rows, &mut largest, &mut log_sums, Some(out))?;
+        return runtime.threads.try_for_parts(strips, |_, strip| strip.run(isa, &rows, x, true, |k| g[if g.len() == 1 { 0 } else { k }]));
     }
     let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner, n * inner);
     runtime.threads.try_for_chunks_mut(out, per_task * n * inner, |task, out| {

@@ -4,6 +4,7 @@ use super::{
     interleaved::{Exponentials, KnownRow, LastRow, MadeRow, Writing},
     known, one_float,
     rows::{StoredElement, Summed, extremes, map, rows_of_a_task, sum, sum_twice, update},
+    side_by_side::{self, LineFunction, OfLines, SideBySide},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -157,6 +158,11 @@ trait RowFunction<T, const K: usize>: Copy + Sync {
     fn interleaved(self, _isa: Isa, _rows: Many<'_, T, K>) -> Result<bool, ErrorKind> {
         Ok(false)
     }
+    /// The same of rows that lie side by side, of which the first begins with `out`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn lines<M: StoredElement<Real = T>>(self, isa: Isa, x: [SideBySide<'_, M>; K], out: &mut [M]) -> Result<(), ErrorKind>;
 }
 /// Rows of `n` elements one after another, and what lies behind them.
 struct Many<'a, T, const K: usize> {
@@ -210,6 +216,18 @@ struct PlainSoftmax;
 #[derive(Clone, Copy)]
 struct Logarithm;
 impl<T: Summed> RowFunction<T, 1> for PlainSoftmax {
+    fn lines<M: StoredElement<Real = T>>(self, isa: Isa, [x]: [SideBySide<'_, M>; 1], out: &mut [M]) -> Result<(), ErrorKind> {
+        let (mut scratch, mut e) = (M::scratch_vec(x.width)?, x.terms(true)?);
+        let (mut largest, mut total) = (filled(T::ZERO, x.width)?, filled(T::ZERO, x.width)?);
+        x.largest(isa, &mut scratch, &mut largest);
+        x.sums(isa, true, &mut e, &mut total, |i, out| {
+            dispatch(isa, OfLines { f: LineFunction::Exponential, x: [x.line(isa, i, &mut scratch), &largest], out });
+        })?;
+        for (i, e) in e.chunks_exact(x.width).enumerate() {
+            M::write(isa, &mut out[i * x.step..][..x.width], &mut scratch, |out| dispatch(isa, OfLines { f: LineFunction::Quotient, x: [e, &total], out }));
+        }
+        Ok(())
+    }
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[ReadAhead<'_>; 1], out: &mut [T]) {
         let (extremes, total) = exponentials::<S, T, _>(x, out, next);
@@ -220,6 +238,17 @@ impl<T: Summed> RowFunction<T, 1> for PlainSoftmax {
     }
 }
 impl<T: Summed> RowFunction<T, 1> for Logarithm {
+    fn lines<M: StoredElement<Real = T>>(self, isa: Isa, [x]: [SideBySide<'_, M>; 1], out: &mut [M]) -> Result<(), ErrorKind> {
+        let ([largest, log_sum], mut scratch) = (known_of_lines(isa, x)?, M::scratch_vec(x.width)?);
+        let mut result = M::scratch_vec(x.width)?;
+        for i in 0..x.n {
+            let x_line = x.line(isa, i, &mut scratch);
+            M::write(isa, &mut out[i * x.step..][..x.width], &mut result, |out| {
+                dispatch(isa, OfLines { f: LineFunction::Difference, x: [x_line, &largest, &log_sum], out })
+            });
+        }
+        Ok(())
+    }
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[ReadAhead<'_>; 1], out: &mut [T]) {
         let ([most, _], total) = exponentials::<S, T, _>(x, out, next);
@@ -236,6 +265,19 @@ impl<T: Summed> RowFunction<T, 1> for Logarithm {
     }
 }
 impl<T: Summed> RowFunction<T, 2> for PlainSoftmax {
+    fn lines<M: StoredElement<Real = T>>(self, isa: Isa, [g, y]: [SideBySide<'_, M>; 2], out: &mut [M]) -> Result<(), ErrorKind> {
+        let scratch = || M::scratch_vec(g.width);
+        let (mut first, mut second, mut result) = (scratch()?, scratch()?, scratch()?);
+        let (mut terms, mut dot) = (g.terms(false)?, filled(T::ZERO, g.width)?);
+        g.sums(isa, false, &mut terms, &mut dot, |i, out| {
+            dispatch(isa, OfLines { f: LineFunction::Term, x: [g.line(isa, i, &mut first), y.line(isa, i, &mut second)], out });
+        })?;
+        for i in 0..g.n {
+            let x = [y.line(isa, i, &mut second), g.line(isa, i, &mut first), &dot];
+            M::write(isa, &mut out[i * g.step..][..g.width], &mut result, |out| dispatch(isa, OfLines { f: LineFunction::Softmax, x, out }));
+        }
+        Ok(())
+    }
     #[inline(always)]
     fn row<S: Simd>(self, [g, y]: [&[T]; 2], next: &[ReadAhead<'_>; 2], out: &mut [T]) {
         let dot = T::V::<S>::splat(T::nearest(sum::<S, T, 2>(
@@ -257,6 +299,18 @@ impl<T: Summed> RowFunction<T, 2> for PlainSoftmax {
     }
 }
 impl<T: Summed> RowFunction<T, 2> for Logarithm {
+    fn lines<M: StoredElement<Real = T>>(self, isa: Isa, [g, x]: [SideBySide<'_, M>; 2], out: &mut [M]) -> Result<(), ErrorKind> {
+        let scratch = || M::scratch_vec(g.width);
+        let (mut first, mut second, mut result) = (scratch()?, scratch()?, scratch()?);
+        let (mut terms, mut total) = (g.terms(false)?, filled(T::ZERO, g.width)?);
+        g.sums(isa, false, &mut terms, &mut total, |i, out| out.copy_from_slice(g.line(isa, i, &mut first)))?;
+        let [largest, log_sum] = known_of_lines(isa, x)?;
+        for i in 0..g.n {
+            let x = [g.line(isa, i, &mut first), x.line(isa, i, &mut second), &largest, &log_sum, &total];
+            M::write(isa, &mut out[i * g.step..][..g.width], &mut result, |out| dispatch(isa, OfLines { f: LineFunction::LogSoftmax, x, out }));
+        }
+        Ok(())
+    }
     #[inline(always)]
     fn row<S: Simd>(self, [g, x]: [&[T]; 2], next: &[ReadAhead<'_>; 2], out: &mut [T]) {
         let total = T::V::<S>::splat(T::nearest(sum::<S, T, 1>(
@@ -273,6 +327,19 @@ impl<T: Summed> RowFunction<T, 2> for Logarithm {
             |[g, x]| g.sub(exp(x.sub(most).sub(log_sum)).mul(total)),
         );
     }
+}
+
+/// The largest of each row, and the logarithm of the sum of e^(x - largest).
+fn known_of_lines<M: StoredElement>(isa: Isa, x: SideBySide<'_, M>) -> Result<[ScratchVec<M::Real>; 2], ErrorKind> {
+    let (mut scratch, mut terms) = (M::scratch_vec(x.width)?, x.terms(false)?);
+    let row = || filled(M::Real::default(), x.width);
+    let (mut largest, mut total, mut log_sum) = (row()?, row()?, row()?);
+    x.largest(isa, &mut scratch, &mut largest);
+    x.sums(isa, false, &mut terms, &mut total, |i, out| {
+        dispatch(isa, OfLines { f: LineFunction::Exponential, x: [x.line(isa, i, &mut scratch), &largest], out });
+    })?;
+    dispatch(isa, OfLines { f: LineFunction::Logarithm, x: [&total], out: &mut log_sum });
+    Ok([largest, log_sum])
 }
 
 /// Columns that are brought together as rows at a time: a cache line of f32.
@@ -360,6 +427,12 @@ fn along<'a, M: StoredElement, const K: usize>(
             let x = x.map(|x| &x[at..at + plane]);
             if inner == 1 {
                 rows.write(out, |out| scratch.row(isa, x, next, out, function));
+            } else if inner >= side_by_side::LEAST {
+                let width = side_by_side::width(n);
+                for first in (0..inner).step_by(width) {
+                    let lines = x.map(|x| SideBySide { x: &x[first..], step: inner, n, width: width.min(inner - first) });
+                    function.lines(isa, lines, &mut out[first..])?;
+                }
             } else {
                 scratch.columns(isa, n, inner, x, out, function);
             }

@@ -39,6 +39,19 @@ memory! {
     i64 => i64: |v| v;
     u64 => i64: |v| v as i64;
     u8 => u8: |v: u8| (v != 0) as u8;
+    i8 => u8: |v: i8| (v != 0) as u8;
+    u16 => u8: |v: u16| (v != 0) as u8;
+    i16 => u8: |v: i16| (v != 0) as u8;
+    u32 => u8: |v: u32| (v != 0) as u8;
+    i32 => u8: |v: i32| (v != 0) as u8;
+    u64 => u8: |v: u64| (v != 0) as u8;
+    i64 => u8: |v: i64| (v != 0) as u8;
+    f32 => u8: |v: f32| (v != 0.0) as u8;
+    f64 => u8: |v: f64| (v != 0.0) as u8;
+    bf16 => u8: |v: bf16| (v.to_bits() & 0x7FFF != 0) as u8;
+    f16 => u8: |v: f16| (v.to_bits() & 0x7FFF != 0) as u8;
+    E4M3 => u8: |v: E4M3| (v.0 & 0x7F != 0) as u8;
+    E5M2 => u8: |v: E5M2| (v.0 & 0x7F != 0) as u8;
 }
 
 /// What decodes elements of memory as lanes of this type. False: its dtype is none of those.
@@ -79,14 +92,14 @@ fn by_runs<M: MemoryElement<T>, T: Decode>(isa: Isa, dtype: DType, from: NestedO
     known
 }
 macro_rules! decode {
-    ($t:ty, $($d:pat => $m:ty),*) => {
+    ($t:ty, $($d:pat => $m:ty),* $(; $other:pat => false)?) => {
         impl Decode for $t {
             fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [$t]) -> bool {
-                match dtype { $($d => dense::<$m, $t>(isa, bytes, out),)* _ => return false }
+                match dtype { $($d => dense::<$m, $t>(isa, bytes, out),)* $($other => return false,)? }
                 true
             }
             fn decode_runs(isa: Isa, dtype: DType, from: NestedOperand<'_>, at: usize, out: &mut [$t]) -> bool {
-                match dtype { $($d => by_runs::<$m, $t>(isa, dtype, from, at, out),)* _ => false }
+                match dtype { $($d => by_runs::<$m, $t>(isa, dtype, from, at, out),)* $($other => false,)? }
             }
         }
     };
@@ -114,9 +127,10 @@ impl Decode for f32 {
         }
     }
 }
-decode!(f64, DType::F64 => f64);
-decode!(i64, DType::U8 => u8, DType::I8 => i8, DType::U16 => u16, DType::I16 => i16, DType::U32 => u32, DType::I32 => i32, DType::I64 => i64, DType::U64 => u64);
-decode!(u8, DType::Bool => u8);
+decode!(f64, DType::F64 => f64; _ => false);
+decode!(i64, DType::U8 => u8, DType::I8 => i8, DType::U16 => u16, DType::I16 => i16, DType::U32 => u32, DType::I32 => i32, DType::I64 => i64, DType::U64 => u64; _ => false);
+// Truth values of any dtype: what is not zero, NaN too.
+decode!(u8, DType::Bool | DType::U8 => u8, DType::I8 => i8, DType::U16 => u16, DType::I16 => i16, DType::U32 => u32, DType::I32 => i32, DType::U64 => u64, DType::I64 => i64, DType::F32 => f32, DType::F64 => f64, DType::BF16 => bf16, DType::F16 => f16, DType::F8E4M3 => E4M3, DType::F8E5M2 => E5M2);
 
 /// Dense elements as lanes.
 pub(crate) fn decode<T: Decode>(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [T]) {

@@ -6,7 +6,7 @@ use super::drawn::Drawn;
 use super::integers;
 use super::load;
 use super::loops::{self, Src};
-use super::program::{Code, Program, TileKind};
+use super::program::{Code, Program, Register, TileKind};
 use super::random::{self, Traffic};
 use super::tiles::{Lane, OutTile, Scratch, Value, with_kind, with_scratch};
 use crate::isa::Isa;
@@ -162,6 +162,31 @@ impl<'a> TileRun<'a> {
             }
             Ok(())
         })
+    }
+    /// Inputs of which only is asked whether they are zero are read so, without a tile of their elements.
+    pub fn find_truths(&mut self, results: &[Reg]) {
+        let program = self.program;
+        if program.ahead.is_some() {
+            return;
+        }
+        for (r, register) in program.registers.iter().enumerate() {
+            let Code::Load(k) = register.code else { continue };
+            let mut readers = program.reads.iter().enumerate().filter(|(_, reads)| reads.contains(&Some(r as Reg))).map(|(of, _)| &program.registers[of]);
+            let is_test = |of: &Register| matches!(of.code, Code::Cast(_)) && of.kind == TileKind::Bool;
+            let is_own = self.uniform[r].is_none() && self.inputs[k as usize].in_place.is_none() && register.kind != TileKind::Bool;
+            self.idle[r] |= is_own && !results.contains(&(r as Reg)) && readers.all(is_test);
+        }
+    }
+    /// Is register `r` read from memory as a truth value?
+    pub fn is_truth(&self, r: Reg) -> bool {
+        matches!(self.program.registers[r as usize].code, Code::Cast(x) if self.truth_of(x).is_some()) && !self.is_uniform(r)
+    }
+    /// The input that register `x` would be loaded from, if only whether it is zero is asked for.
+    fn truth_of(&self, x: Reg) -> Option<usize> {
+        match self.program.registers[x as usize].code {
+            Code::Load(k) if self.idle[x as usize] => Some(k as usize),
+            _ => None,
+        }
     }
     /// A uniform input is loaded even where it could be read in place.
     fn direct_off(&mut self, code: Code, f: impl FnOnce(&TileRun<'_>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
@@ -508,7 +533,10 @@ impl Compute for u8 {
             Code::IntPredicate(f, x, y) => integers::int_predicate(run.isa, f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, src(x), src(y), out),
             Code::Select(c, x, y) => loops::select(run.isa, src(c), src(x), src(y), out),
-            Code::Cast(x) => with_kind!(run.kind(x), S => loops::one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),
+            Code::Cast(x) => match run.truth_of(x) {
+                Some(k) => return load::gather(run.isa, &run.inputs[k], &run.nest, k, at, out),
+                None => with_kind!(run.kind(x), S => loops::one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),
+            },
             Code::Bitcast(x) => return bitcast(run, x, register.dtype, at, n, scratch, outs, out),
             _ => return unexpected(),
         }

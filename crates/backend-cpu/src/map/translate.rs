@@ -2,7 +2,7 @@
 //! vector: rounded once, to the register's dtype. Must not know where values lie.
 use super::{
     held::HeldIntegers,
-    integers::IntBinary,
+    integers::{IntBinary, IntPredicate, IntTest, IntUnary},
     loops::{Compare, RealBinary, RealPredicate, RealTest, RealUnary},
     program::{Code, Program, TileKind},
 };
@@ -82,6 +82,12 @@ pub(super) fn is_known(program: &Program, r: usize, (lanes, is_wide): (TileKind,
             IntBinary::Mul | IntBinary::ShiftRight => lanes == TileKind::F32 || is_wide,
             f => !matches!(f, IntBinary::Heaviside | IntBinary::Divide(..) | IntBinary::Exact(_)),
         },
+        Code::IntUnary(f, _) => match f {
+            IntUnary::Square => lanes == TileKind::F32 || is_wide,
+            f => !matches!(f, IntUnary::Exact(_)),
+        },
+        Code::IntTest(f, _) => !matches!(f, IntTest::Exact(_)),
+        Code::IntPredicate(f, ..) => !matches!(f, IntPredicate::Exact(_)),
         Code::Cast(x) => match (kind(x), register.kind) {
             (TileKind::F32 | TileKind::F64, TileKind::I64) | (TileKind::I64, TileKind::F64) => false,
             (TileKind::I64, TileKind::I64) if dtype(x) == DType::U32 => register.dtype != DType::I64,
@@ -164,6 +170,21 @@ pub(super) fn enter<const DOUBLE: bool>(program: &Program, r: usize, power: Opti
         }
         Code::Compare(f, x, y) if kind(x) == TileKind::I64 => compare_integers::<DOUBLE>(f, value(x), value(y), dtype(x)).0,
         Code::IntBinary(f, x, y) => wrapped::<DOUBLE>(integers::<DOUBLE>(f, value(x), value(y), register.dtype), register.dtype),
+        Code::IntUnary(f, x) => wrapped::<DOUBLE>(integer::<DOUBLE>(f, value(x), register.dtype), register.dtype),
+        Code::IntTest(f, x) => match f {
+            IntTest::Zero => is_zero::<DOUBLE>(value(x)).0,
+            IntTest::Negative if dtype(x).is_signed() => compare_integers::<DOUBLE>(Compare::Lt, value(x), whole::<DOUBLE>(0), dtype(x)).0,
+            IntTest::Always => trace::enter(LoopOp::Constant(u64::MAX)),
+            _ => trace::enter(LoopOp::Constant(0)),
+        },
+        Code::IntPredicate(f, x, y) => {
+            let (x, y) = (is_zero::<DOUBLE>(value(x)), is_zero::<DOUBLE>(value(y)));
+            match f {
+                IntPredicate::And => x.or(y).not().0,
+                IntPredicate::Or => x.and(y).not().0,
+                _ => differ(x, y).0,
+            }
+        }
         Code::Compare(f, x, y) => {
             let (x, y) = (real(x), real(y));
             match f {
@@ -258,6 +279,28 @@ fn compare_integers<const DOUBLE: bool>(f: Compare, x: LoopValue, y: LoopValue, 
         Compare::Le => pair(PairOp::IntGreater, x, y).not(),
         Compare::Gt => pair(PairOp::IntGreater, x, y),
         Compare::Ge => pair(PairOp::IntGreater, y, x).not(),
+    }
+}
+fn is_zero<const DOUBLE: bool>(x: LoopValue) -> TracedMask {
+    TracedMask(trace::enter(LoopOp::Pair(PairOp::IntEqual, x, whole::<DOUBLE>(0))))
+}
+/// A function of one integer; its bits beyond the dtype's are anything.
+fn integer<const DOUBLE: bool>(f: IntUnary, x: LoopValue, dtype: DType) -> LoopValue {
+    let zero = whole::<DOUBLE>(0);
+    let pair = |op, x, y| trace::enter(LoopOp::Pair(op, x, y));
+    let select = |c: LoopValue, x, y| trace::enter(LoopOp::Select(c, x, y));
+    let is_signed = dtype.is_signed();
+    match f {
+        IntUnary::Neg => pair(PairOp::IntSub, zero, x),
+        IntUnary::Not => pair(PairOp::Xor, x, whole::<DOUBLE>(-1)),
+        IntUnary::Square => pair(PairOp::IntMul, x, x),
+        IntUnary::Abs if is_signed => select(pair(PairOp::IntGreater, zero, x), pair(PairOp::IntSub, zero, x), x),
+        IntUnary::Relu if is_signed => select(pair(PairOp::IntGreater, x, zero), x, zero),
+        IntUnary::Sign => {
+            let size = select(is_zero::<DOUBLE>(x).0, zero, whole::<DOUBLE>(1));
+            if is_signed { select(pair(PairOp::IntGreater, zero, x), whole::<DOUBLE>(-1), size) } else { size }
+        }
+        IntUnary::Abs | IntUnary::Relu | IntUnary::Same | IntUnary::Exact(_) => x,
     }
 }
 fn integers<const DOUBLE: bool>(f: IntBinary, x: LoopValue, y: LoopValue, dtype: DType) -> LoopValue {

@@ -53,6 +53,15 @@ fn find<T: Ordered, const MAX: bool>(runtime: &Runtime, lines: &AxisLines, x: &[
         let line = |o: usize| &x[start(o) as usize..][..n];
         return out.iter_mut().enumerate().try_for_each(|(o, out)| cut::<T, MAX>(runtime, line(o), out));
     }
+    // Lines one behind the other take one call for all of a task.
+    if rows && lines.outer.dims.len() == 1 && (1..=BLOCK).contains(&n) && lines.outer.innermost_stride(0) >= 0 {
+        let apart = lines.outer.innermost_stride(0) as usize;
+        let some = (TASK / n).max(1);
+        runtime
+            .threads
+            .for_chunks_mut(out, some, |task, out| dispatch(runtime.isa, ShortLines::<T, MAX> { x: &x[base as usize + task * some * apart..], apart, n, out }));
+        return Ok(());
+    }
     let together = step > 0 && lines.inner.is_dense(0) && n <= i32::MAX as usize;
     let some = (TASK / n.max(1)).clamp(1, BESIDE);
     runtime.threads.try_for_chunks_mut(out, some, |task, mut out| {
@@ -121,6 +130,33 @@ impl<T: Ordered, const MAX: bool> SimdKernel for Line<'_, T, MAX> {
         (best, at)
     }
 }
+/// The places of the extremes of lines of at most a block, of which one begins `apart` from the one before.
+struct ShortLines<'a, T, const MAX: bool> {
+    x: &'a [T],
+    apart: usize,
+    n: usize,
+    out: &'a mut [i64],
+}
+impl<T: Ordered, const MAX: bool> SimdKernel for ShortLines<'_, T, MAX> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let ShortLines { x, apart, n, out } = self;
+        for (k, out) in out.iter_mut().enumerate() {
+            let line = &x[k * apart..][..n];
+            let mut most = T::Key::SMALLEST;
+            for v in line {
+                most = most.max(v.extreme::<MAX>());
+            }
+            // In vectors, too: no branch at the first that has it.
+            let mut at = u32::MAX;
+            for (j, v) in line.iter().enumerate() {
+                at = at.min(if v.extreme::<MAX>() == most { j as u32 } else { u32::MAX });
+            }
+            *out = at.into();
+        }
+    }
+}
 /// The places of the extremes of lines beside each other.
 struct BesideLines<'a, T: Ordered, const MAX: bool> {
     /// from the first element of the first line on
@@ -175,10 +211,23 @@ mod tests {
                     }
                 }
             }
+            // Lines side by side, with a gap between, and one for all.
+            for (n, apart, count) in [(1, 1, 40), (5, 5, 9), (37, 40, 6), (37, 0, 3), (BLOCK, BLOCK + 1, 2)] {
+                let x: Vec<f32> = (0..count * apart + n).map(|k| if k % 29 == 7 { f32::NAN } else { (k * 37 % 11) as f32 }).collect();
+                let mut out = vec![-1; count];
+                dispatch(isa, ShortLines::<f32, true> { x: &x, apart, n, out: &mut out });
+                let alone: Vec<i64> = (0..count).map(|k| apart_in_steps(&x[k * apart..][..n])).collect();
+                assert_eq!(out, alone, "{n} elements, {apart} apart");
+            }
             // Of the least there is nothing to be larger than.
             assert_eq!(dispatch(isa, Line::<i8, true>(&[i8::MIN; 3])).1, 0);
             assert_eq!(dispatch(isa, Line::<f32, false>(&[f32::INFINITY; 3])).1, 0);
         }
+    }
+    fn apart_in_steps(line: &[f32]) -> i64 {
+        let first = line.iter().position(|v| v.is_nan());
+        let largest = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        first.or_else(|| line.iter().position(|v| *v == largest)).unwrap() as i64
     }
     #[test]
     fn a_line_cut_for_threads_has_the_place_of_the_whole() {

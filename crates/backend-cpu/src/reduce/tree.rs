@@ -18,11 +18,13 @@ pub(crate) const SEGMENT: usize = 256 * BLOCK;
 
 /// What lanes hold, and the wider type of totals.
 pub(crate) trait ReducedElement: Lane + KeptElement + Send + Sync {
-    type Wide: KeptElement + Send + Sync;
+    type Wide: KeptElement + PartialEq + Send + Sync;
     const ZERO: Self;
     const ONE: Self;
     const LOWEST: Self;
     const HIGHEST: Self;
+    /// Is no element beyond these two? Then no maximum changes at the highest, and no minimum at the lowest.
+    const IS_BOUNDED: bool = false;
     fn widen(self) -> Self::Wide;
     fn plus(self, o: Self) -> Self;
     fn times(self, o: Self) -> Self;
@@ -249,6 +251,7 @@ impl ReducedElement for i64 {
     const ONE: i64 = 1;
     const LOWEST: i64 = i64::MIN;
     const HIGHEST: i64 = i64::MAX;
+    const IS_BOUNDED: bool = true;
     #[inline(always)]
     fn widen(self) -> i64 {
         self
@@ -290,15 +293,66 @@ impl ReducedElement for i64 {
     }
 }
 
+/// Truth values: a sum is whether any is true, a product whether all are.
+impl ReducedElement for u8 {
+    type Wide = u8;
+    const ZERO: u8 = 0;
+    const ONE: u8 = 1;
+    const LOWEST: u8 = 0;
+    const HIGHEST: u8 = 1;
+    const IS_BOUNDED: bool = true;
+    #[inline(always)]
+    fn widen(self) -> u8 {
+        self
+    }
+    #[inline(always)]
+    fn plus(self, o: u8) -> u8 {
+        self | o
+    }
+    #[inline(always)]
+    fn times(self, o: u8) -> u8 {
+        self & o
+    }
+    #[inline(always)]
+    fn larger(self, o: u8) -> u8 {
+        self | o
+    }
+    #[inline(always)]
+    fn smaller(self, o: u8) -> u8 {
+        self & o
+    }
+    #[inline(always)]
+    fn wide_plus(a: u8, b: u8) -> u8 {
+        a | b
+    }
+    #[inline(always)]
+    fn wide_times(a: u8, b: u8) -> u8 {
+        a & b
+    }
+    #[inline(always)]
+    fn wide_larger(a: u8, b: u8) -> u8 {
+        a | b
+    }
+    #[inline(always)]
+    fn wide_smaller(a: u8, b: u8) -> u8 {
+        a & b
+    }
+    fn finish(v: u8, _: DType) -> u8 {
+        v
+    }
+}
+
 /// How two elements, and two totals, are combined.
 pub(crate) trait CombineRule: Send + Sync + 'static {
     fn identity<T: ReducedElement>() -> T;
     fn lanes<T: ReducedElement>(a: T, b: T) -> T;
     fn vectors<V: Float>(a: V, b: V) -> V;
     fn totals<T: ReducedElement>(a: T::Wide, b: T::Wide) -> T::Wide;
+    /// Does nothing change this total any more?
+    fn is_final<T: ReducedElement>(total: T::Wide) -> bool;
 }
 macro_rules! combine {
-    ($($name:ident $identity:ident $lanes:ident $totals:ident $vectors:expr;)*) => { $(
+    ($($name:ident $identity:ident $lanes:ident $totals:ident $last:expr, $vectors:expr;)*) => { $(
         pub(crate) struct $name;
         impl CombineRule for $name {
             #[inline(always)]
@@ -309,14 +363,19 @@ macro_rules! combine {
             fn vectors<V: Float>(a: V, b: V) -> V { ($vectors)(a, b) }
             #[inline(always)]
             fn totals<T: ReducedElement>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
+            #[inline(always)]
+            fn is_final<T: ReducedElement>(total: T::Wide) -> bool {
+                let last: Option<T> = $last;
+                T::IS_BOUNDED && last.is_some_and(|last| last.widen() == total)
+            }
         }
     )* };
 }
 combine! {
-    Sum ZERO plus wide_plus V::add;
-    Prod ONE times wide_times V::mul;
-    Max LOWEST larger wide_larger |a: V, b| V::select(a.is_nan(), a, a.max(b));
-    Min HIGHEST smaller wide_smaller |a: V, b| V::select(a.is_nan(), a, a.min(b));
+    Sum ZERO plus wide_plus None, V::add;
+    Prod ONE times wide_times None, V::mul;
+    Max LOWEST larger wide_larger Some(T::HIGHEST), |a: V, b| V::select(a.is_nan(), a, a.max(b));
+    Min HIGHEST smaller wide_smaller Some(T::LOWEST), |a: V, b| V::select(a.is_nan(), a, a.min(b));
 }
 
 /// Totals that grow side by side, block by block.
@@ -385,6 +444,10 @@ impl<T: ReducedElement> Total<T> {
     /// The next segment, which ends none that is open.
     pub fn push_segment<C: CombineRule>(&mut self, segment: T::Wide) {
         self.0.totals[0] = C::totals::<T>(self.0.totals[0], segment);
+    }
+    /// Does no further block change it?
+    pub fn is_final<C: CombineRule>(&self) -> bool {
+        C::is_final::<T>(self.0.totals[0]) || C::is_final::<T>(self.0.segments[0])
     }
     /// What the blocks of a segment give, which has no others.
     pub fn segment(&self) -> T::Wide {

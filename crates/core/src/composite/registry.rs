@@ -4,6 +4,7 @@ use super::{
     Built, Compound, Given,
     attention::{Attention, AttentionBackward},
     conv::BiasedConv,
+    ctc::{CtcAlignments, CtcAlignmentsBackward},
     distances::Distances,
     dropout::Dropout,
     embedding::{Embedding, EmbeddingBackward},
@@ -118,6 +119,8 @@ own! {
     "adamant.fourier" |g| some::<1, 1, _> => Fourier { kind: fourier_kind(g)?, n: g.size("n")?, inverse: g.bool("inverse")?, scale: g.float("scale")? };
     "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
     "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
+    "adamant.ctc_alignments" |_g| some::<5, 5, _> => CtcAlignments;
+    "adamant.ctc_alignments_backward" |_g| some::<7, 7, _> => CtcAlignmentsBackward;
     "adamant.true_places" |_g| some::<2, 2, _> => TruePlaces;
     "adamant.search_sorted" |g| some::<2, 2, _> => SearchSorted { right: g.bool("right")? };
     "adamant.distances" |g| |d: &Distances| exactly(if d.among { 1 } else { 2 }) => Distances { ord: g.float("ord")?, among: g.bool("among")? };

@@ -4,6 +4,7 @@ use crate::{Arg, Op, Scalar, Shape};
 use crate::{
     AxisSet, DType, ErrorKind, Meta, Tensor,
     composite::{
+        ctc::{CtcAlignments, IMPOSSIBLE},
         loss::{Reduction, check_classes, check_weight, class_axis, classes, gather},
         wide::floats,
     },
@@ -158,9 +159,6 @@ impl Default for CtcOptions {
         CtcOptions { blank: 0, reduction: Reduction::Mean, zero_infinity: false }
     }
 }
-/// Stands for the logarithm of 0 in the recursion: finite, so that gradients of impossible paths are 0 and not NaN.
-const IMPOSSIBLE: f64 = -1e30;
-
 /// Connectionist temporal classification (Graves et al., 2006) by the forward recursion in logarithms: log-probabilities
 /// `[time, batch, classes]` (or `[time, classes]`), targets `[batch, longest]` or all after one another `[sum]`, and the
 /// lengths of both, `[batch]`. An alignment that cannot be has the loss inf. The gradient supposes that `log_softmax`
@@ -183,15 +181,9 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, ta
         if time == 0 {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "at least one step of time".into() }.into());
         }
-        let alpha = states.forward(&lp, &input_lengths);
-        let total = ctc_total(&alpha, &input_lengths, &target_lengths, &sizes);
+        let total = Tensor::composite1(CtcAlignments, &[&lp, &states.label, &states.skip, &input_lengths, &target_lengths]);
         let lost = total.lt(IMPOSSIBLE / 2.0);
-        // PyTorch's gradient is the one with respect to the logits behind normalised log-probabilities: exp(log_probs)
-        // minus each class's share of the alignments. The first term is added by something that is 0.
-        let p = lp.exp();
-        let steps = Tensor::full_on([time, n, 1], 0, DType::I64, m.device).iota_like(0, DType::I64).lt(&input_lengths);
-        let none = steps.where_(&p - p.detach(), 0.0).sum([0, 2]).reshape([n, 1]);
-        let each = lost.where_(if options.zero_infinity { 0.0 } else { f64::INFINITY }, none - total).reshape([n]);
+        let each = lost.where_(if options.zero_infinity { 0.0 } else { f64::INFINITY }, total.neg()).reshape([n]);
         Ok(match options.reduction {
             Reduction::None if is_batched => each,
             Reduction::None => each.reshape(()),
@@ -259,12 +251,7 @@ fn ctc_labels(targets: &Tensor, target_lengths: &Tensor, sizes: &CtcSizes) -> Bu
 /// The states of an alignment, `[batch, states]`: blank, label 0, blank, label 1, .., blank. Labels beyond a target's length
 /// are never read at the end.
 struct CtcStates {
-    sizes: CtcSizes,
-    /// how many there are
-    count: usize,
-    /// the number of each state
-    state: Tensor,
-    /// the class that it emits
+    /// the class that each emits
     label: Tensor,
     /// may it be reached from the state two before?
     skip: Tensor,
@@ -291,45 +278,6 @@ impl CtcStates {
         } else {
             Tensor::full_on([n, count], false, DType::Bool, device)
         };
-        CtcStates { sizes, count, state, label, skip }
+        CtcStates { label, skip }
     }
-    /// The logarithm of each state's probability at the end of its sample's time, over all paths that lead to it.
-    fn forward(&self, lp: &Tensor, input_lengths: &Tensor) -> Tensor {
-        let start = self.state.lt(2);
-        let first = self.emitted(lp, 0);
-        let mut alpha = start.where_(&first, first.full_like(IMPOSSIBLE));
-        for t in 1..self.sizes.time {
-            let stay = &alpha;
-            let one = self.shifted(stay, 1);
-            let two = self.skip.where_(self.shifted(stay, 2), IMPOSSIBLE);
-            let max = stay.maximum(&one).maximum(&two).detach();
-            let sum = (stay - &max).exp() + (one - &max).exp() + (two - &max).exp();
-            let next = sum.log() + max + self.emitted(lp, t);
-            let next = next.lt(IMPOSSIBLE).where_(IMPOSSIBLE, &next);
-            alpha = input_lengths.gt(t as i64).where_(&next, &alpha);
-        }
-        alpha
-    }
-    /// The log-probability of what each state emits, at a step of time.
-    fn emitted(&self, lp: &Tensor, t: usize) -> Tensor {
-        let e = gather(&lp.narrow(0, t, 1).reshape([self.sizes.n, self.sizes.classes]), 1, &self.label);
-        e.lt(IMPOSSIBLE).where_(IMPOSSIBLE, &e)
-    }
-    /// Each state's value of the state `by` before it; the first ones have none.
-    fn shifted(&self, a: &Tensor, by: usize) -> Tensor {
-        let by = by.min(self.count);
-        let lost = Tensor::full_on([self.sizes.n, by], IMPOSSIBLE, a.meta().dtype, self.sizes.of.device);
-        if by == self.count { lost } else { Tensor::apply(Op::Concat { axis: 1 }, Arg::None, &[&lost, &a.narrow(1, 0, self.count - by)]) }
-    }
-}
-/// The logarithm of the probability of all alignments, `[batch, 1]`: they end in the last label or in the blank behind it.
-/// Without a step of time only the empty target is possible.
-fn ctc_total(alpha: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, sizes: &CtcSizes) -> Tensor {
-    let last = target_lengths * 2i64;
-    let end = gather(alpha, 1, &last);
-    let label_end = gather(alpha, 1, &(&last - 1i64).maximum(0i64));
-    let label_end = target_lengths.gt(0).where_(&label_end, IMPOSSIBLE);
-    let max = end.maximum(&label_end).detach();
-    let total = ((end - &max).exp() + (label_end - &max).exp()).log() + max;
-    input_lengths.gt(0).where_(&total, target_lengths.eq(0).where_(Tensor::full_on([sizes.n, 1], 0, total.meta().dtype, sizes.of.device), IMPOSSIBLE))
 }

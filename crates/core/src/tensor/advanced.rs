@@ -12,20 +12,68 @@ use crate::{
     promotion::common,
 };
 
-/// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
+/// An index of several axes: for each of them, in order, the positions along it, all of one shape.
 struct MergedIndex {
-    /// the indexed axes in order, then the others
-    order: Vec<usize>,
-    /// product of the indexed axes' sizes
-    rows: usize,
-    /// sizes of the other axes
-    rest: Vec<usize>,
-    /// positions, flat
-    at: Tensor,
+    axes: Vec<usize>,
+    /// i64, not negative where they are inside
+    along: Vec<Tensor>,
+    /// the same before they were broadcast together and looked up
+    own: Vec<Tensor>,
     /// the shape of the positions
     shape: Shape,
-    /// where in the result the axes of the positions stand
-    to: usize,
+}
+impl MergedIndex {
+    /// The first axis of those that stand beside each other.
+    fn beside(&self) -> Option<usize> {
+        let (&first, &last) = (self.axes.first()?, self.axes.last()?);
+        (last - first + 1 == self.axes.len()).then_some(first)
+    }
+    /// The tensor's shape with the indexed axes, which stand beside each other from `first` on, as one; and that of the result, where the
+    /// axes of the positions stand there.
+    fn between(&self, of: &Shape, first: usize) -> Built<(Shape, Shape)> {
+        let (before, inside) = of.split_at(first);
+        let (inside, behind) = inside.split_at(self.axes.len());
+        let with = |middle: &[usize]| Shape::new(&[before, middle, behind].concat());
+        Ok((with(&[inside.iter().product()])?, with(&self.shape)?))
+    }
+    /// Positions in the indexed axes as one axis, flat.
+    fn merged(&self, of: &Shape) -> Built<Tensor> {
+        let join = |all: Option<Tensor>, (&axis, own): (&usize, &Tensor)| Some(all.map_or_else(|| own.clone(), |all| all * of[axis] + own));
+        match self.axes.iter().zip(&self.along).fold(None, join) {
+            Some(at) => Ok(at.ravel()),
+            None => refuse("an index of no axis"),
+        }
+    }
+    /// Which index each axis of the positions is of, where each is of one alone (or of none): then they pick one after the other.
+    fn crossed(&self) -> Option<Vec<Option<usize>>> {
+        let long = |own: &Tensor, p: usize| {
+            let shape = own.meta().shape;
+            (p + shape.rank()).checked_sub(self.shape.rank()).is_some_and(|k| shape[k] > 1)
+        };
+        let of = |p: usize| {
+            let mut all = (0..self.own.len()).filter(|&k| long(&self.own[k], p));
+            let first = all.next();
+            all.next().is_none().then_some(first)
+        };
+        (0..self.shape.rank()).map(of).collect()
+    }
+    /// The other axes.
+    fn others(&self, of: &Shape) -> Vec<usize> {
+        (0..of.rank()).filter(|k| !self.axes.contains(k)).collect()
+    }
+    /// Where the elements of a result are in the flat tensor, flat: the positions' axes first, then the others.
+    fn places(&self, of: &Shape) -> Built<Tensor> {
+        let (steps, others) = (of.strides(), self.others(of));
+        let dtype = if i32::try_from(of.elements()).is_ok() { DType::I32 } else { DType::I64 };
+        let step = |axis: usize| steps[axis] as i64;
+        let at = self.axes.iter().zip(&self.along).map(|(&axis, own)| own.cast(dtype) * step(axis));
+        let Some(rows) = at.reduce(|all, own| all + own) else { return refuse("an index of no axis") };
+        let narrow: Vec<usize> = self.shape.iter().copied().chain(others.iter().map(|_| 1)).collect();
+        let wide: Vec<usize> = self.shape.iter().copied().chain(others.iter().map(|&k| of[k])).collect();
+        let start = rows.reshape(Shape::new(&narrow)?).expand(Shape::new(&wide)?);
+        let n = self.shape.rank();
+        Ok(others.iter().enumerate().fold(start.clone(), |all, (k, &axis)| all + start.iota_like(n + k, dtype) * step(axis)).ravel())
+    }
 }
 
 impl Tensor {
@@ -40,15 +88,38 @@ impl Tensor {
     #[track_caller]
     pub(super) fn picked(&self, indices: &[Option<&Tensor>]) -> Built<Tensor> {
         let Some(place) = self.place(indices)? else { return Ok(self.clone()) };
-        let rows = self.permute(&place.order).reshape([place.rows, place.rest.iter().product()]);
-        let picked = rows.index_select(0, &place.at);
-        let dims: Vec<usize> = place.shape.iter().chain(&place.rest).copied().collect();
-        let picked = picked.reshape(Shape::new(&dims)?);
-        // The positions' axes go to where the first index stood.
-        let n = place.shape.rank();
-        let from: Vec<usize> = (0..n).collect();
-        let to: Vec<usize> = (place.to..place.to + n).collect();
-        Ok(picked.movedim(from, to))
+        let shape = self.meta().shape;
+        if let Some(first) = place.beside() {
+            let (rows, dims) = place.between(&shape, first)?;
+            return Ok(self.reshape(rows).index_select(first, &place.merged(&shape)?).reshape(dims));
+        }
+        let others = place.others(&shape);
+        let dims = Shape::new(&place.shape.iter().copied().chain(others.iter().map(|&k| shape[k])).collect::<Vec<_>>())?;
+        if let Some(of) = place.crossed().filter(|_| dims.elements() > 0) {
+            // One index after the other, each along its axis; then the axes of the positions go to the front.
+            let picked = place.axes.iter().zip(&place.own).fold(self.clone(), |x, (&axis, own)| x.index_select(axis, &own.ravel()));
+            let (mut wide, mut front, mut behind) = (Vec::new(), vec![0; of.len()], Vec::new());
+            for axis in 0..shape.rank() {
+                let Some(k) = place.axes.iter().position(|&a| a == axis) else {
+                    behind.push(wide.len());
+                    wide.push(shape[axis]);
+                    continue;
+                };
+                for (p, front) in front.iter_mut().enumerate().filter(|(p, _)| of[*p] == Some(k)) {
+                    *front = wide.len();
+                    wide.push(place.shape[p]);
+                }
+            }
+            let long: Vec<usize> = (0..of.len()).filter(|&p| of[p].is_some()).map(|p| front[p]).collect();
+            return Ok(picked.reshape(Shape::new(&wide)?).permute([long, behind].concat()).reshape(dims));
+        }
+        if dims.elements() < shape.elements() {
+            return Ok(self.ravel().gather(0, &place.places(&shape)?).reshape(dims));
+        }
+        let order: Vec<usize> = place.axes.iter().copied().chain(others.iter().copied()).collect();
+        let count: usize = place.axes.iter().map(|&k| shape[k]).product();
+        let rows = self.permute(&order).reshape([count, others.iter().map(|&k| shape[k]).product()]);
+        Ok(rows.index_select(0, &place.merged(&shape)?).reshape(dims))
     }
     /// The tensor with `values` (broadcast) written, or added if `accumulate`, at the places that [`Tensor::index`] reads.
     #[track_caller]
@@ -66,21 +137,34 @@ impl Tensor {
             let values = over(values, self.meta().shape)?;
             return Ok(if accumulate { self + values } else { values });
         };
-        let n = place.shape.rank();
-        let mut dims = place.rest[..place.to].to_vec();
-        dims.extend_from_slice(&place.shape);
-        dims.extend_from_slice(&place.rest[place.to..]);
-        let width = place.rest.iter().product();
-        let from: Vec<usize> = (place.to..place.to + n).collect();
-        let values = over(values, Shape::new(&dims)?)?.movedim(from, (0..n).collect::<Vec<usize>>()).reshape([place.shape.elements(), width]);
-        let rows = self.permute(&place.order);
+        let shape = self.meta().shape;
+        let scatter = |flat: Tensor, at: Tensor, axis: usize, values: &Tensor| {
+            let op = crate::Op::Scatter { axis: axis as u8, mode };
+            if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(op, crate::Arg::None, &[&flat, &at, values]) }
+        };
+        if let Some(first) = place.beside() {
+            let (rows, dims) = place.between(&shape, first)?;
+            let flat = self.reshape(rows);
+            let at = spread(&place.merged(&shape)?, &rows, first)?;
+            let values = over(values, dims)?.reshape(at.meta().shape);
+            return Ok(scatter(flat, at, first, &values).reshape(shape));
+        }
+        let others = place.others(&shape);
+        let dims = Shape::new(&place.shape.iter().copied().chain(others.iter().map(|&k| shape[k])).collect::<Vec<_>>())?;
+        let values = over(values, dims)?;
+        if dims.elements() < shape.elements() {
+            return Ok(scatter(self.ravel(), place.places(&shape)?, 0, &values.ravel()).reshape(shape));
+        }
+        let order: Vec<usize> = place.axes.iter().copied().chain(others.iter().copied()).collect();
+        let width: usize = others.iter().map(|&k| shape[k]).product();
+        let rows = self.permute(&order);
         let moved = rows.meta().shape;
-        let flat = rows.reshape([place.rows, width]);
-        let at = spread(&place.at, &flat.meta().shape, 0)?;
-        let put =
-            if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values]) };
-        let mut back = vec![0usize; place.order.len()];
-        for (k, &axis) in place.order.iter().enumerate() {
+        let count: usize = place.axes.iter().map(|&k| shape[k]).product();
+        let flat = rows.reshape([count, width]);
+        let at = spread(&place.merged(&shape)?, &flat.meta().shape, 0)?;
+        let put = scatter(flat, at, 0, &values.reshape([place.shape.elements(), width]));
+        let mut back = vec![0usize; order.len()];
+        for (k, &axis) in order.iter().enumerate() {
             back[axis] = k;
         }
         Ok(put.reshape(moved).permute(back))
@@ -115,38 +199,27 @@ impl Tensor {
         }
         by_axis.resize(shape.rank(), None);
         let indexed: Vec<usize> = (0..shape.rank()).filter(|&k| by_axis[k].is_some()).collect();
-        let (Some(&first), Some(&last)) = (indexed.first(), indexed.last()) else { return Ok(None) };
-        let neighbours = last - first + 1 == indexed.len();
+        if indexed.is_empty() {
+            return Ok(None);
+        }
         let mut common = Shape::SCALAR;
         for t in by_axis.iter().flatten() {
             common = crate::op::broadcast(&common, &t.meta().shape)?;
         }
-        let mut at: Option<Tensor> = None;
+        let (mut along, mut each) = (Vec::new(), Vec::new());
         for &axis in &indexed {
             let Some(index) = &by_axis[axis] else { continue };
             let size = shape[axis];
             let mut own = wrap(index, size)?.cast(DType::I64);
+            each.push(own.clone());
             if indexed.len() > 1 {
                 // Each index is looked up in 0..size, so that one out of range is found before they are merged.
                 let table = Tensor::arange_on(0, size, 1, DType::I64, self.meta().device);
                 own = table.gather(0, &own.ravel()).reshape(own.meta().shape);
             }
-            let own = own.expand(common);
-            at = Some(match at {
-                None => own,
-                Some(so_far) => so_far * size + own,
-            });
+            along.push(own.expand(common));
         }
-        let Some(at) = at else { return Ok(None) };
-        let others: Vec<usize> = (0..shape.rank()).filter(|k| !indexed.contains(k)).collect();
-        Ok(Some(MergedIndex {
-            rows: indexed.iter().map(|&k| shape[k]).product(),
-            rest: others.iter().map(|&k| shape[k]).collect(),
-            order: indexed.iter().copied().chain(others).collect(),
-            at: at.ravel(),
-            shape: common,
-            to: if neighbours { first } else { 0 },
-        }))
+        Ok(Some(MergedIndex { axes: indexed, along, own: each, shape: common }))
     }
 
     /// The indices (i64, `[n, axes]`) of the elements that are not zero, in row-major order. Reads how many there are.

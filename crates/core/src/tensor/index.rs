@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, op::ScatterMode, shape::Axis};
+use crate::{Arg, DType, ErrorKind, Op, Scalar, SegmentReduce, Segments, Shape, op::ScatterMode, shape::Axis};
 
 /// How [`Tensor::scatter_reduce`] combines what falls on one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,15 +179,16 @@ impl Tensor {
                 .into());
             }
             let (n, bags, meta) = (ids.meta().shape[0], offsets.meta().shape[0], rows.try_meta()?);
+            if mode != BagMode::Max {
+                let cuts = Tensor::cat(&[offsets.cast(DType::I64), Tensor::full_on([1], n, DType::I64, meta.device)], 0);
+                let (reduce, of_nothing) = if mode == BagMode::Sum { (SegmentReduce::Sum, None) } else { (SegmentReduce::Mean, Some(0.0)) };
+                return Ok(rows.segment_reduce(reduce, Segments::Offsets(&cuts), 0, of_nothing));
+            }
             let place = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
             let bag = offsets.cast(DType::I64).searchsorted(&place, true) - 1i64;
             let zeros = Tensor::zeros_on([bags, meta.shape[1]], meta.dtype, meta.device);
             let at = spread(&bag, &meta.shape, 0)?;
-            Ok(match mode {
-                BagMode::Sum => zeros.scatter_add(0, &at, &rows),
-                BagMode::Mean => zeros.scatter_reduce(0, &at, &rows, ScatterReduce::Mean, false),
-                BagMode::Max => zeros.scatter_reduce(0, &at, &rows, ScatterReduce::Amax, false),
-            })
+            Ok(zeros.scatter_reduce(0, &at, &rows, ScatterReduce::Amax, false))
         })
     }
     /// A one at each class number, zeros elsewhere, on a new last axis; i64. A number outside `0..classes` is an error.

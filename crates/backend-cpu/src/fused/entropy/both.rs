@@ -6,7 +6,7 @@ use super::{
         rows::{StoredElement, Summed, rows_of_a_task},
         softmax::log_of,
     },
-    AHEAD, Factors, LabelledRows, PIECE, TargetClass, cotangents, exp_of, in_pieces, losses, plain,
+    AHEAD, Factors, LabelledRows, PIECE, TargetClass, columns, cotangents, exp_of, in_pieces, losses, plain,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -55,7 +55,7 @@ fn both<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<'_,
     let ([x, target, g], [out, largest, log_sums, gradient]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
     };
-    let rows = LabelledRows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target, runtime.isa)?;
     let (x, g, out, gradient): (&[M], &[M], &mut [M], &mut [M]) = (x.dense()?, g.dense()?, out.dense()?, gradient.dense()?);
     let (largest, log_sums): (&mut [M::Real], &mut [M::Real]) = (largest.dense()?, log_sums.dense()?);
     let (isa, n, inner) = (runtime.isa, rows.classes, rows.inner);
@@ -65,6 +65,11 @@ fn both<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<'_,
     rows.report(fault);
     let g = cotangents(loss, &rows, g, isa)?;
     let factor = |k: usize| g[if g.len() == 1 { 0 } else { k }];
+    if columns::are(&rows) {
+        let strips = columns::strips(&rows, largest, log_sums, Some(gradient))?;
+        runtime.threads.try_for_parts(strips, |_, strip| strip.run(isa, &rows, x, false, factor))?;
+        return losses(loss, &rows, x, (largest, log_sums), out, isa);
+    }
     let streamed = inner == 1 && size_of_val(gradient) >= STREAMED;
     // What has one index along the first axis lies in a block of memory, its rows apart by one element.
     let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner.max(1), n * inner);
