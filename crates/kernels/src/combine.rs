@@ -140,6 +140,6 @@ impl Combine {
             self.of("partial[lane]", "partial[lane + half]")
         );
         let shared = vec![SharedArray { name: "partial", of: t, length: GROUP as usize }];
-        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, blocks: None, body }.text()
     }
 }

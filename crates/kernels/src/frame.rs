@@ -42,8 +42,9 @@ pub struct KernelFrame<'f> {
     pub numbered: Numbering,
     /// what a workgroup shares; nothing is known of it when the kernel begins
     pub shared: Vec<SharedArray>,
-    /// may an invocation take as many registers as there are, and fewer workgroups run at once?
-    pub greedy: bool,
+    /// how many workgroups are to run on a processor at once, at least: invocations take the registers that this leaves. None: the
+    /// compiler weighs one against the other, and may spill a few registers where one more workgroup then fits
+    pub blocks: Option<usize>,
     /// functions that the body calls
     pub functions: &'f str,
     /// statements of one invocation
@@ -52,7 +53,7 @@ pub struct KernelFrame<'f> {
 impl<'f> KernelFrame<'f> {
     /// Invocations that work alone.
     pub fn alone(bindings: &'f Bindings, functions: &'f str, body: String) -> KernelFrame<'f> {
-        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, greedy: true, body }
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, blocks: Some(1), body }
     }
     /// The whole text.
     ///

@@ -154,7 +154,9 @@ mod tests {
             |wide: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ LDG.E.128 R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E{wide} R1 ;\n")).remove("kernel_a");
         assert!(by_code(&map, code(".128").as_ref()).is_empty());
         assert_eq!(by_code(&map, code(".64").as_ref()), ["1 loads and 1 stores of 128 bits where it has 1 and 2 such pieces"]);
-        let other = |load: &str| sass::kernels(&format!(".text.kernel_a:\n/*0*/ {load} R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E.128 R1 ;\n")).remove("kernel_a");
+        let other = |load: &str| {
+            sass::kernels(&format!(".text.kernel_a:\n/*0*/ LDG.E R1 ;\n/*1*/ {load} R1 ;\n/*1*/ STG.E.128 R1 ;\n/*2*/ STG.E.128 R1 ;\n")).remove("kernel_a")
+        };
         assert_eq!((by_code(&map, other("LDG.E").as_ref()).len(), by_code(&map, other("LD.E").as_ref()).len()), (1, 0));
         assert_eq!(by_code(&map, None), ["it is not in the listing"]);
         (map.text, map.is_dense) = (String::new(), true);

@@ -85,9 +85,9 @@ impl KernelListing {
         let stores = body.iter().filter(|i| operation(i) == "STS").count();
         Some(MatrixLoop { length: body.len(), matrix: matrix.len(), sums: sums.len(), stores })
     }
-    /// Does it read elements at all? (Its words come by loads of another kind.)
+    /// Does it read elements at all? One load is that of the gate.
     pub fn reads(&self) -> bool {
-        self.instructions.iter().any(|i| operation(i) == "LDG")
+        self.instructions.iter().filter(|i| operation(i) == "LDG").count() > 1
     }
     /// Loads from global memory of 16 bytes at once, and stores.
     pub fn widest(&self) -> [usize; 2] {
@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(all["kernel_a"].matrix_loop(), Some(MatrixLoop { length: 5, matrix: 2, sums: 2, stores: 0 }));
         assert_eq!(all["kernel_a"].widest(), [1, 1]);
         assert_eq!((all["kernel_b"].matrix_loop(), all["kernel_b"].widest()), (None, [0, 0]));
-        assert_eq!((all["kernel_a"].reads(), kernels(".text.kernel_c:\n/*0*/ LD.E R8 ;\n")["kernel_c"].reads()), (true, false));
+        let twice = kernels(".text.kernel_c:\n/*0*/ LDG.E R8 ;\n/*1*/ LDG.E R9 ;\n");
+        assert_eq!((all["kernel_a"].reads(), twice["kernel_c"].reads()), (false, true));
     }
     #[test]
     fn planted_faults_change_what_is_counted() {

@@ -80,7 +80,7 @@ fn launch(launcher: &mut dyn Launcher, [x, out]: [&Array; 2], op: ArgOp, axis: u
 "
             );
             let shared = vec![SharedArray { name: "bests", of: t, length: GROUP as usize }, SharedArray { name: "firsts", of: "u32", length: GROUP as usize }];
-            KernelFrame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: false, body }
+            KernelFrame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: None, body }
                 .text()
         } else {
             let body = format!(

@@ -208,7 +208,7 @@ let plane: u32 = number / (tiles * chunks);
         };
         let sizes: String = SIZES.iter().enumerate().map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n")).collect();
         let body = format!("{sizes}{place}if (number >= tiles * chunks * kept) {{ return; }}\n{body}");
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, blocks: None, body }
             .text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);

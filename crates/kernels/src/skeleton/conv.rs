@@ -303,7 +303,7 @@ impl ConvText<'_> {
             OFFSETS_AT + 2,
             wide = COLUMNS * WIDE
         );
-        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, greedy: false, body }
+        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, blocks: None, body }
             .text()
     }
     /// The sizes of the three tensors along the axes.

@@ -319,10 +319,6 @@ fn tile_of([rows, columns]: [usize; 2]) -> String {
 "
     )
 }
-/// What is done with a tile's sums behind the loop, for which the tile is found anew where that spares registers.
-fn behind(bindings: &Bindings, tile: &str, then: &str) -> String {
-    bindings.dialect.anew(Numbering::InWorkgroup).map_or(then.into(), |anew| format!("{{\n{anew}{tile}{then}}}\n"))
-}
 /// The entry point where subgroups share rows: no memory of the workgroup, and no barriers.
 fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, columns_of]: [usize; 3], form: ProductForm) -> Result<String, ErrorKind> {
     let t = acc.name();
@@ -362,7 +358,7 @@ fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, c
         // Pairs of columns lie side by side.
         if form.paired { format!("(own % {across}u) * {}u", size * wide / 2) } else { format!("(own % {across}u) * {}u", size * wide) }
     );
-    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, greedy: false, body }.text()
+    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, blocks: None, body }.text()
 }
 /// The entry point: one tile of the result.
 fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize; 2], form: ProductForm) -> Result<String, ErrorKind> {
@@ -391,9 +387,10 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
     let products = each(&|i, j| format!("s{i}_{j} += l{i} * r{j};\n"));
     let stores = form.stores([tall, wide], |i, j| [format!("top + y + {}u", i * SIDE), format!("edge + {}", form.column(j, SIDE, "x"))]);
     let barrier = bindings.dialect.barrier();
-    let tile = tile_of([rows, columns]) + &format!("let x: u32 = lane % {SIDE}u;\nlet y: u32 = lane / {SIDE}u;\n");
     let body = format!(
-        "    {tile}
+        "    {}
+    let x: u32 = lane % {SIDE}u;
+    let y: u32 = lane / {SIDE}u;
     {sums}
     for (var k0: u32 = begin; k0 < end; k0 += {SLICE}u) {{
         {left}{right}{barrier}
@@ -402,9 +399,12 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
         }}
         {barrier}
     }}
-    {}",
-        behind(bindings, &tile, &format!("if (split * p[3u] >= max(p[2u], 1u)) {{ return; }}\n{stores}"))
+    if (split * p[3u] >= max(p[2u], 1u)) {{ return; }}
+    {stores}",
+        tile_of([rows, columns])
     );
+    // Of registers that 256 invocations have.
+    let blocks = Some(if acc.size() > 4 { 2 } else { 4 });
     let shared = vec![SharedArray { name: "lefts", of: t, length: rows * SLICE }, SharedArray { name: "rights", of: t, length: columns * SLICE }];
-    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, blocks, body }.text()
 }

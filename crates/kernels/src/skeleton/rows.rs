@@ -278,12 +278,12 @@ let t{j}_{k}: f32 = partial[0];
         Way::Invocation => per_element(bindings, &functions, &body),
         Way::Subgroup(size) => {
             let body = format!("{number}let i: u32 = number * {}u + own;\n{last}{body}", way.rows());
-            KernelFrame { bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, greedy: false, body }.text()
+            KernelFrame { bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, blocks: None, body }.text()
         }
         Way::Workgroup => {
             let body = format!("{number}let i: u32 = number;\n{last}{body}");
             let shared = vec![SharedArray { name: "partial", of: "f32", length: GROUP as usize }];
-            KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: false, body }.text()
+            KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: None, body }.text()
         }
     }
 }

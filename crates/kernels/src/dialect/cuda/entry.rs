@@ -29,8 +29,7 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
     let body = threaded(&frame.body, &module)?;
     let lanes = frame.lanes;
     let numbers = numbers(frame.numbered, ["{blockIdx.x, blockIdx.y}", "threadIdx.x"]);
-    // Without a word about blocks the compiler spills a few registers where one more block then fits.
-    let blocks = if frame.greedy { ", 1" } else { "" };
+    let blocks = frame.blocks.map_or(String::new(), |blocks| format!(", {blocks}"));
     let shared: String = frame.shared.iter().map(|s| format!("    __shared__ __align__(16) {} {}[{}];\n", to_c(s.of, true), s.name, s.length)).collect();
     let taken: String = (0..bindings).map(|k| format!(", void *const buffer{k}")).collect();
     let bound: Vec<String> = (0..bindings).map(|k| format!("buffer{k}")).collect();

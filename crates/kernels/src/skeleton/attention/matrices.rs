@@ -223,7 +223,7 @@ fn launch(
         }
         let body = verbatim(body(attention, of, pass, tile, &arguments, draws.as_deref(), masked));
         let shared = vec![SharedArray { name: "tiles", of: "u32", length: tile.shared(!keeps_queries) / 4 }];
-        KernelFrame { bindings: &bindings, lanes: 32 * WARPS, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: true, body }.text()
+        KernelFrame { bindings: &bindings, lanes: 32 * WARPS, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: Some(1), body }.text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * tile.chunks * planes) as u64);
     Ok(())

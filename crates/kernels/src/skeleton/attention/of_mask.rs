@@ -131,7 +131,7 @@ let total: f32 = {sum};
             store = bindings.store(target, out.dtype, "place", &narrowed(out.dtype, "total")),
         );
         let numbered = if alone { Numbering::InWorkgroup } else { Numbering::InSubgroup(size) };
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered, shared: Vec::new(), functions: &functions, greedy: false, body }.text()
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered, shared: Vec::new(), functions: &functions, blocks: None, body }.text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, elements.div_ceil(if alone { LANES } else { LANES / size }) as u64);
     Ok(())

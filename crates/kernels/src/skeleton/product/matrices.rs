@@ -8,7 +8,7 @@
 //! gathered element by element, or by a type of the caller's that holds what it knows of a thread's rows or columns. Beyond an edge
 //! there are zeros. What all slices have in common is computed before the first (`matrices/tiles.cuh`): the loop is products, what
 //! takes their factors out, copies, and a few additions.
-use super::{ProductForm, behind, tile_of};
+use super::{ProductForm, tile_of};
 use crate::{
     bindings::Bindings,
     dialect::guarded,
@@ -113,11 +113,13 @@ const uint32_t left_shared = (uint32_t)__cvta_generic_to_shared(lefts), right_sh
         along[1],
         is_f16 = factors.dtype == DType::F16,
     ));
-    let body = format!("    {tile}{bases}{begin}{}", behind(bindings, &tile, &stores));
+    // The tile is found anew behind the loop: held across it, it takes registers.
+    let stores = bindings.dialect.anew(Numbering::InWorkgroup).map_or(stores.clone(), |anew| format!("{{\n{anew}{tile}{stores}}}\n"));
+    let body = format!("    {tile}{bases}{begin}{stores}");
     let functions = verbatim(guarded("adm_product", LIBRARY) + "\n") + functions;
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * [rows, columns][k] * SLICE / 2 }).collect();
-    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, greedy: false, body }.text()
+    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: None, body }.text()
 }
 /// The declarations of what brings a side's pieces, by a thread that fills some of them in each stage, and of where they go.
 fn side(factors: &UnitFactors, side: usize, extent: usize, lanes: usize, gather: Option<&str>) -> String {

@@ -139,7 +139,7 @@ fn workgroup_sum(bindings: &Bindings, functions: &str, value: &str, store: &str)
 "
     );
     let shared = vec![SharedArray { name: "partial", of: "vec2<f32>", length: GROUP as usize }];
-    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, greedy: false, body }.text()
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, blocks: None, body }.text()
 }
 fn backward(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
     let ([g, x, target, rest @ ..], [dx]) = (work.inputs, work.outputs) else { return Err(misshapen("cross entropy")) };

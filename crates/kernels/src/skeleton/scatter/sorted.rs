@@ -188,7 +188,7 @@ if (here < p[2u]) {{
         bindings.set_word(scratch, "place_at", "places[half + lane]")
     );
     let shared = vec![SharedArray { name: "keys", of: "u32", length: 2 * BLOCK }, SharedArray { name: "places", of: "u32", length: 2 * BLOCK }];
-    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: INDEX_OF, greedy: false, body }.text()
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: INDEX_OF, blocks: None, body }.text()
 }
 /// Merges neighbouring runs. Positions lie behind the keys.
 fn merge(bindings: &Bindings, scratch: usize) -> Result<String, ErrorKind> {
