@@ -105,7 +105,7 @@ fn losses() -> Vec<Entry> {
         "functional::nll_loss" 2 FLOAT [v(&[3, 4]), index(&[3], 4)] |x| f::nll_loss(&x[0], &x[1], &NllOptions::default()); "shape" => f::nll_loss(&x[0], &x[1].narrow(0, 0, 2), &NllOptions::default()),
         "functional::multi_margin_loss" 2 WIDE [v(&[3, 4]), index(&[3], 4)] |x| f::multi_margin_loss(&x[0], &x[1], &MultiMarginOptions::default()),
         "functional::multilabel_margin_loss" 2 WIDE [v(&[2, 4]), whole(&[2, 4], &[3.0, 0.0, -1.0, 1.0, 2.0, -1.0, 0.0, 0.0])] |x| f::multilabel_margin_loss(&x[0], &x[1], MEAN),
-        "functional::ctc_loss" 1 WIDE [within(&[4, 2, 3], -2.0, -0.5), whole(&[2, 2], &[1.0, 2.0, 2.0, 1.0]), whole(&[2], &[4.0, 4.0]), whole(&[2], &[2.0, 1.0])] |x| f::ctc_loss(&x[0].log_softmax(2), &x[1], &x[2], &x[3], &CtcOptions::default()),
+        "functional::ctc_loss" 2 WIDE [within(&[4, 2, 3], -2.0, -0.5), whole(&[2, 2], &[1.0, 2.0, 2.0, 1.0]), whole(&[2], &[4.0, 4.0]), whole(&[2], &[2.0, 1.0])] |x| f::ctc_loss(&x[0].log_softmax(2), &x[1], &x[2], &x[3], &CtcOptions::default()),
         "functional::mse_loss" 2 FLOAT [v(&[2, 3]), v(&[2, 3])] |x| f::mse_loss(&x[0], &x[1], MEAN); "dtype" => f::mse_loss(&x[0].long(), &x[1].long(), MEAN),
         "functional::l1_loss" 2 FLOAT [v(&[2, 3]), v(&[2, 3])] |x| f::l1_loss(&x[0], &x[1], Reduction::Sum); "dtype" => f::l1_loss(&x[0].long(), &x[1].long(), MEAN),
         "functional::smooth_l1_loss" 2 FLOAT [v(&[2, 3]), v(&[2, 3])] |x| f::smooth_l1_loss(&x[0], &x[1], 0.5, MEAN),

@@ -51,6 +51,9 @@ impl Hint {
             ErrorKind::Index { bound, .. } if called.contains("cross_entropy") || called.contains("nll_loss") => {
                 Hint::new(format!("a label is the number of its class, from 0 to {}", bound - 1))
             }
+            ErrorKind::Index { .. } if called.contains("ctc") => {
+                Hint::new("a label is the number of its class, and a length is at most that of the longest target")
+            }
             ErrorKind::Index { bound, .. } => Hint::new(format!("indices run from 0 to {}", bound - 1)),
             ErrorKind::DeviceMismatch { .. } => Hint::new("move one of them").code("right.to(left.device()?)"),
             ErrorKind::DeviceAbsent(_) => Hint::new("take the best one that is there").code("Device::auto()?"),
