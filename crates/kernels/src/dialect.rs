@@ -14,10 +14,7 @@ pub use c::{C, entry_of, to_c};
 pub use cuda::{CUDA_BUFFERS, CUDA_WORDS, Cuda};
 pub use wgsl::Wgsl;
 
-use crate::{
-    bindings::Access,
-    frame::{KernelFrame, Numbering},
-};
+use crate::{bindings::Access, frame::KernelFrame};
 use adamant_ir::{DType, ErrorKind};
 
 /// What an atomic operation does to a word.
@@ -111,11 +108,6 @@ pub trait Dialect: Sync {
     fn source(&self, text: &str) -> String;
     /// Statements in the language itself, as part of the notation.
     fn verbatim(&self, text: String) -> String;
-    /// Statements that name `group` and who an invocation is anew, for what is made of them behind a long loop: held across it, it
-    /// takes registers. None where compilers see to that.
-    fn anew(&self, _: Numbering) -> Option<String> {
-        None
-    }
     /// The statement that names a value.
     fn define(&self, register: &str, name: &str, value: &str) -> String;
     /// One of two values.

@@ -31,6 +31,8 @@ pub enum Numbering {
     /// `lane` of the subgroup, of so many, that is number `own` of its workgroup
     InSubgroup(usize),
 }
+/// Invocations of a processor that can have 128 registers each at once, on every card from 7.5 on.
+pub(crate) const OF_128_REGISTERS: usize = 512;
 /// A kernel. Its body reads `group` and `groups`, the workgroup's place in the grid and the grid's extent (`x` and `y`),
 /// and `lane`.
 pub struct KernelFrame<'f> {

@@ -10,11 +10,7 @@
 mod entry;
 
 use super::{Atomic, C, Dialect, Subgroup, c::guarded, to_c};
-use crate::{
-    bindings::Access,
-    frame::{KernelFrame, Numbering},
-    preambles::LONG,
-};
+use crate::{bindings::Access, frame::KernelFrame, preambles::LONG};
 use adamant_ir::{DType, ErrorKind};
 
 /// CUDA C++ for NVRTC.
@@ -83,9 +79,6 @@ impl Dialect for Cuda {
     }
     fn verbatim(&self, text: String) -> String {
         C.verbatim(text)
-    }
-    fn anew(&self, numbered: Numbering) -> Option<String> {
-        Some(self.verbatim(entry::numbers(numbered, ["adm_group_anew()", "adm_lane_anew()"])))
     }
     fn define(&self, register: &str, name: &str, value: &str) -> String {
         C.define(register, name, value)

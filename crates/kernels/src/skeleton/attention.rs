@@ -12,7 +12,7 @@ use super::{matmul::narrowed, rows::all_floats};
 use crate::{
     Dialect, Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{KernelFrame, MOST_ROUNDS, Numbering},
+    frame::{KernelFrame, MOST_ROUNDS, Numbering, OF_128_REGISTERS},
     launcher::{Array, Key, LaunchTarget, Launcher, Work, misshapen},
     nest::{AxisGroup, Nest},
 };
@@ -188,15 +188,7 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
                 format!("let to_{name}: u32 = p[{offset}u] + place;\n{}\n", bindings.store(binding, dtype, &format!("to_{name}"), &narrowed(dtype, value)))
             })
         };
-        let place = format!(
-            "let number: u32 = (group.y * groups.x + group.x) * {}u + own;
-let first: u32 = (number % tiles) * {ROWS}u;
-let chunk: u32 = (number / tiles) % chunks;
-let plane: u32 = number / (tiles * chunks);
-",
-            LANES / size
-        );
-        let writer = BodyWriter { dialect: bindings.dialect, size, held, place: &place, store: &store };
+        let writer = BodyWriter { dialect: bindings.dialect, size, held, store: &store };
         let body = match kind {
             AttentionRole::Forward => writer.forward(attention),
             AttentionRole::OfQueries => {
@@ -207,9 +199,25 @@ let plane: u32 = number / (tiles * chunks);
             AttentionRole::OfKeys => writer.of_keys(attention, &scratch.map_or_else(String::new, |s| bindings.load(s, DType::F32, "place"))),
         };
         let sizes: String = SIZES.iter().enumerate().map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n")).collect();
-        let body = format!("{sizes}{place}if (number >= tiles * chunks * kept) {{ return; }}\n{body}");
-        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, blocks: None, body }
-            .text()
+        let body = format!(
+            "{sizes}let number: u32 = (group.y * groups.x + group.x) * {}u + own;
+if (number >= tiles * chunks * kept) {{ return; }}
+let first: u32 = (number % tiles) * {ROWS}u;
+let chunk: u32 = (number / tiles) % chunks;
+let plane: u32 = number / (tiles * chunks);
+{body}",
+            LANES / size
+        );
+        KernelFrame {
+            bindings: &bindings,
+            lanes: LANES,
+            numbered: Numbering::InSubgroup(size),
+            shared: Vec::new(),
+            functions: &functions,
+            blocks: Some(OF_128_REGISTERS / LANES),
+            body,
+        }
+        .text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())
@@ -275,8 +283,6 @@ struct BodyWriter<'w> {
     dialect: &'w dyn Dialect,
     size: usize,
     held: usize,
-    /// statements that find the plane, the rows and the chunk of features that an invocation has
-    place: &'w str,
     /// statements that store a value at `place` of an output
     store: &'w dyn Fn(&str, &str) -> String,
 }
@@ -335,24 +341,14 @@ for (; e < {columns}; e++) {{
         }
         if from.is_empty() { text } else { format!("for (var base: u32 = 0u; base < {}u; base += 8u) {{\n{text}}}\n", self.size) }
     }
-    /// The rows kept (no further than the last of `count`), and the features held.
-    fn kept(&self, count: &str) -> String {
-        let rows = self.rows(|i| format!("let row{i}: u32 = min(first + {i}u, {count} - 1u);\nlet line{i}: u32 = plane * {count} + row{i};\n"));
-        let features = (0..self.held).map(|c| format!("let feature{c}: u32 = (chunk * {}u + {c}u) * {}u + lane;\n", self.held, self.size));
-        features.fold(rows, |text, feature| text + &feature)
-    }
-    /// What is kept, and zero sums.
+    /// The rows kept (no further than the last of `count`), the features held, and zero sums.
     fn begin(&self, count: &str, sums: &[&str]) -> String {
-        let mut text = self.kept(count);
+        let mut text = self.rows(|i| format!("let row{i}: u32 = min(first + {i}u, {count} - 1u);\nlet line{i}: u32 = plane * {count} + row{i};\n"));
+        text += &(0..self.held).map(|c| format!("let feature{c}: u32 = (chunk * {}u + {c}u) * {}u + lane;\n", self.held, self.size)).collect::<String>();
         for sum in sums {
             text += &self.each(|i, c| format!("var {sum}{i}_{c}: f32 = 0.0;\n"));
         }
         text
-    }
-    /// What is done with the sums behind the walk, for which is found anew what is kept, where that spares registers.
-    fn behind(&self, count: &str, then: &str) -> String {
-        let anew = self.dialect.anew(Numbering::InSubgroup(self.size));
-        anew.map_or(then.into(), |anew| format!("{{\n{anew}{}{}{then}}}\n", self.place, self.kept(count)))
     }
     /// Stores the sums of the rows that there are.
     fn stores(&self, count: &str, columns: &str, output: &str, value: impl Fn(usize, usize) -> String) -> String {
@@ -401,9 +397,9 @@ if (chunk == 0u && lane == 0u && first + {i}u < queries) {{\nlet place: u32 = li
 {state}for (var walk: u32 = 0u; walk < {end}; walk += {size}u) {{
 let key: u32 = walk + lane;
 {dots}{soften}{weigh}}}
-{}",
+{finish}{}",
             self.begin("queries", &["y"]),
-            self.behind("queries", &(finish + &self.stores("queries", "values", "y", |i, c| format!("y{i}_{c} / whole{i}"))))
+            self.stores("queries", "values", "y", |i, c| format!("y{i}_{c} / whole{i}"))
         )
     }
     fn of_queries(&self, attention: &Attention, rounded: bool, with_lse: bool, store_sum: &str) -> String {
@@ -440,7 +436,7 @@ let key: u32 = walk + lane;
 {state}{sums}{deltas}{}{}",
             self.begin("queries", &["y"]),
             walk(&inside),
-            self.behind("queries", &self.stores("queries", "features", "y", |i, c| format!("y{i}_{c}")))
+            self.stores("queries", "features", "y", |i, c| format!("y{i}_{c}"))
         )
     }
     fn of_keys(&self, attention: &Attention, load_sum: &str) -> String {
@@ -461,7 +457,6 @@ let dropped{i}: f32 = w{i}{times};
             )
         });
         let weigh = self.weigh(&[["y", "ds", "q", "features"], ["z", "dropped", "g", "values"]], "queries");
-        let stores = self.stores("keys", "features", "y", |i, c| format!("y{i}_{c}")) + &self.stores("keys", "values", "y_values", |i, c| format!("z{i}_{c}"));
         format!(
             "{}for (var share: u32 = 0u; share < ratio; share++) {{
 let far_plane: u32 = plane * ratio + share;
@@ -473,9 +468,10 @@ let lse: f32 = select(own_lse, adm_inf(), own_lse == -adm_inf());
 let delta: f32 = {load_sum};
 {both}{weights}{weigh}}}
 }}
-{}",
+{}{}",
             self.begin("keys", &["y", "z"]),
-            self.behind("keys", &stores)
+            self.stores("keys", "features", "y", |i, c| format!("y{i}_{c}")),
+            self.stores("keys", "values", "y_values", |i, c| format!("z{i}_{c}"))
         )
     }
 }

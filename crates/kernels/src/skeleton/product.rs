@@ -10,7 +10,7 @@ pub(crate) use matrices::{UnitFactor, UnitFactors};
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{GROUP, KernelFrame, Numbering, ROUNDS, SharedArray, per_element},
+    frame::{GROUP, KernelFrame, Numbering, OF_128_REGISTERS, ROUNDS, SharedArray, per_element},
     launcher::{CompiledText, Key, LaunchTarget, Launcher},
 };
 use adamant_ir::{DType, ErrorKind};
@@ -403,8 +403,8 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
     {stores}",
         tile_of([rows, columns])
     );
-    // Of registers that 256 invocations have.
-    let blocks = Some(if acc.size() > 4 { 2 } else { 4 });
+    // Sums of 4 bytes do with half as many.
+    let blocks = Some(OF_128_REGISTERS / GROUP as usize * if acc.size() > 4 { 1 } else { 2 });
     let shared = vec![SharedArray { name: "lefts", of: t, length: rows * SLICE }, SharedArray { name: "rights", of: t, length: columns * SLICE }];
     KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, blocks, body }.text()
 }

@@ -6,14 +6,6 @@ use crate::{
     preambles::preamble,
 };
 
-/// Which block of the grid a thread is of, and which of its threads it is.
-pub(super) fn numbers(numbered: Numbering, [block, thread]: [&str; 2]) -> String {
-    let of_block = match numbered {
-        Numbering::InWorkgroup => format!("lane = {thread};"),
-        Numbering::InSubgroup(size) => format!("thread_ = {thread}, own = thread_ / {size}u, lane = thread_ % {size}u; (void)own;"),
-    };
-    format!("    const adm_vec2_u32 group = {block}; (void)group;\n    const uint32_t {of_block} (void)lane;\n")
-}
 /// The text of a kernel.
 ///
 /// # Errors
@@ -28,7 +20,10 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
     let functions = threaded(frame.functions, &module)?;
     let body = threaded(&frame.body, &module)?;
     let lanes = frame.lanes;
-    let numbers = numbers(frame.numbered, ["{blockIdx.x, blockIdx.y}", "threadIdx.x"]);
+    let numbers = match frame.numbered {
+        Numbering::InWorkgroup => "const uint32_t lane = threadIdx.x;".to_string(),
+        Numbering::InSubgroup(size) => format!("const uint32_t own = threadIdx.x / {size}u, lane = threadIdx.x % {size}u; (void)own;"),
+    };
     let blocks = frame.blocks.map_or(String::new(), |blocks| format!(", {blocks}"));
     let shared: String = frame.shared.iter().map(|s| format!("    __shared__ __align__(16) {} {}[{}];\n", to_c(s.of, true), s.name, s.length)).collect();
     let taken: String = (0..bindings).map(|k| format!(", void *const buffer{k}")).collect();
@@ -39,8 +34,9 @@ pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
     const uint32_t *const words = given.at ? given.at : given.held;
     const adm_launch launch = {{words, {{{}}}}};
     const adm_launch *const L = &launch; (void)L;
-{}    const adm_vec2_u32 groups = {{gridDim.x, gridDim.y}}; (void)groups;
-{numbers}{shared}{body}}}
+{}    const adm_vec2_u32 group = {{blockIdx.x, blockIdx.y}}, groups = {{gridDim.x, gridDim.y}}; (void)group; (void)groups;
+    {numbers} (void)lane;
+{shared}{body}}}
 ",
         bound.join(", "),
         module.buffers

@@ -94,9 +94,6 @@ static inline float adm_round_bf16(float x) { return __uint_as_float(adm_bits_of
 typedef struct { uint32_t x, y; } adm_vec2_u32;
 typedef struct { float x, y; } adm_vec2_f32;
 static inline adm_vec2_u32 adm_make_vec2_u32(uint32_t x, uint32_t y) { adm_vec2_u32 v = {x, y}; return v; }
-/* Read again where they are named: what is made of them is not what was made of them before. */
-static inline adm_vec2_u32 adm_group_anew() { adm_vec2_u32 at; asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y;" : "=r"(at.x), "=r"(at.y)); return at; }
-static inline uint32_t adm_lane_anew() { uint32_t lane; asm volatile("mov.u32 %0, %%tid.x;" : "=r"(lane)); return lane; }
 static inline adm_vec2_f32 adm_make_vec2_f32(float x, float y) { adm_vec2_f32 v = {x, y}; return v; }
 typedef struct { const uint32_t *p; void *b[128]; } adm_launch;
 /* What a launch is given: where its words lie, or, where that is nowhere, the words themselves. */

@@ -12,7 +12,7 @@ use super::{ProductForm, tile_of};
 use crate::{
     bindings::Bindings,
     dialect::guarded,
-    frame::{KernelFrame, Numbering, SharedArray},
+    frame::{KernelFrame, Numbering, OF_128_REGISTERS, SharedArray},
 };
 use adamant_ir::{DType, ErrorKind};
 
@@ -92,34 +92,31 @@ pub(super) fn text(
             }
         })
         .collect();
-    let tile = tile_of([rows, columns])
-        + &verbatim(format!(
-            "const uint32_t warp = lane / 32u, of_warp = lane % 32u;
+    let body = format!(
+        "    {tile}{bases}{begin}{stores}",
+        tile = tile_of([rows, columns]),
+        begin = verbatim(format!(
+            "if (split * p[3] >= ADM_MAX(p[2], 1u)) return;
+const uint32_t warp = threadIdx.x / 32u, of_warp = threadIdx.x % 32u;
 const uint32_t warp_row = warp / {across}u * {warp_rows}u, warp_column = warp % {across}u * {warp_columns}u;
 const uint32_t row_ = top + warp_row + of_warp / 4u, column_ = edge + warp_column + of_warp % 4u * 2u;
-",
-            warp_rows = 16 * tall,
-            warp_columns = 8 * wide,
-        ));
-    let begin = verbatim(format!(
-        "if (split * p[3] >= ADM_MAX(p[2], 1u)) return;
 float sums[{tall}][{wide}][4];
 for (int i = 0; i < {tall}; i++) for (int j = 0; j < {wide}; j++) for (int q = 0; q < 4; q++) sums[i][j][q] = 0.0f;
 const uint32_t left_shared = (uint32_t)__cvta_generic_to_shared(lefts), right_shared = (uint32_t)__cvta_generic_to_shared(rights);
 {sides}adm_multiply_slices<{is_f16}, {tall}, {wide}, {rows}u, {columns}u, {}, {}>(
     sums, left, right, left_to, right_to, left_shared, right_shared, warp_row, warp_column, (end - begin + {SLICE}u - 1u) / {SLICE}u);
 ",
-        along[0],
-        along[1],
-        is_f16 = factors.dtype == DType::F16,
-    ));
-    // The tile is found anew behind the loop: held across it, it takes registers.
-    let stores = bindings.dialect.anew(Numbering::InWorkgroup).map_or(stores.clone(), |anew| format!("{{\n{anew}{tile}{stores}}}\n"));
-    let body = format!("    {tile}{bases}{begin}{stores}");
+            along[0],
+            along[1],
+            warp_rows = 16 * tall,
+            warp_columns = 8 * wide,
+            is_f16 = factors.dtype == DType::F16,
+        )),
+    );
     let functions = verbatim(guarded("adm_product", LIBRARY) + "\n") + functions;
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * [rows, columns][k] * SLICE / 2 }).collect();
-    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: None, body }.text()
+    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: Some(OF_128_REGISTERS / lanes), body }.text()
 }
 /// The declarations of what brings a side's pieces, by a thread that fills some of them in each stage, and of where they go.
 fn side(factors: &UnitFactors, side: usize, extent: usize, lanes: usize, gather: Option<&str>) -> String {

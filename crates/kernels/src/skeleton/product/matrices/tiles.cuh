@@ -31,45 +31,34 @@ static inline void adm_put_halves(uint32_t to, const uint16_t (&halves)[8]) {
     for (uint32_t n = 0; n < 4u; n++) asm("mov.b32 %0, {%1, %2};" : "=r"(words[n]) : "h"(halves[2u * n]), "h"(halves[2u * n + 1u]));
     adm_put_piece(to, words);
 }
-/* Pieces of a matrix in memory. Where they are WHOLE none reaches over an edge: the part of a piece costs registers. Then rows beyond
-   the last are the last once more, nobody stores what they come to; else they are zeros, for the pieces have one pointer. */
+/* Pieces of a matrix in memory. Where they are WHOLE none reaches over an edge: the part of a piece costs addresses. Rows beyond the
+   last are the last once more: nobody stores what they come to. */
 template <bool ALONG, bool WHOLE, uint32_t COUNT, uint32_t APART, uint32_t STEP> struct adm_copied {
     static constexpr bool COPIES = true;
-    const uint16_t *from[WHOLE ? COUNT : 1u];
-    uint64_t slice, apart;
-    /* elements of the depth from the thread's pieces on, or rows of it from its first row on; bytes of a piece across the depth, or of
-       the thread's rows along it those that there are */
+    const uint16_t *from[COUNT];
+    uint64_t slice;
+    /* elements of the depth from the thread's pieces on, or rows of it from its first row on; bytes of a piece across the depth */
     int left;
-    uint32_t there;
+    uint32_t bytes;
     adm_copied(const uint16_t *matrix, uint32_t step, uint32_t row, uint32_t piece, uint32_t first, uint32_t bound, uint32_t begin, uint32_t end) {
-        const uint32_t inner = first + piece * 8u, own = first + row;
-        there = ALONG ? own < bound ? (bound - own + APART - 1u) / APART : 0u : inner < bound ? ADM_MIN(bound - inner, 8u) * 2u : 0u;
+        const uint32_t inner = first + piece * 8u;
+        bytes = ALONG ? 16u : inner < bound ? ADM_MIN(bound - inner, 8u) * 2u : 0u;
         left = (int)(end - begin) - (int)(ALONG ? piece * 8u : row);
-        if (there == 0u) left = 0;
+        if (bytes == 0u) left = 0;
         slice = ALONG ? ADM_SLICE : (uint64_t)ADM_SLICE * step;
-        apart = (uint64_t)APART * step;
 #pragma unroll
-        for (uint32_t i = 0; i < (WHOLE ? COUNT : 1u); i++) {
-            const uint32_t outer = ALONG ? ADM_MIN(own + i * APART, bound - 1u) : begin + row + i * APART;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const uint32_t outer = ALONG ? ADM_MIN(first + row + i * APART, bound - 1u) : begin + row + i * APART;
             from[i] = matrix + (uint64_t)outer * step + (ALONG ? begin + piece * 8u : inner);
         }
     }
     void bring(uint32_t at) {
-        if (WHOLE) {
 #pragma unroll
-            for (uint32_t i = 0; i < COUNT; i++) {
-                adm_copy_or_clear(at + i * STEP, from[WHOLE ? i : 0u], left > (ALONG ? 0 : (int)(i * APART)));
-                from[WHOLE ? i : 0u] += ALONG ? (uint64_t)ADM_SLICE : slice;
-            }
-        } else {
-            const uint16_t *piece = adm_kept_pointer(from[0]);
-            from[0] = piece + (ALONG ? (uint64_t)ADM_SLICE : slice);
-            const uint32_t bytes = ALONG ? (uint32_t)ADM_MAX(ADM_MIN(left * 2, 16), 0) : there;
-#pragma unroll
-            for (uint32_t i = 0; i < COUNT; i++) {
-                adm_copy_piece(at + i * STEP, piece, (ALONG ? i < there : left > (int)(i * APART)) ? bytes : 0u);
-                piece += apart;
-            }
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const bool is_there = left > (ALONG ? 0 : (int)(i * APART));
+            if (WHOLE) adm_copy_or_clear(at + i * STEP, from[i], is_there);
+            else adm_copy_piece(at + i * STEP, from[i], ALONG ? (uint32_t)ADM_MAX(ADM_MIN(left * 2, 16), 0) : is_there ? bytes : 0u);
+            from[i] += ALONG ? (uint64_t)ADM_SLICE : slice;
         }
         left -= (int)ADM_SLICE;
     }
