@@ -197,6 +197,7 @@ pub(super) fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
 /// A power of two up to four times smaller than a size, and 1 for 0 and what is no number. No gradient flows to it.
 pub(super) fn power_of_two_near(size: &Tensor) -> Tensor {
     let last = if size.meta().dtype == DType::F64 { 1022.0 } else { 126.0 };
-    let whole = (size.log2().floor() - 1.0).clamp(-last, last);
-    size.gt(0.0).logical_and(size.lt(f64::INFINITY)).where_(&whole.exp2(), 1.0).detach()
+    let plain = size.gt(0.0).logical_and(size.lt(f64::INFINITY));
+    let whole = (plain.where_(size, 1.0).log2().floor() - 1.0).clamp(-last, last);
+    plain.where_(&whole.exp2(), 1.0).detach()
 }
