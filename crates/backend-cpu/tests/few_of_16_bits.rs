@@ -1,15 +1,9 @@
 //! A few elements that are combined with those of a large tensor of 16 bits: in f32, in the order of the indices, rounded once.
 #![allow(clippy::unwrap_used)]
 use adamant_backend_cpu as _;
+use adamant_conformance::random::Random;
 use adamant_core::{tensor::ScatterReduce, *};
 
-struct Random(u64);
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % n
-    }
-}
 fn numbers(r: &mut Random, shape: &[usize], dtype: DType) -> (Tensor, Vec<f32>) {
     let n: usize = shape.iter().product();
     let x = Tensor::from_vec((0..n).map(|_| r.below(4000) as f32 * 0.013 - 20.0).collect::<Vec<_>>(), shape.to_vec()).cast(dtype);
@@ -17,7 +11,7 @@ fn numbers(r: &mut Random, shape: &[usize], dtype: DType) -> (Tensor, Vec<f32>) 
     (x, values)
 }
 fn check(seed: u64) {
-    let mut r = Random(seed);
+    let mut r = Random::new(seed);
     let dtype = [DType::F16, DType::BF16][r.below(2)];
     let (outer, rows, inner) = (1 + r.below(3), 2000 + r.below(900), [1, 1, 3, 40][r.below(4)]);
     let count = 1 + r.below(30);

@@ -1,15 +1,9 @@
 //! Whether any element is true, and whether all are: every dtype, every way to lie in memory, against plain loops.
 #![allow(clippy::unwrap_used)]
 use adamant_backend_cpu::{Context, CpuBackend, Isa};
+use adamant_conformance::random::Random;
 use adamant_core::*;
 
-struct Random(u64);
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % n
-    }
-}
 /// All zero but few, all true but few, either, or one alone.
 fn numbers(r: &mut Random, n: usize) -> Vec<f64> {
     let (kind, alone) = (r.below(4), r.below(n.max(1)));
@@ -29,7 +23,7 @@ fn numbers(r: &mut Random, n: usize) -> Vec<f64> {
 }
 fn check(device: &Device, name: &str, seed: u64) {
     device.scoped(|| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let dtypes = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F32, DType::F64, DType::BF16, DType::F16];
         let dtype = dtypes[r.below(dtypes.len())];
         let rank = 1 + r.below(3);

@@ -87,9 +87,11 @@ impl LabelledRows {
     fn report(&self, fault: &FaultWord) {
         // An index that is negative is, without its sign, behind all classes.
         let is_bad = |index: i64| (index as u64 >= self.classes as u64) & (index != self.ignore);
-        let any = self.targets.iter().fold(false, |any, &index| any | is_bad(index));
-        if let Some(position) = self.targets.iter().position(|&index| any && is_bad(index)) {
-            let index = self.targets[position];
+        // All of them first, without a branch at each.
+        if !self.targets.iter().fold(false, |any, &index| any | is_bad(index)) {
+            return;
+        }
+        if let Some((position, index)) = self.targets.iter().copied().enumerate().find(|&(_, index)| is_bad(index)) {
             fault.set(Fault::Index { index, bound: self.classes, position });
         }
     }
