@@ -112,18 +112,7 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
         AttentionRole::OfQueries => (queries, heads, features),
         AttentionRole::OfKeys => (keys, shared, features.max(values)),
     };
-    // What one invocation walks is not cut: an error is better than a result of some of the keys.
-    let of_dots = |columns: usize| columns / size.min(8) + columns % size.min(8) + 2;
-    let of_walk = 1 + of_dots(features) + if size > 8 { size / 8 + 1 } else { 0 };
-    let rounds = match kind {
-        AttentionRole::Forward => (keys.div_ceil(size) + 1) * of_walk,
-        AttentionRole::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
-        AttentionRole::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
-    };
-    if launcher.target().on_host && rounds > MOST_ROUNDS {
-        let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");
-        return Err(launcher.target().dialect.lacks(what));
-    }
+    may_walk(&launcher.target(), kind, size, of)?;
     let sides = if kind == AttentionRole::OfKeys { 2 } else { 1 };
     let most = (launcher.target().dialect.most_sums() / (ROWS * sides)).max(1);
     let held = wide.div_ceil(size).next_power_of_two().min(HELD).min(most);
@@ -220,6 +209,26 @@ let plane: u32 = number / (tiles * chunks);
         .text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
+    Ok(())
+}
+/// Whether one invocation may walk its rows: what it walks is not cut, for an error is better than a result of some of
+/// the keys.
+fn may_walk(target: &LaunchTarget, kind: AttentionRole, size: usize, of: &AttentionOperands<'_>) -> Result<(), ErrorKind> {
+    let rank = of.q.shape.rank();
+    let heads: usize = of.q.shape[..rank - 2].iter().product();
+    let shared: usize = of.k.shape[..rank - 2].iter().product();
+    let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
+    let of_dots = |columns: usize| columns / size.min(8) + columns % size.min(8) + 2;
+    let of_walk = 1 + of_dots(features) + if size > 8 { size / 8 + 1 } else { 0 };
+    let rounds = match kind {
+        AttentionRole::Forward => (keys.div_ceil(size) + 1) * of_walk,
+        AttentionRole::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+        AttentionRole::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+    };
+    if target.on_host && rounds > MOST_ROUNDS {
+        let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");
+        return Err(target.dialect.lacks(what));
+    }
     Ok(())
 }
 /// How the mask lies over the heads, and its steps along queries and keys.
