@@ -11,7 +11,7 @@ use crate::{
     threads::Threads,
 };
 use adamant_runtime::{
-    DType, Device, ErrorKind, HostVec,
+    Composite, DType, Device, ErrorKind, HostVec,
     backend::{Backend, Determinism, DeviceInfo, Memory, PinnedMemory, Support},
     kernel::{FaultWord, KernelKind, Step},
     product::Sums,
@@ -31,21 +31,19 @@ pub struct Runtime {
     pub blas: Blas,
 }
 
-/// A kernel for a composite: dense operands in, dense operands out.
+/// A kernel for a composite: dense operands in, dense operands out, unless it takes rows.
 pub trait CpuKernel: Send + Sync + 'static {
     /// Can it run on these dtypes (inputs, then outputs)?
-    fn supports(&self, composite: &dyn adamant_runtime::Composite, dtypes: &[DType]) -> bool;
+    fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool;
+    /// Does it take the operands of [`Composite::rows`] wherever their rows lie?
+    fn takes_rows(&self) -> bool {
+        false
+    }
     /// Runs it. Bad values in the data are reported to `fault`.
     ///
     /// # Errors
     /// Operands that it does not take.
-    fn run(
-        &self,
-        composite: &dyn adamant_runtime::Composite,
-        operands: &mut KernelOperands<'_, '_, '_>,
-        runtime: &Runtime,
-        fault: &FaultWord,
-    ) -> Result<(), ErrorKind>;
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind>;
 }
 /// The operands of a [`CpuKernel`].
 pub struct KernelOperands<'k, 'a, 'o> {
@@ -254,6 +252,9 @@ impl Backend for CpuBackend {
             _ => computes(),
         };
         if native { Support::Native } else { Support::No }
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        self.kernel(composite.name()).is_some_and(|k| k.takes_rows())
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CpuMemory::new(bytes)?))

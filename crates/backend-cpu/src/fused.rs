@@ -9,6 +9,7 @@ mod entropy;
 mod finite;
 mod fourier;
 mod interleaved;
+mod matrices;
 mod norm;
 mod quantized_attention;
 mod quantized_conv;

@@ -14,7 +14,7 @@ use crate::{
 };
 use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
-    DType, ErrorKind,
+    Composite, DType, ErrorKind,
     backend::{
         Asynchronous, Backend, Determinism, DeviceInfo, Event, FreezeRule, FrozenSteps, Guard, HostBytes, Memory, PinnedMemory, Queue, ReadBack, Refused,
         Reports, Support, Words,
@@ -206,6 +206,9 @@ impl Backend for CudaBackend {
         let opened = self.opened();
         let is_ours = !products::is_apart(kernel, &opened) && skeleton::supports(&opened.target(kernel), kernel, dtypes);
         if is_ours { Support::Native } else { Support::No }
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        skeleton::takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(CudaMemory::new(&self.opened(), bytes)?))

@@ -8,7 +8,7 @@ use crate::{
 };
 use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
-    DType, ErrorKind,
+    Composite, DType, ErrorKind,
     backend::{Asynchronous, Backend, Determinism, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
     kernel::{KernelKind, Step},
 };
@@ -159,6 +159,9 @@ impl Backend for WgpuBackend {
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         if skeleton::supports(&self.opened().gpu.target(), kernel, dtypes) { Support::Native } else { Support::No }
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        skeleton::takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(WgpuMemory::new(&self.opened().gpu, bytes)?))

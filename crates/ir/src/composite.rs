@@ -78,6 +78,15 @@ pub enum Reads {
     Else,
 }
 
+/// Operands of a composite; bit k is that of input or output k.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RowOperands {
+    /// what is read
+    pub inputs: u32,
+    /// what is written
+    pub outputs: u32,
+}
+
 /// The spec of a named function of tensors. Implementors are small values whose attributes are structure: name and attributes
 /// say all that tells one of a type from another, and of those that say the same any may be applied for the other.
 pub trait Composite: Any + Send + Sync + fmt::Debug {
@@ -102,6 +111,11 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     /// Values outside the domain.
     fn host(&self, _inputs: &[HostArray]) -> Option<Result<Vec<HostArray>, ErrorKind>> {
         None
+    }
+    /// The operands that a kernel may take as rows of matrices wherever these lie ([`RowLayout`](crate::shape::RowLayout)), where
+    /// the device's does; all others are dense.
+    fn rows(&self) -> RowOperands {
+        RowOperands::default()
     }
     /// Is it defined by [`Composite::host`]?
     fn is_host(&self) -> bool {

@@ -34,7 +34,7 @@ pub enum KernelKind {
     /// the space, or dense where the op reads dense memory ([`Op::reads_dense`]); its outputs are dense. Where an index is bad:
     /// zero and a fault.
     Primitive(Op),
-    /// Dense inputs and outputs.
+    /// Dense inputs and outputs, but for those of [`Composite::rows`] where the backend takes such.
     Composite(Arc<dyn Composite>),
 }
 impl KernelKind {

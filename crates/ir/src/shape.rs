@@ -372,6 +372,29 @@ impl fmt::Debug for AxisSet {
     }
 }
 
+/// Where the rows of matrices lie, of which a tensor is made by its last two axes. The elements of a row follow each other; row r of
+/// matrix n, counted over the leading axes, begins at `offset + n / each * group + n % each * matrix + r * row`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowLayout {
+    /// where the first begins
+    pub offset: usize,
+    /// steps from row to row
+    pub row: usize,
+    /// steps from matrix to matrix of a group
+    pub matrix: usize,
+    /// steps from group to group
+    pub group: usize,
+    /// matrices of a group: the last of the leading axes; 1 where there are none
+    pub each: usize,
+}
+impl RowLayout {
+    /// Where a matrix begins.
+    #[inline]
+    pub fn begin(&self, matrix: usize) -> usize {
+        self.offset + matrix / self.each * self.group + matrix % self.each * self.matrix
+    }
+}
+
 /// Where the elements of a tensor lie in its buffer. Strides count elements and may be 0 or negative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
@@ -439,6 +462,33 @@ impl Layout {
             };
         }
         Some(Layout { offset: self.offset, strides })
+    }
+    /// The rows of a tensor of at least two axes. `None`: elements of a row do not follow each other, something is flipped, or what
+    /// is before the last three axes has no one step.
+    pub fn rows(&self, shape: &Shape) -> Option<RowLayout> {
+        let last = shape.rank().checked_sub(1).filter(|last| *last > 0)?;
+        if shape.elements() == 0 {
+            return Some(RowLayout { offset: self.offset, row: 0, matrix: 0, group: 0, each: 1 });
+        }
+        // Along one element nothing is stepped.
+        let step = |axis: usize| if shape[axis] == 1 { Some(0) } else { usize::try_from(self.strides[axis]).ok() };
+        if shape[last] > 1 && self.strides[last] != 1 {
+            return None;
+        }
+        let mut rows = RowLayout { offset: self.offset, row: step(last - 1)?, matrix: 0, group: 0, each: 1 };
+        let Some(heads) = last.checked_sub(2) else { return Some(rows) };
+        (rows.matrix, rows.each) = (step(heads)?, shape[heads]);
+        let mut long = (0..heads).rev().filter(|axis| shape[*axis] != 1);
+        let Some(inner) = long.next() else { return Some(rows) };
+        rows.group = step(inner)?;
+        let mut next = rows.group * shape[inner];
+        for axis in long {
+            if step(axis)? != next {
+                return None;
+            }
+            next *= shape[axis];
+        }
+        Some(rows)
     }
     /// The shape without the axes along which the same elements are read again.
     pub fn distinct(&self, shape: &Shape) -> Shape {

@@ -8,7 +8,10 @@ use crate::{
     frame::GROUP,
     nest::{Nest, Strides},
 };
-use adamant_ir::{DType, ErrorKind, Scalar, Shape};
+use adamant_ir::{
+    DType, ErrorKind, Scalar, Shape,
+    shape::{Layout, RowLayout},
+};
 use smallvec::SmallVec;
 
 /// The structure of a launch: what its text depends on besides the kernel.
@@ -34,6 +37,10 @@ impl Array {
     /// Where its memory is.
     pub fn place(&self) -> Place {
         Place::Buffer(self.buffer)
+    }
+    /// Where its rows lie. An operand that is taken as rows has such.
+    pub fn rows(&self) -> Option<RowLayout> {
+        Layout { offset: self.offset, strides: self.strides }.rows(&self.shape)
     }
     /// Its offset and strides.
     pub fn layout(&self) -> (usize, Strides) {

@@ -21,12 +21,16 @@ use crate::{
     program,
 };
 use adamant_ir::{
-    DType, ErrorKind, Op,
+    Composite, DType, ErrorKind, Op,
     kernel::KernelKind,
     op::{ReduceOp, ScatterMode},
     product::Sums,
 };
 
+/// Does the kernel of a composite take the operands of [`Composite::rows`] wherever their rows lie?
+pub fn takes_rows(composite: &dyn Composite) -> bool {
+    attention::takes_rows(composite)
+}
 /// Is there a kernel for it on these dtypes (inputs, then outputs), on this device?
 pub fn supports(target: &LaunchTarget, kernel: &KernelKind, dtypes: &[DType]) -> bool {
     let computes = || dtypes.iter().all(|d| target.computes(*d));

@@ -4,7 +4,7 @@
 //! A backend whose calls return when all is done, as on the host, implements [`Backend`] alone. One whose device goes on by
 //! itself also says what it is [`Asynchronous`] with: queues, events and fault words.
 use crate::{
-    DType, ErrorKind, HostVec,
+    Composite, DType, ErrorKind, HostVec,
     kernel::{KernelKind, Step},
 };
 use std::{any::Any, sync::Arc, time::Instant};
@@ -18,6 +18,9 @@ pub use guarded::Guarded;
 
 /// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
 pub const ALIGNMENT: usize = 64;
+
+/// What rows that are no dense operand begin at a multiple of, in bytes from the beginning of the operand.
+pub const ROW_ALIGNMENT: usize = 16;
 
 /// Device memory. Core owns it through [`crate::buffer::Buffer`] and pools it.
 pub trait Memory: Any + Send + Sync {
@@ -150,6 +153,11 @@ pub trait Backend: Send + Sync + 'static {
     fn info(&self) -> &DeviceInfo;
     /// Can it run this kernel on these dtypes (inputs, then outputs)?
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support;
+    /// Of a composite that it runs: does its kernel take the operands of [`Composite::rows`] wherever their rows lie, each of them
+    /// from a multiple of [`ROW_ALIGNMENT`] on? Else they are dense.
+    fn takes_rows(&self, _composite: &dyn Composite) -> bool {
+        false
+    }
     /// Zeroed or arbitrary memory of at least `bytes`, aligned to [`ALIGNMENT`].
     ///
     /// # Errors

@@ -280,10 +280,8 @@ fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
         let shape = &val.meta.shape;
         let mut place = Place { layout: Layout::dense(shape), moves: SmallVec::new() };
         place.layout.offset = joined::offset(&plan.joined, g, v as u32);
-        if let Op::Input = x.op {
-            if let Some(l) = g.layouts.get(&(v as u32)).or_else(|| strides.get(&(v as u32))) {
-                place.layout = Layout { offset: 0, strides: l.strides };
-            }
+        if let Some(known) = g.layouts.get(&(v as u32)).or_else(|| strides.get(&(v as u32))) {
+            place.layout = Layout { offset: 0, strides: known.strides };
         } else if x.op.is_view() && plan.root[v] != v as u32 {
             let source = &places[x.inputs[0] as usize];
             let from = g.shape(x.inputs[0]);
@@ -297,6 +295,7 @@ fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
     }
     places
 }
+/// Where a view's elements lie, by where its source's do.
 fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
     match op {
         Op::View(View::Permute(p)) => {
@@ -337,8 +336,8 @@ fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
             out.strides[from.rank()] = inside;
             out
         }
-        // A reshape that shares its source's storage has a dense source.
-        Op::View(View::Reshape(_)) => Layout { offset: l.offset, strides: to.strides() },
+        // One that shares its source's storage was recorded as one that can.
+        Op::View(View::Reshape(_)) => l.reshape(from, to).unwrap_or(Layout { offset: l.offset, strides: to.strides() }),
         _ => *l,
     }
 }

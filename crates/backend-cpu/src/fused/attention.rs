@@ -2,8 +2,10 @@
 //! is not computed. Masks and dropout run as the body. Every product is cut as that of whole matrices, so the bits are
 //! the body's: a hidden weight is zero, and zeros change no sum.
 use super::{
-    known, one_float_or_wide,
-    rows::{StoredElement, Summed, max, sum, update, widened},
+    known,
+    matrices::{InMatrices, OutRows, Plane, fill_zeros},
+    one_float_or_wide,
+    rows::{StoredElement, Summed, max, sum, update},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -33,33 +35,6 @@ pub(super) struct AttentionBackwardKernel;
 const QUERIES: usize = 64;
 /// The length of a chunk of a product's sums: a sum may begin later only at a multiple of it.
 const CHUNK: usize = 256;
-
-/// One matrix of a head, row-major.
-#[derive(Clone, Copy)]
-struct Plane<'a, T> {
-    data: &'a [T],
-    columns: usize,
-}
-impl<'a, T: Summed> Plane<'a, T> {
-    /// Of what memory holds, in `scratch` if that is of another dtype.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
-    fn widened<M: StoredElement<Real = T>>(isa: Isa, data: &'a [M], columns: usize, scratch: &'a mut ScratchVec<T>) -> Result<Plane<'a, T>, ErrorKind> {
-        Ok(Plane { data: widened(isa, data, scratch)?, columns })
-    }
-}
-impl<'a, T> Plane<'a, T> {
-    fn rows(self, first: usize, count: usize) -> Plane<'a, T> {
-        Plane { data: &self.data[first * self.columns..(first + count) * self.columns], ..self }
-    }
-    fn matrix(self) -> MatRef<'a, T> {
-        MatRef { data: self.data, offset: 0, row_stride: self.columns as isize, col_stride: 1, batch_stride: 0 }
-    }
-    fn transposed(self) -> MatRef<'a, T> {
-        MatRef { data: self.data, offset: 0, row_stride: 1, col_stride: self.columns as isize, batch_stride: 0 }
-    }
-}
 
 /// Sizes of the heads, and how products are made.
 struct Heads {
@@ -238,36 +213,32 @@ where
     let [q, k, v] = operands.inputs else { return Err(internal("attention with other operands")) };
     let h = Heads::new(attention, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
-    let (q, k, v): (&[M], &[M], &[M]) = (q.dense()?, k.dense()?, v.dense()?);
+    let [q, k, v] = [InMatrices::<M>::new(q)?, InMatrices::new(k)?, InMatrices::new(v)?];
     let [out, lse] = operands.outputs else { return Err(internal("attention with other outputs")) };
-    let (out, lse): (&mut [M], &mut [M::Real]) = (out.dense()?, lse.dense()?);
+    let lse: &mut [M::Real] = lse.dense()?;
     if h.keys == 0 || lse.is_empty() {
-        out.fill(M::zeroed());
         lse.fill(M::Real::LOWEST);
-        return Ok(());
+        return fill_zeros::<M>(out);
     }
     // A task is some queries of a head; values may have no features.
-    let (values, mut outs) = (h.values, out.chunks_mut((h.queries * h.values).max(1)));
-    let parts = lse.chunks_mut(h.queries).enumerate().flat_map(|(head, lse)| {
-        let mut outs = outs.next().unwrap_or_default().chunks_mut((QUERIES * values).max(1));
-        lse.chunks_mut(QUERIES).enumerate().map(move |(b, lse)| (head, b, outs.next().unwrap_or_default(), lse))
-    });
+    let mut outs = OutRows::<M>::parts(out, QUERIES)?.into_iter();
+    let parts = lse.chunks_mut(h.queries).enumerate().flat_map(|(head, lse)| lse.chunks_mut(QUERIES).enumerate().map(move |(b, lse)| (head, b, lse)));
+    let parts = parts.map(|(head, b, lse)| (head, b, outs.next(), lse));
     runtime.threads.try_for_parts(parts, |_, (head, b, out, lse)| {
+        let mut out = out.ok_or_else(|| internal("attention with another output"))?;
         let (first, count) = (b * QUERIES, lse.len());
         let seen = h.seen(first + count);
         let shared = head / h.ratio;
         let mut scratch = <[ScratchVec<M::Real>; 3]>::default();
         let [q_scratch, k_scratch, v_scratch] = &mut scratch;
-        let q = Plane::widened(isa, &q[(head * h.queries + first) * h.features..][..count * h.features], h.features, q_scratch)?;
-        let k = Plane::widened(isa, &k[shared * h.keys * h.features..][..seen * h.features], h.features, k_scratch)?;
-        let v = Plane::widened(isa, &v[shared * h.keys * h.values..][..seen * h.values], h.values, v_scratch)?;
-        let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::scratch_vec(out.len())?);
+        let q = q.plane(isa, head, first, count, q_scratch)?;
+        let k = k.plane(isa, shared, 0, seen, k_scratch)?;
+        let v = v.plane(isa, shared, 0, seen, v_scratch)?;
+        let mut scores = filled(M::Real::ZERO, count * seen)?;
         h.product(count, seen, h.features, q.matrix(), k.transposed(), &mut scores)?;
         dispatch(isa, AttentionWeights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
-        let p = Plane { data: &scores, columns: seen };
-        let mut product = Ok(());
-        M::write(isa, out, &mut result, |out| product = h.product(count, h.values, seen, p.matrix(), v.matrix(), out));
-        product
+        let p = Plane::new(&scores, seen);
+        out.write(isa, 0, count, h.values, |out| h.product(count, h.values, seen, p.matrix(), v.matrix(), out))
     })
 }
 
@@ -278,43 +249,38 @@ where
     let [g, q, k, v, out, lse, rest @ ..] = operands.inputs else { return Err(internal("the backward of attention with other operands")) };
     let h = Heads::new(&backward.forward, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
-    let [g, q, k, v, out]: [&[M]; 5] = [g.dense()?, q.dense()?, k.dense()?, v.dense()?, out.dense()?];
     let rounded = operands.inputs[1].dtype != lse.dtype;
+    let [g, q, k, v, out] = [InMatrices::<M>::new(g)?, InMatrices::new(q)?, InMatrices::new(k)?, InMatrices::new(v)?, InMatrices::new(out)?];
     let lse: &[M::Real] = lse.dense()?;
     let lse_cotangent: Option<&[M::Real]> = rest.first().filter(|_| backward.with_lse).map(|i| i.dense()).transpose()?;
     let [dq, dk, dv] = operands.outputs else { return Err(internal("the backward of attention with other outputs")) };
-    let (dq, dk, dv): (&mut [M], &mut [M], &mut [M]) = (dq.dense()?, dk.dense()?, dv.dense()?);
     if h.keys * h.queries * h.count * h.features == 0 {
-        dq.fill(M::zeroed());
-        dk.fill(M::zeroed());
-        dv.fill(M::zeroed());
-        return Ok(());
+        return [dq, dk, dv].into_iter().try_for_each(fill_zeros::<M>);
     }
     // A task is a key head with the query heads that share it.
     let (queries, keys, e, ev) = (h.queries, h.keys, h.features, h.values);
-    let mut dv = dv.chunks_mut((keys * ev).max(1));
-    let parts = dq.chunks_mut(h.ratio * queries * e).zip(dk.chunks_mut(keys * e)).map(|(dq, dk)| (dq, dk, dv.next().unwrap_or_default()));
-    runtime.threads.try_for_parts(parts, |shared, (dq, dk, dv)| {
-        let mut result = M::scratch_vec((QUERIES * e).max(keys * e.max(ev)))?;
+    let mut dq = OutRows::<M>::parts(dq, queries)?.into_iter();
+    let (dk, dv) = (OutRows::<M>::parts(dk, keys)?, OutRows::<M>::parts(dv, keys)?);
+    let parts = dk.into_iter().zip(dv).map(|(dk, dv)| (dq.by_ref().take(h.ratio).collect::<Vec<_>>(), dk, dv));
+    runtime.threads.try_for_parts(parts, |shared, (dq, mut dk, mut dv)| {
         let mut terms = filled(M::Real::ZERO, h.ratio)?;
         let [mut k_scratch, mut v_scratch] = <[ScratchVec<M::Real>; 2]>::default();
-        let k = Plane::widened(isa, &k[shared * keys * e..][..keys * e], e, &mut k_scratch)?;
-        let v = Plane::widened(isa, &v[shared * keys * ev..][..keys * ev], ev, &mut v_scratch)?;
+        let k = k.plane(isa, shared, 0, keys, &mut k_scratch)?;
+        let v = v.plane(isa, shared, 0, keys, &mut v_scratch)?;
         // [queries, keys]: weights, and the scores' cotangents.
         let (mut p, mut ds) = (filled(M::Real::ZERO, queries * keys)?, filled(M::Real::ZERO, queries * keys)?);
         let mut products = filled(M::Real::ZERO, QUERIES * keys)?;
         let (mut dks, mut dvs) = (filled(M::Real::ZERO, h.ratio * keys * e)?, filled(M::Real::ZERO, h.ratio * keys * ev)?);
-        for (r, dq) in dq.chunks_exact_mut(queries * e).enumerate() {
+        for (r, mut dq) in dq.into_iter().enumerate() {
             let head = shared * h.ratio + r;
             let mut scratch = <[ScratchVec<M::Real>; 3]>::default();
             let [q_scratch, g_scratch, out_scratch] = &mut scratch;
-            let q = Plane::widened(isa, &q[head * queries * e..][..queries * e], e, q_scratch)?;
-            let g = Plane::widened(isa, &g[head * queries * ev..][..queries * ev], ev, g_scratch)?;
-            let out = widened(isa, &out[head * queries * ev..][..queries * ev], out_scratch)?;
+            let q = q.plane(isa, head, 0, queries, q_scratch)?;
+            let g = g.plane(isa, head, 0, queries, g_scratch)?;
+            let out = out.plane(isa, head, 0, queries, out_scratch)?;
             for first in (0..queries).step_by(QUERIES) {
                 let count = QUERIES.min(queries - first);
                 let seen = h.seen(first + count);
-                let (q, g) = (q.rows(first, count), g.rows(first, count));
                 let mut fill = |into: &mut [M::Real], a: MatRef<'_, M::Real>, b: MatRef<'_, M::Real>, depth: usize| -> Result<(), ErrorKind> {
                     let products = &mut products[..count * seen];
                     h.product(count, seen, depth, a, b, products)?;
@@ -323,19 +289,17 @@ where
                     }
                     Ok(())
                 };
-                fill(&mut p, q.matrix(), k.transposed(), e)?;
-                fill(&mut ds, g.matrix(), v.transposed(), ev)?;
+                fill(&mut p, q.since(first).matrix(), k.transposed(), e)?;
+                fill(&mut ds, g.since(first).matrix(), v.transposed(), ev)?;
                 let rows = p[first * keys..].chunks_exact_mut(keys).zip(ds[first * keys..].chunks_exact_mut(keys));
                 for (i, (p, dp)) in rows.enumerate().take(count) {
                     let row = head * queries + first + i;
-                    let (g, out) = (&g.data[i * ev..(i + 1) * ev], &out[(first + i) * ev..][..ev]);
+                    let (g, out) = if ev == 0 { (&[][..], &[][..]) } else { (g.row(first + i), out.row(first + i)) };
                     let lse_cotangent = lse_cotangent.map(|l| l[row]);
                     dispatch(isa, Scores { p, dp, g, out, seen: h.seen(first + i + 1), scale, lse: lse[row], lse_cotangent, rounded });
                 }
-                let ds = Plane { data: &ds, columns: keys }.rows(first, count);
-                let mut product = Ok(());
-                M::write(isa, &mut dq[first * e..(first + count) * e], &mut result, |dq| product = h.product(count, e, seen, ds.matrix(), k.matrix(), dq));
-                product?;
+                let ds = Plane::new(&ds, keys).since(first);
+                dq.write(isa, first, count, e, |dq| h.product(count, e, seen, ds.matrix(), k.matrix(), dq))?;
             }
             let (dks, dvs) = (&mut dks[r * keys * e..][..keys * e], &mut dvs[r * keys * ev..][..keys * ev]);
             for first in (0..keys).step_by(QUERIES) {
@@ -347,12 +311,16 @@ where
                 }
                 let depth = queries - since;
                 let transposed = |data| MatRef { data, offset: since * keys + first, row_stride: 1, col_stride: keys as isize, batch_stride: 0 };
-                h.product(count, e, depth, transposed(&ds), q.rows(since, depth).matrix(), &mut dks[first * e..(first + count) * e])?;
-                h.product(count, ev, depth, transposed(&p), g.rows(since, depth).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
+                h.product(count, e, depth, transposed(&ds), q.since(since).matrix(), &mut dks[first * e..(first + count) * e])?;
+                h.product(count, ev, depth, transposed(&p), g.since(since).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
             }
         }
-        M::write(isa, dk, &mut result, |dk| add_heads(&dks, &mut terms, dk));
-        M::write(isa, dv, &mut result, |dv| add_heads(&dvs, &mut terms, dv));
+        for (out, each, columns) in [(&mut dk, &dks, e), (&mut dv, &dvs, ev)] {
+            out.write(isa, 0, keys, columns, |to| {
+                add_heads(each, &mut terms, to);
+                Ok(())
+            })?;
+        }
         Ok(())
     })
 }
@@ -378,6 +346,9 @@ impl CpuKernel for AttentionForwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<Attention>(composite).is_some_and(|a| plain(a, dtypes))
     }
+    fn takes_rows(&self) -> bool {
+        true
+    }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let attention = known::<Attention>(composite).ok_or_else(|| internal("attention of another make"))?;
         with_float!(operands.inputs[0].dtype, M => forward::<M>(attention, operands, runtime))
@@ -386,6 +357,9 @@ impl CpuKernel for AttentionForwardKernel {
 impl CpuKernel for AttentionBackwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<AttentionBackward>(composite).is_some_and(|a| plain(&a.forward, dtypes))
+    }
+    fn takes_rows(&self) -> bool {
+        true
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let attention = known::<AttentionBackward>(composite).ok_or_else(|| internal("the backward of attention of another make"))?;

@@ -127,17 +127,44 @@ fn posed(case: &Chosen, seed: u64) -> Posed {
 }
 /// The results on the device: output, logarithms, and the cotangents, of a mask too where it is added.
 fn computed(device: Device, posed: &Posed) -> Vec<Vec<f64>> {
+    let mut drawn = Drawn(posed.host.q.len() as u64);
     let here = |t: &Tensor| t.to(device);
     device.scoped(|| {
-        let inputs: Vec<Tensor> = posed.inputs.iter().map(here).collect();
+        let mut rows = |t: &Tensor| laid(device, t, drawn.next());
+        let g = rows(&posed.g);
+        let inputs: Vec<Tensor> = posed.inputs.iter().enumerate().map(|(k, t)| if k < 3 { rows(t) } else { here(t) }).collect();
+        let orders = drawn.next() % 2 == 0;
+        let by_rows = |t: &Tensor| if orders { seen_by_rows(t) } else { t.clone() };
         let mut results = apply(posed.attention, &inputs);
-        let mut all = vec![here(&posed.g)];
+        let out = by_rows(&results[0]);
+        let mut all = vec![g];
         all.extend(inputs);
         all.extend(results.iter().cloned());
         all.extend(posed.of_lse.as_ref().map(here));
-        results.extend(apply(AttentionBackward { forward: posed.attention, with_lse: posed.of_lse.is_some() }, &all));
+        let backward = apply(AttentionBackward { forward: posed.attention, with_lse: posed.of_lse.is_some() }, &all);
+        results.extend(backward.iter().enumerate().map(|(k, t)| if k < 3 { by_rows(t) } else { t.clone() }));
+        results[0] = out;
         results.iter().map(floats).collect()
     })
+}
+/// A tensor on the device whose rows lie as they come, with those of the heads side by side, or as parts of longer ones.
+fn laid(device: Device, t: &Tensor, how: usize) -> Tensor {
+    let [.., heads, _, columns] = t.shape().unwrap().to_vec()[..] else { unreachable!() };
+    let swapped = |t: &Tensor| t.transpose(-3, -2);
+    match how % 3 {
+        1 if heads > 1 => swapped(&Device::reference().scoped(|| swapped(t) + 0.0).to(device)),
+        2 => swapped(&Device::reference().scoped(|| Tensor::cat(&[swapped(t), swapped(t)], -1)).to(device)).narrow(-1, columns, columns),
+        _ => t.to(device),
+    }
+}
+/// As it is, but read first as rows of all heads together: a kernel that may writes it in that order.
+fn seen_by_rows(t: &Tensor) -> Tensor {
+    let shape = t.shape().unwrap().to_vec();
+    let rank = shape.len();
+    let swapped = t.transpose(-3, -2);
+    let together: Vec<usize> = shape[..rank - 3].iter().copied().chain([shape[rank - 2], shape[rank - 3] * shape[rank - 1]]).collect();
+    let apart = swapped.shape().unwrap();
+    swapped.reshape(&together[..]).reshape(apart).transpose(-3, -2)
 }
 fn check(device: Device, case: &Chosen, number: usize) {
     let name = format!("case {number}: {}", cases::described(case));

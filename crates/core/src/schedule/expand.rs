@@ -4,7 +4,7 @@ use super::{join, lower};
 use crate::{
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
-    composite::InTensors,
+    composite::{InTensors, RowOperands},
     foreign::guarded,
     kernel::KernelKind,
     op::{Arg, View},
@@ -66,16 +66,29 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
     let n = metas.len() as u32;
     let mut inputs: SmallVec<[u32; 3]> = SmallVec::from_slice(inputs);
     if r.op.reads_dense() {
-        // These kernels read dense memory: what has gaps is reshaped to its own shape, which moves it.
-        for i in inputs.iter_mut() {
-            if !g.dense[*i as usize] {
+        // These kernels read dense memory, but for rows: what has gaps is reshaped to its own shape, which moves it.
+        let rows = rows_of(&r.op, device);
+        for (k, i) in inputs.iter_mut().enumerate() {
+            if !g.dense[*i as usize] && !(rows.inputs >> k & 1 == 1 && g.is_aligned(*i, &g.layout(*i))) {
                 let meta = g.vals[*i as usize].meta;
                 *i = g.node(Op::View(View::Reshape(meta.shape)), ArgFrom::Body(Arg::None), SmallVec::from_slice(&[*i]), std::iter::once(meta), record);
             }
         }
     }
+    if let (Op::View(View::Reshape(_)), &[source]) = (&r.op, &inputs[..])
+        && !g.dense[source as usize]
+    {
+        g.make_in_order_of(source, |op| rows_of(op, device));
+    }
     let first = g.node(r.op.clone(), arg, inputs, metas.into_iter(), record);
     Ok((first..first + n).collect())
+}
+/// The operands of an op that its kernel on this device takes as rows wherever they lie.
+fn rows_of(op: &Op, device: Device) -> RowOperands {
+    match op {
+        Op::Composite(c) if c.rows() != RowOperands::default() && device.backend().takes_rows(&**c.function()) => c.rows(),
+        _ => RowOperands::default(),
+    }
 }
 
 /// What an op is made of: plain tensor code.

@@ -19,6 +19,7 @@ use crate::{
 use adamant_ir::{
     Composite, DType, ErrorKind, MAX_RANK, Shape,
     composite::attention::{Attention, AttentionBackward},
+    shape::RowLayout,
 };
 use std::any::Any;
 
@@ -44,6 +45,11 @@ pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes:
         && all_floats(&dtypes[..mask])
         && all_floats(&dtypes[rest..])
         && !(is_added && backward.is_some() && target.on_host)
+}
+
+/// Does it take the operands of [`Composite::rows`] wherever their rows lie?
+pub(crate) fn takes_rows(composite: &dyn Composite) -> bool {
+    known(composite).is_some()
 }
 
 /// Which side's rows a subgroup keeps, and what it makes of them.
@@ -125,18 +131,18 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut bound = Vec::new();
     let mut bind = |bindings: &mut Bindings, name: &'static str, o: &Array, access: Access| {
-        bound.push((name, bindings.bind(o.place(), access), o.dtype, parameters.len()));
-        parameters.push(o.offset as u32);
+        bound.push(BoundOperand::new(bindings, name, o, access, &mut parameters)?);
+        Ok::<(), ErrorKind>(())
     };
     for (name, o) in [("q", Some(of.q)), ("k", Some(of.k)), ("v", Some(of.v)), ("random", of.random)] {
-        o.into_iter().for_each(|o| bind(&mut bindings, name, o, Access::Read));
+        o.into_iter().try_for_each(|o| bind(&mut bindings, name, o, Access::Read))?;
     }
     if let Some([g, out, lse]) = of.cotangent {
-        bind(&mut bindings, "g", g, Access::Read);
-        bind(&mut bindings, "lse", lse, Access::Read);
+        bind(&mut bindings, "g", g, Access::Read)?;
+        bind(&mut bindings, "lse", lse, Access::Read)?;
         if kind == AttentionRole::OfQueries {
-            bind(&mut bindings, "out", out, Access::Read);
-            of.of_lse.into_iter().for_each(|o| bind(&mut bindings, "of_lse", o, Access::Read));
+            bind(&mut bindings, "out", out, Access::Read)?;
+            of.of_lse.into_iter().try_for_each(|o| bind(&mut bindings, "of_lse", o, Access::Read))?;
         }
     }
     let names: &[&'static str] = match kind {
@@ -145,7 +151,7 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
         AttentionRole::OfKeys => &["y", "y_values"],
     };
     for (o, name) in outputs.iter().zip(names) {
-        bind(&mut bindings, name, o, Bindings::to_store(o.dtype.size()));
+        bind(&mut bindings, name, o, Bindings::to_store(o.dtype.size()))?;
     }
     let scratch =
         (kind != AttentionRole::Forward).then(|| bindings.bind(Place::Scratch, if kind == AttentionRole::OfQueries { Access::Write } else { Access::Read }));
@@ -159,22 +165,20 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
         parameters.extend([*rows, *columns]);
     }
     let mut key = Key::from_slice(&[0xF0, kind as u8, held as u8]);
-    key.extend(bound.iter().flat_map(|b| [b.1 as u8, b.2 as u8]));
+    key.extend(bound.iter().flat_map(|b| [b.binding as u8, b.dtype as u8]));
     if let (Some((nest, _, _)), Some((binding, dtype, _))) = (&nest, masked) {
         key.extend([binding as u8, dtype as u8]);
         nest.describe(&mut key);
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let mut functions = String::new();
-        for &(name, binding, dtype, offset) in bound.iter().filter(|b| !b.0.starts_with('y') && b.0 != "random") {
-            functions += &format!("fn {name}_at(n: u32) -> f32 {{\nlet at: u32 = p[{offset}u] + n;\nreturn {};\n}}\n", bindings.load(binding, dtype, "at"));
-        }
+        let mut functions: String = bound.iter().map(|b| b.functions(&bindings)).collect();
         functions += &score(attention, &bindings, &bound, nest.as_ref().zip(masked).map(|((n, _, _), m)| (n, m)));
         let store = |name: &str, value: &str| -> String {
-            let found = bound.iter().find(|b| b.0 == name);
-            found.map_or_else(String::new, |&(_, binding, dtype, offset)| {
-                format!("let to_{name}: u32 = p[{offset}u] + place;\n{}\n", bindings.store(binding, dtype, &format!("to_{name}"), &narrowed(dtype, value)))
+            let found = bound.iter().find(|b| b.name == name);
+            found.map_or_else(String::new, |b| {
+                let begin = if b.is_rows { String::new() } else { format!("p[{}u] + ", b.at) };
+                format!("let to_{name}: u32 = {begin}place;\n{}\n", bindings.store(b.binding, b.dtype, &format!("to_{name}"), &narrowed(b.dtype, value)))
             })
         };
         let writer = BodyWriter { dialect: bindings.dialect, size, held, store: &store };
@@ -187,7 +191,8 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
             }
             AttentionRole::OfKeys => writer.of_keys(attention, &scratch.map_or_else(String::new, |s| bindings.load(s, DType::F32, "place"))),
         };
-        let sizes: String = SIZES.iter().enumerate().map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n")).collect();
+        let sizes = SIZES.iter().enumerate().map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n"));
+        let sizes: String = sizes.chain(bound.iter().map(BoundOperand::step)).collect();
         let body = format!(
             "{sizes}let number: u32 = (group.y * groups.x + group.x) * {}u + own;
 if (number >= tiles * chunks * kept) {{ return; }}
@@ -247,9 +252,55 @@ fn mask_nest(launcher: &mut dyn Launcher, bindings: &Bindings, of: &AttentionOpe
     let axes: Vec<usize> = (0..rank - 2).collect();
     Ok(Some((launcher.nest(0, bindings, scores, [&axes, &[]], &[(mask.offset, strides)])?, rows, columns)))
 }
-type Bound = (&'static str, usize, DType, usize);
+/// An operand with a name in the text, and its parameters: where it begins and, of one that is rows, the steps of its layout.
+struct BoundOperand {
+    name: &'static str,
+    binding: usize,
+    dtype: DType,
+    /// the first of its parameters
+    at: usize,
+    is_rows: bool,
+}
+impl BoundOperand {
+    /// What has an element for each row, or none.
+    const NUMBERS: [&'static str; 4] = ["random", "lse", "of_lse", "y_lse"];
+    fn new(bindings: &mut Bindings, name: &'static str, o: &Array, access: Access, parameters: &mut Vec<u32>) -> Result<BoundOperand, ErrorKind> {
+        let (is_rows, at) = (!BoundOperand::NUMBERS.contains(&name), parameters.len());
+        if is_rows {
+            parameters.extend(row_parameters(o)?);
+        } else {
+            parameters.push(o.offset as u32);
+        }
+        Ok(BoundOperand { name, binding: bindings.bind(o.place(), access), dtype: o.dtype, at, is_rows })
+    }
+    /// Of rows: where matrix `plane` begins. Of what is read: an element, of rows by its place in the buffer, else by its number.
+    fn functions(&self, bindings: &Bindings) -> String {
+        let (name, at) = (self.name, self.at);
+        let mut text = String::new();
+        if self.is_rows {
+            let [matrix, group, each] = [2, 3, 4].map(|k| at + k);
+            text += &format!(
+                "fn {name}_begin(plane: u32) -> u32 {{\nreturn p[{at}u] + plane / p[{each}u] * p[{group}u] + plane % p[{each}u] * p[{matrix}u];\n}}\n"
+            );
+        }
+        if !name.starts_with('y') && name != "random" {
+            let begin = if self.is_rows { String::new() } else { format!("p[{at}u] + ") };
+            text += &format!("fn {name}_at(n: u32) -> f32 {{\nlet at: u32 = {begin}n;\nreturn {};\n}}\n", bindings.load(self.binding, self.dtype, "at"));
+        }
+        text
+    }
+    /// Of rows: the step from one to the next, as a variable.
+    fn step(&self) -> String {
+        if self.is_rows { format!("let {}_step: u32 = p[{}u];\n", self.name, self.at + 1) } else { String::new() }
+    }
+}
+/// Where the rows of an operand lie, as kernels take it: the beginning and the steps of [`RowLayout`].
+fn row_parameters(o: &Array) -> Result<[u32; 5], ErrorKind> {
+    let RowLayout { offset, row, matrix, group, each } = o.rows().ok_or_else(|| misshapen("attention"))?;
+    Ok([offset, row, matrix, group, each].map(|v| v as u32))
+}
 /// `score(head, query, key, dot)`, and `keep(head, query, key)` where weights are dropped.
-fn score(attention: &Attention, bindings: &Bindings, bound: &[Bound], mask: Option<(&Nest, (usize, DType, usize))>) -> String {
+fn score(attention: &Attention, bindings: &Bindings, bound: &[BoundOperand], mask: Option<(&Nest, (usize, DType, usize))>) -> String {
     let mut text = "var s: f32 = dot * bitcast<f32>(p[8u]);\n".to_string();
     if let Some((nest, (binding, dtype, steps))) = mask {
         text += &nest.coordinates(AxisGroup::Outer, "head");
@@ -263,7 +314,7 @@ fn score(attention: &Attention, bindings: &Bindings, bound: &[Bound], mask: Opti
     let mut functions = format!(
         "fn score(head: u32, query: u32, key: u32, dot: f32) -> f32 {{\nif (key >= p[2u] || query >= p[1u]) {{ return -adm_inf(); }}\n{text}return s;\n}}\n"
     );
-    if let Some(&(_, binding, _, offset)) = bound.iter().find(|b| b.0 == "random") {
+    if let Some(&BoundOperand { binding, at: offset, .. }) = bound.iter().find(|b| b.name == "random") {
         let words: Vec<String> = (0..4).map(|k| bindings.word(binding, &format!("p[{offset}u] + {k}u"))).collect();
         functions += &format!(
             "// line * keys + key, which may be longer than a word.
@@ -306,22 +357,34 @@ impl BodyWriter<'_> {
     fn each(&self, f: impl Fn(usize, usize) -> String) -> String {
         (0..ROWS).flat_map(|i| (0..self.held).map(move |c| (i, c))).map(|(i, c)| f(i, c)).collect()
     }
-    /// The products `<name><i>` of the rows kept with this invocation's row `far` of the other side. The rows begin at
-    /// `row<i>` and `other` of matrices with so many columns.
-    fn dots(&self, name: &str, [near, row]: [&str; 2], [far, other]: [&str; 2], columns: &str) -> String {
+    /// Where the rows kept begin in matrices of an operand, `<name>_row<i>`.
+    fn near(&self, names: &[&str]) -> String {
+        let of = |name: &&str| {
+            format!("let {name}_plane: u32 = {name}_begin(plane);\n")
+                + &self.rows(|i| format!("let {name}_row{i}: u32 = {name}_plane + row{i} * {name}_step;\n"))
+        };
+        names.iter().map(of).collect()
+    }
+    /// Where the matrices of the other side begin, `<name>_far`.
+    fn far(&self, names: [&str; 2]) -> String {
+        names.map(|name| format!("let {name}_far: u32 = {name}_begin(far_plane);\n")).concat()
+    }
+    /// The products `<name><i>` of the rows kept of one operand with this invocation's row `other` of another, of so many columns.
+    fn dots(&self, name: &str, near: &str, [far, other]: [&str; 2], columns: &str) -> String {
         let passed = self.size.min(8);
         let begin = self.rows(|i| format!("var {name}{i}: f32 = 0.0;\n"));
-        let near_of = |at: &str| self.rows(|i| format!("let l{i}: f32 = {near}_at({row}{i} * {columns} + {at});\n"));
-        let far_of: String = (0..passed).map(|e| format!("let f{e}: f32 = {far}_at({other} * {columns} + e + {e}u);\n")).collect();
+        let near_of = |at: &str| self.rows(|i| format!("let l{i}: f32 = {near}_at({near}_row{i} + {at});\n"));
+        let far_of: String = (0..passed).map(|e| format!("let f{e}: f32 = {far}_at(far_row + e + {e}u);\n")).collect();
         let products: String =
             (0..passed).map(|e| self.rows(|i| format!("{name}{i} += {} * f{e};\n", self.of_subgroup(Subgroup::Broadcast(e), &format!("l{i}"))))).collect();
         let last = self.rows(|i| format!("{name}{i} += l{i} * f;\n"));
         format!(
             "{begin}{{ var e: u32 = 0u;
+let far_row: u32 = {far}_far + {other} * {far}_step;
 for (; e + {passed}u <= {columns}; e += {passed}u) {{
 {}{far_of}{products}}}
 for (; e < {columns}; e++) {{
-{}let f: f32 = {far}_at({other} * {columns} + e);
+{}let f: f32 = {far}_at(far_row + e);
 {last}}} }}
 ",
             near_of(&format!("e + lane % {passed}u")),
@@ -336,11 +399,10 @@ for (; e < {columns}; e++) {{
         for k in 0..unrolled {
             for (n, [sum, weight, matrix, columns]) in sums.iter().enumerate() {
                 let row = format!("{from}{k}u");
-                text += &format!("{{ let other: u32 = walk + {row};\n");
+                text += &format!("{{ let other: u32 = walk + {row};\nlet other_row: u32 = {matrix}_far + other * {matrix}_step;\n");
                 for c in 0..self.held {
-                    text += &format!(
-                        "var f{c}: f32 = 0.0;\nif (other < {count} && feature{c} < {columns}) {{ f{c} = {matrix}_at((far_plane * {count} + other) * {columns} + feature{c}); }}\n"
-                    );
+                    text +=
+                        &format!("var f{c}: f32 = 0.0;\nif (other < {count} && feature{c} < {columns}) {{ f{c} = {matrix}_at(other_row + feature{c}); }}\n");
                 }
                 let pass = |i: usize| self.of_subgroup(if from.is_empty() { Subgroup::Broadcast(k) } else { Subgroup::Shuffle(&row) }, &format!("{weight}{i}"));
                 text += &self.rows(|i| format!("let o{n}_{i}: f32 = {};\n", pass(i)));
@@ -361,17 +423,18 @@ for (; e < {columns}; e++) {{
     }
     /// Stores the sums of the rows that there are.
     fn stores(&self, count: &str, columns: &str, output: &str, value: impl Fn(usize, usize) -> String) -> String {
-        self.each(|i, c| {
+        let each = self.each(|i, c| {
             let store = (self.store)(output, &value(i, c));
-            format!("if (first + {i}u < {count} && feature{c} < {columns}) {{\nlet place: u32 = line{i} * {columns} + feature{c};\n{store}}}\n")
-        })
+            format!("if (first + {i}u < {count} && feature{c} < {columns}) {{\nlet place: u32 = {output}_row{i} + feature{c};\n{store}}}\n")
+        });
+        self.near(&[output]) + &each
     }
     fn forward(&self, attention: &Attention) -> String {
         let size = self.size;
         let end = if attention.causal { format!("min(keys, first + {ROWS}u)") } else { "keys".into() };
         let keep = |i: usize| if attention.dropout > 0.0 { format!(" * keep(plane, row{i}, key)") } else { String::new() };
         let state = self.rows(|i| format!("var most{i}: f32 = -adm_inf();\nvar sum{i}: f32 = 0.0;\n"));
-        let dots = self.dots("d", ["q", "line"], ["k", "(far_plane * keys + min(key, keys - 1u))"], "features");
+        let dots = self.dots("d", "q", ["k", "min(key, keys - 1u)"], "features");
         // A row that is hidden so far has no largest score to subtract.
         let soften = self.rows(|i| {
             let scaled: String = (0..self.held).map(|c| format!("y{i}_{c} *= shrink{i};\n")).collect();
@@ -402,12 +465,14 @@ if (chunk == 0u && lane == 0u && first + {i}u < queries) {{\nlet place: u32 = li
             )
         });
         format!(
-            "{}let far_plane: u32 = plane / ratio;
-{state}for (var walk: u32 = 0u; walk < {end}; walk += {size}u) {{
+            "{}{}let far_plane: u32 = plane / ratio;
+{}{state}for (var walk: u32 = 0u; walk < {end}; walk += {size}u) {{
 let key: u32 = walk + lane;
 {dots}{soften}{weigh}}}
 {finish}{}",
             self.begin("queries", &["y"]),
+            self.near(&["q"]),
+            self.far(["k", "v"]),
             self.stores("queries", "values", "y", |i, c| format!("y{i}_{c} / whole{i}"))
         )
     }
@@ -415,10 +480,10 @@ let key: u32 = walk + lane;
         let size = self.size;
         let end = if attention.causal { format!("min(keys, first + {ROWS}u)") } else { "keys".into() };
         let keep = |i: usize| if attention.dropout > 0.0 { format!(" * keep(plane, row{i}, key)") } else { String::new() };
-        let far = "(far_plane * keys + min(key, keys - 1u))";
+        let far = "min(key, keys - 1u)";
         // Where a row is hidden everywhere its logarithm is -inf, and exp(-inf - inf) the zero it must be.
         let state = self.rows(|i| format!("let lse{i}: f32 = select(lse_at(line{i}), adm_inf(), lse_at(line{i}) == -adm_inf());\nvar part{i}: f32 = 0.0;\n"));
-        let both = self.dots("d", ["q", "line"], ["k", far], "features") + &self.dots("t", ["g", "line"], ["v", far], "values");
+        let both = self.dots("d", "q", ["k", far], "features") + &self.dots("t", "g", ["v", far], "values");
         let weights = self.rows(|i| {
             format!("let w{i}: f32 = adm_exp(score(plane, row{i}, key, d{i}) - lse{i});\nlet dw{i}: f32 = select(0.0, t{i}{}, key < keys);\n", keep(i))
         });
@@ -428,7 +493,7 @@ let key: u32 = walk + lane;
         let sums = if rounded {
             walk(&self.rows(|i| format!("part{i} += w{i} * dw{i};\n")))
         } else {
-            let parts = self.rows(|i| format!("part{i} += g_at(line{i} * values + c) * out_at(line{i} * values + c);\n"));
+            let parts = self.rows(|i| format!("part{i} += g_at(g_row{i} + c) * out_at(out_row{i} + c);\n"));
             format!("for (var c: u32 = lane; c < values; c += {size}u) {{\n{parts}}}\n")
         };
         let deltas = self.rows(|i| {
@@ -441,9 +506,11 @@ let key: u32 = walk + lane;
         let inside = self.rows(|i| format!("let ds{i}: f32 = w{i} * (dw{i} - delta{i}) * bitcast<f32>(scale);\n"))
             + &self.weigh(&[["y", "ds", "k", "features"]], "keys");
         format!(
-            "{}let far_plane: u32 = plane / ratio;
-{state}{sums}{deltas}{}{}",
+            "{}{}let far_plane: u32 = plane / ratio;
+{}{state}{sums}{deltas}{}{}",
             self.begin("queries", &["y"]),
+            self.near(&["q", "g", "out"][..if rounded { 2 } else { 3 }]),
+            self.far(["k", "v"]),
             walk(&inside),
             self.stores("queries", "features", "y", |i, c| format!("y{i}_{c}"))
         )
@@ -451,8 +518,8 @@ let key: u32 = walk + lane;
     fn of_keys(&self, attention: &Attention, load_sum: &str) -> String {
         let size = self.size;
         let begin = if attention.causal { format!("first / {size}u * {size}u") } else { "0u".into() };
-        let line = "(far_plane * queries + min(query, queries - 1u))";
-        let both = self.dots("d", ["k", "line"], ["q", line], "features") + &self.dots("t", ["v", "line"], ["g", line], "values");
+        let (line, far) = ("(far_plane * queries + min(query, queries - 1u))", "min(query, queries - 1u)");
+        let both = self.dots("d", "k", ["q", far], "features") + &self.dots("t", "v", ["g", far], "values");
         let drop = attention.dropout > 0.0;
         let weights = self.rows(|i| {
             let (keep, times) =
@@ -467,9 +534,9 @@ let dropped{i}: f32 = w{i}{times};
         });
         let weigh = self.weigh(&[["y", "ds", "q", "features"], ["z", "dropped", "g", "values"]], "queries");
         format!(
-            "{}for (var share: u32 = 0u; share < ratio; share++) {{
+            "{}{}for (var share: u32 = 0u; share < ratio; share++) {{
 let far_plane: u32 = plane * ratio + share;
-for (var walk: u32 = {begin}; walk < queries; walk += {size}u) {{
+{}for (var walk: u32 = {begin}; walk < queries; walk += {size}u) {{
 let query: u32 = walk + lane;
 let place: u32 = {line};
 let own_lse: f32 = lse_at(place);
@@ -479,6 +546,8 @@ let delta: f32 = {load_sum};
 }}
 {}{}",
             self.begin("keys", &["y", "z"]),
+            self.near(&["k", "v"]),
+            self.far(["q", "g"]),
             self.stores("keys", "features", "y", |i, c| format!("y{i}_{c}")),
             self.stores("keys", "values", "y_values", |i, c| format!("z{i}_{c}"))
         )

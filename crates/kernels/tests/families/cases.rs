@@ -118,6 +118,39 @@ impl Maker {
         let strides = values.shape.strides();
         Array { buffer: self.buffers.len() - 1, shape: values.shape, offset, strides, dtype: values.dtype, dense: true }
     }
+    /// Values that are known, as rows that lie anywhere: in another order of what is before the last axis, with strangers between them.
+    pub fn known_rows(&mut self, values: &HostArray) -> Array {
+        let (shape, size) = (values.shape, values.dtype.size());
+        let (offset, between) = (self.random.below(4), self.random.below(4));
+        let layout = self.rows(&shape, between);
+        let columns = shape[shape.rank() - 1];
+        let mut bytes = vec![STRANGER; (offset + shape.elements() / columns * (columns + between)) * size];
+        for (from, index) in values.to_bytes().chunks_exact(size).zip(coordinates(&shape)) {
+            let at = offset + place_of(&index, &layout);
+            bytes[at * size..(at + 1) * size].copy_from_slice(from);
+        }
+        self.buffers.push(bytes);
+        let array = Array { buffer: self.buffers.len() - 1, shape, offset, strides: layout, dtype: values.dtype, dense: false };
+        Array { dense: between == 0 && layout == shape.strides(), ..array }
+    }
+    /// The array of a result whose rows lie in another order.
+    pub fn output_rows(&mut self, shape: Shape, dtype: DType) -> Array {
+        let strides = self.rows(&shape, 0);
+        Array { strides, dense: strides == shape.strides(), ..self.output(shape, dtype) }
+    }
+    /// Strides of rows in a drawn order.
+    fn rows(&mut self, shape: &Shape, between: usize) -> [isize; MAX_RANK] {
+        let last = shape.rank() - 1;
+        let mut order: Vec<usize> = (0..last).collect();
+        (1..last).for_each(|k| order.swap(k, self.random.below(k + 1)));
+        let (mut strides, mut extent) = ([0isize; MAX_RANK], shape[last] + between);
+        strides[last] = 1;
+        for axis in order {
+            strides[axis] = extent as isize;
+            extent *= shape[axis];
+        }
+        strides
+    }
     /// The array of a result.
     pub fn output(&mut self, shape: Shape, dtype: DType) -> Array {
         let (offset, behind) = (self.random.below(6), self.random.below(4));
@@ -129,7 +162,11 @@ impl Maker {
         Case { name, target, kernel, space, inputs, outputs, more: Vec::new(), args: Vec::new(), buffers: self.buffers, found: Vec::new(), check }
     }
 }
-fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
+/// How far an element is from the first.
+pub fn place_of(index: &[usize], strides: &[isize; MAX_RANK]) -> usize {
+    index.iter().zip(strides).map(|(&i, &step)| i as isize * step).sum::<isize>() as usize
+}
+pub fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
     let sizes: Vec<usize> = shape.iter().copied().collect();
     (0..shape.elements()).map(move |mut k| {
         let mut at = vec![0; sizes.len()];

@@ -12,6 +12,7 @@ use adamant_core::{
 use adamant_ir::{
     DType, HostArray, Shape, TensorType,
     composite::{
+        RowOperands,
         attention::{Attention, AttentionBackward},
         loss::{CrossEntropy, CrossEntropyBackward, Reduction},
         norm::{Norm, NormBackward, Over},
@@ -19,7 +20,7 @@ use adamant_ir::{
     },
     kernel::KernelKind,
 };
-use adamant_kernels::LaunchTarget;
+use adamant_kernels::{LaunchTarget, skeleton::takes_rows};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
@@ -52,8 +53,12 @@ impl Maker {
         let to: Vec<(Shape, DType)> = composite.infer(&types).unwrap().iter().map(|m| (m.shape, m.dtype)).collect();
         let shapes: Vec<String> = inputs.iter().map(|a| format!("{}{}", a.dtype, a.shape)).collect();
         let mut maker = self;
-        let arrays = inputs.iter().map(|a| maker.known(a)).collect();
-        let outputs = to.iter().map(|&(shape, dtype)| maker.output(shape, dtype)).collect();
+        let rows = if takes_rows(&**composite.function()) { composite.rows() } else { RowOperands::default() };
+        let is_in = |of: u32, k: usize| of >> k & 1 == 1;
+        let arrays = inputs.iter().enumerate().map(|(k, a)| if is_in(rows.inputs, k) { maker.known_rows(a) } else { maker.known(a) }).collect();
+        let outputs =
+            to.iter().enumerate().map(|(k, &(shape, dtype))| if is_in(rows.outputs, k) { maker.output_rows(shape, dtype) } else { maker.output(shape, dtype) });
+        let outputs = outputs.collect();
         let own = composite.clone();
         let check = Box::new(move |got: &[HostArray], reports: &[super::cases::Report]| {
             if let Some(report) = reports.iter().find(|r| r.1[0] != u32::MAX) {

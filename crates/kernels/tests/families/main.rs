@@ -129,7 +129,13 @@ fn check(case: &Case, answer: &runner::Answer) -> Result<(), String> {
         if !case.inputs.iter().any(|i| i.buffer == o.buffer) && !composites::is_untouched(bytes, from, to) {
             return Err("something was written beside the result".into());
         }
-        got.push(HostArray::from_bytes(o.shape, o.dtype, &bytes[from..to]));
+        let in_order: Vec<u8> = cases::coordinates(&o.shape)
+            .flat_map(|index| {
+                let at = (o.offset + cases::place_of(&index, &o.strides)) * size;
+                bytes[at..at + size].to_vec()
+            })
+            .collect();
+        got.push(HostArray::from_bytes(o.shape, o.dtype, &in_order));
     }
     let reports: Vec<_> = case.found.iter().copied().zip(answer.reports.iter().copied()).collect();
     (case.check)(&got, &reports)

@@ -4,7 +4,7 @@ use super::{
     Words,
 };
 use crate::{
-    ErrorKind, HostVec,
+    Composite, ErrorKind, HostVec,
     foreign::guarded,
     kernel::{KernelKind, Step},
 };
@@ -53,6 +53,10 @@ impl Backend for Guarded {
     /// It can give no error: a panic ends the plan that is being made, and the window with it.
     fn supports(&self, kernel: &KernelKind, dtypes: &[crate::DType]) -> Support {
         self.inner.supports(kernel, dtypes)
+    }
+    /// As `supports`.
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        self.inner.takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         self.call("alloc", |b| b.alloc(bytes))

@@ -1,7 +1,10 @@
 //! What a plan is made for: one flat list of primitives, and of the composites that the device claims. All decisions are made
 //! on this list.
+use super::view_layout;
 use crate::{
     ErrorKind, Meta, Op, Shape, Stored,
+    backend::ROW_ALIGNMENT,
+    composite::RowOperands,
     hash::mix,
     op::{Arg, View},
     shape::Layout,
@@ -97,17 +100,74 @@ impl Graph {
             ArgFrom::Body(Arg::Start(s)) => h = mix(h, s as u64),
             _ => {}
         }
-        self.hash = h;
         let dense = match &op {
             Op::StopGrad | Op::View(View::Slice { axis: 0, step: 1, .. }) => self.dense[inputs[0] as usize],
-            Op::View(View::Reshape(_)) => true,
+            Op::View(View::Reshape(to)) => {
+                self.dense[inputs[0] as usize] || {
+                    let shares = self.reshaped(inputs[0], to).is_some();
+                    // It depends on sizes, so it is structure.
+                    h = mix(h, shares as u64);
+                    !shares
+                }
+            }
             Op::View(_) => false,
             _ => true,
         };
+        self.hash = h;
         self.dense.resize(self.vals.len(), dense);
         let outputs = self.vals.len() as u32 - first;
         self.nodes.push(Node { op, arg, inputs, first, outputs, record });
         first
+    }
+    /// Where a value lies, as far as structure and the sizes tell: the starts of slices are left out.
+    pub fn layout(&self, v: u32) -> Layout {
+        let x = self.node_of(v);
+        if let Some(known) = self.layouts.get(&v) {
+            *known
+        } else if self.dense[v as usize] || !x.op.is_view() {
+            Layout::dense(self.shape(v))
+        } else {
+            view_layout(&x.op, &self.layout(x.inputs[0]), self.shape(x.inputs[0]), self.shape(v))
+        }
+    }
+    /// Where a reshaped value lies that has gaps or another order, if its elements may stay where they are. To its own shape it is
+    /// reshaped to be moved.
+    fn reshaped(&self, source: u32, to: &Shape) -> Option<Layout> {
+        let from = self.shape(source);
+        if from == to { None } else { self.layout(source).reshape(from, to) }
+    }
+    /// Lets a value that is reshaped have no copy made of it: of a value that a kernel makes as rows wherever they lie, it has the
+    /// axes in another order, which the kernel then gives them in memory.
+    pub fn make_in_order_of(&mut self, view: u32, rows_of: impl Fn(&Op) -> RowOperands) {
+        let x = self.node_of(view);
+        let (Op::View(View::Permute(order)), &[root]) = (&x.op, &x.inputs[..]) else { return };
+        let number = root - self.node_of(root).first;
+        let shape = *self.shape(view);
+        let is_row = shape.rank() > 1 && order[shape.rank() - 1] as usize == shape.rank() - 1;
+        if rows_of(&self.node_of(root).op).outputs >> number & 1 == 0 || !is_row || self.layouts.contains_key(&root) {
+            return;
+        }
+        // Nobody has seen it as it was to lie.
+        let (maker, viewer) = (self.vals[root as usize].node as usize, self.vals[view as usize].node as usize);
+        let mut readers = self.nodes[maker..].iter().zip(maker..).filter(|(x, k)| *k != viewer && x.inputs.contains(&root));
+        if readers.next().is_some() {
+            return;
+        }
+        let dense = Layout::dense(&shape);
+        let mut layout = dense;
+        (0..shape.rank()).for_each(|k| layout.strides[order[k] as usize] = dense.strides[k]);
+        if !self.is_aligned(root, &layout) {
+            return;
+        }
+        self.layouts.insert(root, layout);
+        (self.dense[root as usize], self.dense[view as usize]) = (false, true);
+        self.hash = mix(self.hash, 1 + u64::from(root));
+    }
+    /// Do all rows of a value begin where kernels of rows take them?
+    pub fn is_aligned(&self, v: u32, layout: &Layout) -> bool {
+        let Meta { shape, dtype, .. } = &self.vals[v as usize].meta;
+        let is_whole = |step: usize| (step * dtype.size()).is_multiple_of(ROW_ALIGNMENT);
+        layout.rows(shape).is_some_and(|rows| [rows.row, rows.matrix, rows.group].into_iter().all(is_whole))
     }
     /// The node that makes a value.
     pub fn node_of(&self, v: u32) -> &Node {

@@ -19,7 +19,7 @@
 //! | 64 features | 32 (16 with a mask or dropout, or backward) | 32 |
 //! | 128 | 16 | 32 (16 for cotangents with a mask or dropout) |
 //! | 256 | 16, of which one side is read anew for each tile in the backward | 16 |
-use super::{AttentionOperands, mask_nest};
+use super::{AttentionOperands, mask_nest, row_parameters};
 use crate::{
     bindings::{Access, Bindings, Place},
     dialect::guarded,
@@ -44,11 +44,14 @@ pub(super) fn takes(target: &LaunchTarget, attention: &Attention, of: &Attention
     let dtype = of.q.dtype;
     let is_row = |columns: usize| columns > 0 && columns <= WIDEST && columns.is_multiple_of(PIECE);
     let copied = [Some(of.q), Some(of.k), Some(of.v), of.cotangent.map(|c| c[0])];
-    let rows = || copied.iter().flatten();
+    let begin_at = |o: &Array, each: usize| {
+        let whole = |step: usize| step.is_multiple_of(each);
+        o.rows().is_some_and(|rows| [rows.offset, rows.row, rows.matrix, rows.group].into_iter().all(whole))
+    };
     target.matrices
         && matches!(dtype, DType::F16 | DType::BF16)
-        && rows().all(|o| o.dtype == dtype && o.offset.is_multiple_of(PIECE) && is_row(o.shape[o.shape.rank() - 1]))
-        && outputs.iter().all(|o| o.dtype.size() != 2 || o.dtype == dtype && o.offset.is_multiple_of(2))
+        && copied.into_iter().flatten().all(|o| o.dtype == dtype && is_row(o.shape[o.shape.rank() - 1]) && begin_at(o, PIECE))
+        && outputs.iter().all(|o| o.dtype.size() != 2 || o.dtype == dtype && begin_at(o, 2))
         && Measure::of(attention).size.is_normal()
 }
 /// The factor of the scores as kernels take it.
@@ -177,18 +180,14 @@ fn launch(
     parameters.extend([measure.scale, measure.size, measure.unit].map(f32::to_bits));
     parameters.extend([measure.flip, (attention.dropout as f32).to_bits(), drop.to_bits()]);
     let mut bindings = Bindings::new(launcher.target().dialect);
-    // Each argument as a pointer in the text.
-    let mut argument = |bindings: &mut Bindings, o: &Array, access: Access, of: &str| {
-        let binding = bindings.bind(o.place(), access);
-        parameters.push(o.offset as u32);
-        format!("({of} *)b{binding} + p[{}]", parameters.len() - 1)
-    };
-    let mut arguments: Vec<String> = [of.q, of.k, of.v].map(|o| argument(&mut bindings, o, Access::Read, "const uint16_t")).to_vec();
-    if let Some([g, _, lse]) = of.cotangent {
-        arguments.push(argument(&mut bindings, g, Access::Read, "const uint16_t"));
-        arguments.push(argument(&mut bindings, lse, Access::Read, "const float"));
+    let mut arguments: Vec<String> = Vec::new();
+    for o in [Some(of.q), Some(of.k), Some(of.v), of.cotangent.map(|c| c[0])].into_iter().flatten() {
+        arguments.push(matrices(&mut bindings, &mut parameters, o, Access::Read, "const uint16_t")?);
+    }
+    if let Some([_, _, lse]) = of.cotangent {
+        arguments.push(pointer(&mut bindings, &mut parameters, lse, Access::Read, "const float"));
         if pass == AttentionPass::OfQueries {
-            let of_lse = of.of_lse.map(|o| argument(&mut bindings, o, Access::Read, "const float"));
+            let of_lse = of.of_lse.map(|o| pointer(&mut bindings, &mut parameters, o, Access::Read, "const float"));
             arguments.push(of_lse.unwrap_or_else(|| "(const float *)nullptr".into()));
         }
         let access = if pass == AttentionPass::OfQueries { Access::Write } else { Access::Read };
@@ -196,10 +195,13 @@ fn launch(
         launcher.scratch((heads * queries) as u64)?;
     }
     for output in outputs {
-        let to = output.map(|o| argument(&mut bindings, o, Access::Write, if o.dtype.size() == 2 { "uint16_t" } else { "float" }));
-        arguments.push(to.unwrap_or_else(|| "(uint16_t *)nullptr".into()));
+        arguments.push(match output {
+            Some(lse) if lse.dtype.size() != 2 => pointer(&mut bindings, &mut parameters, lse, Access::Write, "float"),
+            Some(o) => matrices(&mut bindings, &mut parameters, o, Access::Write, "uint16_t")?,
+            None => "adm_matrices<uint16_t>{nullptr, 0u, 0u, 0u, 1u}".into(),
+        });
     }
-    let draws = of.random.map(|o| argument(&mut bindings, o, Access::Read, "const uint32_t"));
+    let draws = of.random.map(|o| pointer(&mut bindings, &mut parameters, o, Access::Read, "const uint32_t"));
     let mut mask = mask_nest(launcher, &bindings, of, &of.q.shape.with(rank - 1, keys))?;
     let masked = mask.as_mut().zip(of.mask).map(|((nest, rows, columns), array)| {
         nest.place(&mut parameters);
@@ -227,6 +229,19 @@ fn launch(
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * tile.chunks * planes) as u64);
     Ok(())
+}
+/// An operand in the text: a pointer to its numbers.
+fn pointer(bindings: &mut Bindings, parameters: &mut Vec<u32>, o: &Array, access: Access, of: &str) -> String {
+    let binding = bindings.bind(o.place(), access);
+    parameters.push(o.offset as u32);
+    format!("({of} *)b{binding} + p[{}]", parameters.len() - 1)
+}
+/// An operand in the text: matrices, and where their rows lie.
+fn matrices(bindings: &mut Bindings, parameters: &mut Vec<u32>, o: &Array, access: Access, of: &str) -> Result<String, ErrorKind> {
+    let (binding, at) = (bindings.bind(o.place(), access), parameters.len());
+    parameters.extend(row_parameters(o)?);
+    let steps: Vec<String> = (at + 1..parameters.len()).map(|k| format!("p[{k}]")).collect();
+    Ok(format!("adm_matrices<{of}>{{({of} *)b{binding} + p[{at}], {}}}", steps.join(", ")))
 }
 /// What the text of a pass calls.
 fn library(pass: AttentionPass) -> String {

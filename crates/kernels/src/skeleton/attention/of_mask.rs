@@ -1,7 +1,7 @@
 //! The cotangent of a mask that is added: those of the scores, before their scale, added up over heads, queries and keys along
 //! which the mask broadcasts. An invocation forms the scores of its element again, one after another; where there are many a
 //! subgroup shares them. The row sums are those that the cotangent of queries has left.
-use super::{AttentionOperands, LANES, mask_nest, score};
+use super::{AttentionOperands, BoundOperand, LANES, mask_nest, score};
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
@@ -64,8 +64,7 @@ pub(super) fn record(launcher: &mut dyn Launcher, attention: &Attention, of: &At
     let mut bound = Vec::new();
     for (name, o) in [("q", Some(of.q)), ("k", Some(of.k)), ("v", Some(of.v)), ("g", Some(g)), ("lse", Some(lse)), ("random", of.random)] {
         let Some(o) = o else { continue };
-        bound.push((name, bindings.bind(o.place(), Access::Read), o.dtype, parameters.len()));
-        parameters.push(o.offset as u32);
+        bound.push(BoundOperand::new(&mut bindings, name, o, Access::Read, &mut parameters)?);
     }
     let (sums, target, to) = (bindings.bind(Place::Scratch, Access::Read), bindings.bind(out.place(), Bindings::to_store(out.dtype.size())), parameters.len());
     parameters.push(out.offset as u32);
@@ -83,19 +82,17 @@ pub(super) fn record(launcher: &mut dyn Launcher, attention: &Attention, of: &At
     parameters.extend(nest.iter().flat_map(|(_, rows, columns)| [*rows, *columns]));
     let mut key =
         Key::from_slice(&[0xF2, u8::from(alone), u8::from(attention.causal), sums as u8, target as u8, out.dtype as u8, masked.0 as u8, mask.dtype as u8]);
-    key.extend(bound.iter().flat_map(|b| [b.1 as u8, b.2 as u8]));
+    key.extend(bound.iter().flat_map(|b| [b.binding as u8, b.dtype as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
     [&own, &others].into_iter().chain(nest.iter().map(|n| &n.0)).for_each(|n| n.describe(&mut key));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let mut functions = String::new();
-        for &(name, binding, dtype, offset) in bound.iter().filter(|b| b.0 != "random") {
-            functions += &format!("fn {name}_at(n: u32) -> f32 {{\nlet at: u32 = p[{offset}u] + n;\nreturn {};\n}}\n", bindings.load(binding, dtype, "at"));
-        }
+        let mut functions: String = bound.iter().map(|b| b.functions(&bindings)).collect();
         for (name, nest) in [("own_plane", &own), ("other_plane", &others)] {
             functions += &format!("fn {name}(n: u32) -> u32 {{\n{}return {};\n}}\n", nest.coordinates(AxisGroup::Outer, "n"), nest.at(0, "n"));
         }
         functions += &score(attention, &bindings, &bound, nest.as_ref().map(|(n, ..)| (n, masked)));
-        let sizes: String = SIZES.iter().enumerate().filter(|s| !s.1.is_empty()).map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n")).collect();
+        let sizes = SIZES.iter().enumerate().filter(|s| !s.1.is_empty()).map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n"));
+        let sizes: String = sizes.chain(bound.iter().map(BoundOperand::step)).collect();
         let (element, begin, step) = if alone { (format!("{LANES}u + lane"), "0u", 1) } else { (format!("{}u + own", LANES / size), "lane", size) };
         let sum = if alone { "sum".into() } else { bindings.dialect.subgroup(Subgroup::Sum, DType::F32, "sum") };
         let body = format!(
@@ -108,12 +105,16 @@ let key: u32 = element % mask_keys + round % walked_keys;
 let query: u32 = (element / mask_keys) % mask_queries + (round / walked_keys) % walked_queries;
 let head: u32 = plane + other_plane(round / (walked_keys * walked_queries));
 let line: u32 = head * queries + query;
-let far: u32 = (head / ratio) * keys + key;
+let far: u32 = head / ratio;
 if ({seen}) {{
+let q_row: u32 = q_begin(head) + query * q_step;
+let k_row: u32 = k_begin(far) + key * k_step;
 var dot: f32 = 0.0;
-for (var c: u32 = 0u; c < features; c++) {{ dot += q_at(line * features + c) * k_at(far * features + c); }}
+for (var c: u32 = 0u; c < features; c++) {{ dot += q_at(q_row + c) * k_at(k_row + c); }}
+let g_row: u32 = g_begin(head) + query * g_step;
+let v_row: u32 = v_begin(far) + key * v_step;
 var d: f32 = 0.0;
-for (var c: u32 = 0u; c < values; c++) {{ d += g_at(line * values + c) * v_at(far * values + c); }}
+for (var c: u32 = 0u; c < values; c++) {{ d += g_at(g_row + c) * v_at(v_row + c); }}
 let logarithm: f32 = lse_at(line);
 let weight: f32 = adm_exp(score(head, query, key, dot) - select(logarithm, adm_inf(), logarithm == -adm_inf()));
 sum += weight * (d{keep} - {delta});

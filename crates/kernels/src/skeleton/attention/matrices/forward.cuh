@@ -1,15 +1,14 @@
 /* The rows kept are queries. Each warp follows the largest score of its rows and what the others add up to, and scales what it has
    gathered down where a larger one comes (Dao et al., "FlashAttention", 2022). `mask_of(plane)` is where a plane's mask begins. */
 template <bool F16, int TALL, int N, int FEATURES, int VALUES, int OUT, bool CAUSAL, int MASK, bool DROPS, class MaskOf>
-static inline void adm_attention_forward(const adm_attention &of, const uint16_t *q, const uint16_t *k, const uint16_t *v, uint16_t *out, float *lse,
+static inline void adm_attention_forward(const adm_attention &of, const adm_matrices<const uint16_t> &q, const adm_matrices<const uint16_t> &k, const adm_matrices<const uint16_t> &v,
+                                         const adm_matrices<uint16_t> &out, float *lse,
                                          uint32_t shared, uint32_t first, uint32_t chunk, uint32_t plane, uint32_t ratio, const MaskOf &mask_of) {
     constexpr uint32_t STAGE = N * (FEATURES + VALUES + 1u) * 32u, SECOND = N * (FEATURES * 2u + 1u) * 16u;
     const uint32_t far_plane = plane / ratio, near = first + threadIdx.x / 32u * 16u * TALL;
-    q += (uint64_t)plane * of.queries * of.features;
-    k += (uint64_t)far_plane * of.keys * of.features;
-    v += (uint64_t)far_plane * of.keys * of.values;
+    const uint16_t *const keys = k.of(far_plane), *const values = v.of(far_plane);
     const uint32_t mask_at = MASK ? mask_of(plane) : 0u;
-    const adm_near<TALL, FEATURES, true> kept(q, near, of.queries, of.features, of.flip);
+    const adm_near<TALL, FEATURES, true> kept(q, plane, near, of.queries, of.features, of.flip);
     float y[TALL][2 * OUT][4], most[TALL][2], sum[TALL][2];
     adm_clear(y);
 #pragma unroll
@@ -19,8 +18,8 @@ static inline void adm_attention_forward(const adm_attention &of, const uint16_t
     const uint32_t whole = MASK ? 0u : (CAUSAL ? ADM_MIN(of.keys, first) : of.keys) / N;
     const auto fill = [&](uint32_t n) {
         const uint32_t to = shared + n % 2u * STAGE;
-        adm_copy_rows<N, FEATURES>(to, k, n * N, of.keys, of.features);
-        adm_copy_rows<N, VALUES>(to + SECOND, v, n * N, of.keys, of.values);
+        adm_copy_rows<N, FEATURES>(to, keys, k.row, n * N, of.keys, of.features);
+        adm_copy_rows<N, VALUES>(to + SECOND, values, v.row, n * N, of.keys, of.values);
     };
     const auto walk = [&](uint32_t n, auto is_whole) {
         constexpr bool WHOLE = decltype(is_whole)::value;
@@ -74,5 +73,5 @@ static inline void adm_attention_forward(const adm_attention &of, const uint16_t
         if (chunk == 0u && adm_lane() % 4u == 0u && row < of.queries) lse[plane * of.queries + row] = least + adm_log(total);
         sum[t][h] = adm_reciprocal(total == 0.0f ? 1.0f : total);
     }
-    adm_store_rows<F16, TALL, OUT>(out + (uint64_t)plane * of.queries * of.values, y, sum, near, of.queries, of.values, chunk);
+    adm_store_rows<F16, TALL, OUT>(out, plane, y, sum, near, of.queries, of.values, chunk);
 }

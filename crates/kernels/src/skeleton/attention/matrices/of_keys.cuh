@@ -1,12 +1,12 @@
 /* Cotangents of keys, of values, or of both: the rows kept are keys, of one head; the queries of all heads that share it are walked. */
 template <bool F16, int TALL, int N, int FEATURES, int VALUES, bool HELD, int OF_KEYS, int OF_VALUES, bool CAUSAL, int MASK, bool DROPS, class MaskOf>
-static inline void adm_attention_of_keys(const adm_attention &of, const uint16_t *q, const uint16_t *k, const uint16_t *v, const uint16_t *g,
-                                         const float *lse, const float *deltas, uint16_t *out, uint16_t *out_values, uint32_t shared,
+static inline void adm_attention_of_keys(const adm_attention &of, const adm_matrices<const uint16_t> &q, const adm_matrices<const uint16_t> &k, const adm_matrices<const uint16_t> &v, const adm_matrices<const uint16_t> &g,
+                                         const float *lse, const float *deltas, const adm_matrices<uint16_t> &out, const adm_matrices<uint16_t> &out_values, uint32_t shared,
                                          uint32_t first, uint32_t chunk, uint32_t plane, uint32_t ratio, const MaskOf &mask_of) {
     constexpr uint32_t SECOND = N * (FEATURES * 2u + 1u) * 16u, NUMBERS = N * (FEATURES + VALUES + 1u) * 32u, STAGE = NUMBERS + N * 8u;
     const uint32_t near = first + threadIdx.x / 32u * 16u * TALL;
-    const adm_near<TALL, FEATURES, true> kept(k + (uint64_t)plane * of.keys * of.features, near, of.keys, of.features, of.flip);
-    const adm_near<TALL, VALUES, HELD && OF_KEYS != 0> values(v + (uint64_t)plane * of.keys * of.values, near, of.keys, of.values, 0u);
+    const adm_near<TALL, FEATURES, true> kept(k, plane, near, of.keys, of.features, of.flip);
+    const adm_near<TALL, VALUES, HELD && OF_KEYS != 0> values(v, plane, near, of.keys, of.values, 0u);
     float y[TALL][OF_KEYS ? 2 * OF_KEYS : 1][4], z[TALL][OF_VALUES ? 2 * OF_VALUES : 1][4];
     adm_clear(y);
     adm_clear(z);
@@ -14,18 +14,20 @@ static inline void adm_attention_of_keys(const adm_attention &of, const uint16_t
     const uint32_t begin = CAUSAL ? ADM_MIN(first, of.queries) / N * N : 0u, tiles = (of.queries - begin + N - 1u) / N;
     const uint32_t hidden = MASK ? tiles : CAUSAL ? ADM_MIN(tiles, 64u * TALL / N) : 0u;
     const uint32_t edges = hidden + (hidden < tiles && of.queries % N != 0u ? 1u : 0u), whole = tiles - edges, count = ratio * tiles;
-    struct far_place { uint32_t plane, row; };
+    // Heads that share keys lie in one group.
+    const uint16_t *const queries = q.of(plane * ratio), *const cotangents = g.of(plane * ratio);
+    struct far_place { uint32_t head, row; };
     const auto place = [&](uint32_t n) -> far_place {
-        if (n >= ratio * edges) return {plane * ratio + (n - ratio * edges) / whole, begin + (hidden + (n - ratio * edges) % whole) * N};
+        if (n >= ratio * edges) return {(n - ratio * edges) / whole, begin + (hidden + (n - ratio * edges) % whole) * N};
         const uint32_t edge = n % edges;
-        return {plane * ratio + n / edges, begin + (edge < hidden ? edge : tiles - 1u) * N};
+        return {n / edges, begin + (edge < hidden ? edge : tiles - 1u) * N};
     };
     const auto fill = [&](uint32_t n) {
         const far_place at = place(n);
         const uint32_t to = shared + n % 2u * STAGE;
-        const uint64_t line = (uint64_t)at.plane * of.queries;
-        adm_copy_rows<N, FEATURES>(to, q + line * of.features, at.row, of.queries, of.features);
-        adm_copy_rows<N, VALUES>(to + SECOND, g + line * of.values, at.row, of.queries, of.values);
+        const uint64_t line = (uint64_t)(plane * ratio + at.head) * of.queries;
+        adm_copy_rows<N, FEATURES>(to, queries + (uint64_t)at.head * q.matrix, q.row, at.row, of.queries, of.features);
+        adm_copy_rows<N, VALUES>(to + SECOND, cotangents + (uint64_t)at.head * g.matrix, g.row, at.row, of.queries, of.values);
         adm_copy_numbers<N>(to + NUMBERS, lse + line, at.row, of.queries);
         if (OF_KEYS) adm_copy_numbers<N>(to + NUMBERS + N * 4u, deltas + line, at.row, of.queries);
     };
@@ -34,7 +36,7 @@ static inline void adm_attention_of_keys(const adm_attention &of, const uint16_t
         adm_landed();
         if (n + 1u < count) fill(n + 1u);
         const far_place at = place(n);
-        const uint32_t far = at.row, far_plane = at.plane, tile = shared + n % 2u * STAGE;
+        const uint32_t far = at.row, far_plane = plane * ratio + at.head, tile = shared + n % 2u * STAGE;
         if (near >= of.keys || (CAUSAL && !WHOLE && far + N <= near)) return;
         float s[TALL][N / 8][4], d[TALL][OF_KEYS ? N / 8 : 1][4];
         adm_dots<F16, TALL, N>(s, kept, tile);
@@ -64,11 +66,11 @@ static inline void adm_attention_of_keys(const adm_attention &of, const uint16_t
     if constexpr (OF_KEYS > 0) {
 #pragma unroll
         for (int r = 0; r < 2 * TALL; r++) factor[r / 2][r % 2] = of.scale;
-        adm_store_rows<F16, TALL, OF_KEYS>(out + (uint64_t)plane * of.keys * of.features, y, factor, near, of.keys, of.features, chunk);
+        adm_store_rows<F16, TALL, OF_KEYS>(out, plane, y, factor, near, of.keys, of.features, chunk);
     }
     if constexpr (OF_VALUES > 0) {
 #pragma unroll
         for (int r = 0; r < 2 * TALL; r++) factor[r / 2][r % 2] = 1.0f;
-        adm_store_rows<F16, TALL, OF_VALUES>(out_values + (uint64_t)plane * of.keys * of.values, z, factor, near, of.keys, of.values, chunk);
+        adm_store_rows<F16, TALL, OF_VALUES>(out_values, plane, z, factor, near, of.keys, of.values, chunk);
     }
 }

@@ -2,16 +2,15 @@
    which must cancel against those where one key has all the weight, so the rounded output does not do for them; then for the rows
    themselves. */
 template <bool F16, int TALL, int N, int FEATURES, int VALUES, bool HELD, int OUT, bool CAUSAL, int MASK, bool DROPS, bool WITH_LSE, class MaskOf>
-static inline void adm_attention_of_queries(const adm_attention &of, const uint16_t *q, const uint16_t *k, const uint16_t *v, const uint16_t *g,
-                                            const float *lse, const float *of_lse, float *deltas, uint16_t *out, uint32_t shared, uint32_t first,
+static inline void adm_attention_of_queries(const adm_attention &of, const adm_matrices<const uint16_t> &q, const adm_matrices<const uint16_t> &k, const adm_matrices<const uint16_t> &v, const adm_matrices<const uint16_t> &g,
+                                            const float *lse, const float *of_lse, float *deltas, const adm_matrices<uint16_t> &out, uint32_t shared, uint32_t first,
                                             uint32_t chunk, uint32_t plane, uint32_t ratio, const MaskOf &mask_of) {
     constexpr uint32_t STAGE = N * (FEATURES + VALUES + 1u) * 32u, SECOND = N * (FEATURES * 2u + 1u) * 16u;
     const uint32_t far_plane = plane / ratio, near = first + threadIdx.x / 32u * 16u * TALL;
-    k += (uint64_t)far_plane * of.keys * of.features;
-    v += (uint64_t)far_plane * of.keys * of.values;
+    const uint16_t *const keys = k.of(far_plane), *const values = v.of(far_plane);
     const uint32_t mask_at = MASK ? mask_of(plane) : 0u;
-    const adm_near<TALL, FEATURES, true> kept(q + (uint64_t)plane * of.queries * of.features, near, of.queries, of.features, of.flip);
-    const adm_near<TALL, VALUES, HELD> cotangents(g + (uint64_t)plane * of.queries * of.values, near, of.queries, of.values, 0u);
+    const adm_near<TALL, FEATURES, true> kept(q, plane, near, of.queries, of.features, of.flip);
+    const adm_near<TALL, VALUES, HELD> cotangents(g, plane, near, of.queries, of.values, 0u);
     float y[TALL][2 * OUT][4], base[TALL][2], delta[TALL][2];
     adm_clear(y);
 #pragma unroll
@@ -26,8 +25,8 @@ static inline void adm_attention_of_queries(const adm_attention &of, const uint1
     const auto place = [&](uint32_t n) { return (n < count ? n : 2u * count - 1u - n) * N; };
     const auto fill = [&](uint32_t n) {
         const uint32_t to = shared + n % 2u * STAGE, far = place(n);
-        adm_copy_rows<N, FEATURES>(to, k, far, of.keys, of.features);
-        adm_copy_rows<N, VALUES>(to + SECOND, v, far, of.keys, of.values);
+        adm_copy_rows<N, FEATURES>(to, keys, k.row, far, of.keys, of.features);
+        adm_copy_rows<N, VALUES>(to + SECOND, values, v.row, far, of.keys, of.values);
     };
     const auto told = [&] {
 #pragma unroll
@@ -82,5 +81,5 @@ static inline void adm_attention_of_queries(const adm_attention &of, const uint1
     float factor[TALL][2];
 #pragma unroll
     for (int r = 0; r < 2 * TALL; r++) factor[r / 2][r % 2] = of.scale;
-    adm_store_rows<F16, TALL, OUT>(out + (uint64_t)plane * of.queries * of.features, y, factor, near, of.queries, of.features, chunk);
+    adm_store_rows<F16, TALL, OUT>(out, plane, y, factor, near, of.queries, of.features, chunk);
 }

@@ -15,6 +15,12 @@ struct adm_attention {
     const void *mask;
     uint32_t mask_rows, mask_columns;
 };
+/* Matrices and where their rows lie: steps from row to row, from matrix to matrix, and from group to group of so many matrices. */
+template <class ELEMENT> struct adm_matrices {
+    ELEMENT *from;
+    uint32_t row, matrix, group, each;
+    ELEMENT *of(uint32_t number) const { return from + (uint64_t)(number / each) * group + (uint64_t)(number % each) * matrix; }
+};
 /* What is known of a tile when the text is compiled. */
 template <bool VALUE> struct adm_known { static constexpr bool value = VALUE; };
 static inline uint32_t adm_lane() { return threadIdx.x % 32u; }
@@ -43,14 +49,14 @@ template <int TALL, int WIDE> static inline void adm_clear(float (&c)[TALL][WIDE
 /* Near rows from `first` on, as the unit's left factor, zero where there are none: HELD in registers, or read anew for each tile. */
 template <int TALL, int UNITS, bool HELD> struct adm_near {
     const uint16_t *from;
-    uint32_t first, rows, columns, flip;
+    uint32_t step, first, rows, columns, flip;
     uint32_t held[HELD ? TALL : 1][HELD ? UNITS : 1][4];
     uint32_t word(uint32_t t, uint32_t k, uint32_t q) const {
         const uint32_t row = first + adm_row(t, q % 2u * 2u), column = 16u * k + adm_lane() % 4u * 2u + q / 2u * 8u;
-        return row < rows && column < columns ? *(const uint32_t *)(from + (uint64_t)row * columns + column) ^ flip : 0u;
+        return row < rows && column < columns ? *(const uint32_t *)(from + (uint64_t)row * step + column) ^ flip : 0u;
     }
-    adm_near(const uint16_t *matrix, uint32_t first_row, uint32_t count, uint32_t width, uint32_t sign)
-        : from(matrix), first(first_row), rows(count), columns(width), flip(sign) {
+    adm_near(const adm_matrices<const uint16_t> &all, uint32_t matrix, uint32_t first_row, uint32_t count, uint32_t width, uint32_t sign)
+        : from(all.of(matrix)), step(all.row), first(first_row), rows(count), columns(width), flip(sign) {
         if (!HELD) return;
 #pragma unroll
         for (uint32_t n = 0; n < TALL * UNITS * 4u; n++) held[n / (UNITS * 4u)][n / 4u % UNITS][n % 4u] = word(n / (UNITS * 4u), n / 4u % UNITS, n % 4u);
@@ -60,18 +66,18 @@ template <int TALL, int UNITS, bool HELD> struct adm_near {
         for (uint32_t q = 0; q < 4u; q++) a[q] = HELD ? held[HELD ? t : 0][HELD ? k : 0][q] : word(t, k, q);
     }
 };
-/* Copies far rows from `first` on to shared memory; zero where there are none. Each lane stays at its piece of a row; where a row's do
+/* Copies far rows, so many elements apart, from `first` on to shared memory; zero where there are none. Each lane stays at its piece of a row; where a row's do
    not share the lanes evenly, the last have none. */
-template <int N, int UNITS> static inline void adm_copy_rows(uint32_t to, const uint16_t *from, uint32_t first, uint32_t rows, uint32_t columns) {
+template <int N, int UNITS> static inline void adm_copy_rows(uint32_t to, const uint16_t *from, uint32_t step, uint32_t first, uint32_t rows, uint32_t columns) {
     constexpr uint32_t PIECES = UNITS * 2u, TOGETHER = ADM_LANES / PIECES, PITCH = (PIECES + 1u) * 16u;
     const uint32_t row = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
     if (ADM_LANES % PIECES != 0u && row >= TOGETHER) return;
-    const uint16_t *const own = from + (uint64_t)(first + row) * columns + piece * 8u;
+    const uint16_t *const own = from + (uint64_t)(first + row) * step + piece * 8u;
 #pragma unroll
     for (uint32_t n = 0; n < N; n += TOGETHER) {
         if (n + TOGETHER > N && row + n >= N) break;
         const uint32_t bytes = first + row + n < rows && piece * 8u < columns ? 16u : 0u;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to + (row + n) * PITCH + piece * 16u), "l"(own + (uint64_t)n * columns), "r"(bytes) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to + (row + n) * PITCH + piece * 16u), "l"(own + (uint64_t)n * step), "r"(bytes) : "memory");
     }
 }
 /* Copies a number of each far row. */
@@ -180,12 +186,13 @@ static inline float adm_row_most(float x) {
 }
 /* Stores sums times factors of their rows; OUT units of each row, from `chunk` on. */
 template <bool F16, int TALL, int OUT>
-static inline void adm_store_rows(uint16_t *to, const float (&y)[TALL][2 * OUT][4], const float (&factor)[TALL][2], uint32_t first, uint32_t rows, uint32_t columns, uint32_t chunk) {
+static inline void adm_store_rows(const adm_matrices<uint16_t> &to, uint32_t matrix, const float (&y)[TALL][2 * OUT][4], const float (&factor)[TALL][2], uint32_t first, uint32_t rows, uint32_t columns, uint32_t chunk) {
+    uint16_t *const from = to.of(matrix);
 #pragma unroll
     for (int n = 0; n < TALL * OUT * 4; n++) {
         const int t = n / (4 * OUT), j = n / 2 % (2 * OUT), h = n % 2;
         const uint32_t row = first + adm_row(t, 2 * h), column = chunk * 16u * OUT + adm_column(j, 0);
         if (row < rows && column < columns)
-            *(uint32_t *)(to + (uint64_t)row * columns + column) = adm_pack<F16>(y[t][j][2 * h] * factor[t][h], y[t][j][2 * h + 1] * factor[t][h]);
+            *(uint32_t *)(from + (uint64_t)row * to.row + column) = adm_pack<F16>(y[t][j][2 * h] * factor[t][h], y[t][j][2 * h + 1] * factor[t][h]);
     }
 }

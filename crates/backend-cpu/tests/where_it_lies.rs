@@ -1,0 +1,279 @@
+//! Nothing is moved that need not be: a reshape shares memory wherever strides allow it, and attention takes and makes rows
+//! wherever they lie, with the bits that it has on dense operands.
+use adamant_backend_cpu::{
+    Context, CpuBackend,
+    trace::{Ran, trace},
+};
+use adamant_conformance::random::Random;
+use adamant_core::{
+    Arg, DType, Op, Origin, Result, Tensor,
+    composite::{
+        attention::{Attention, AttentionBackward},
+        keyed,
+    },
+    flush,
+    functional::{AttentionOptions, linear, scaled_dot_product_attention},
+    rng::element_bits,
+    schedule::take_stats,
+};
+
+/// Views of 0, 1, 2, .. on the host: the shape, and each element's place in memory.
+struct Seen {
+    shape: Vec<usize>,
+    places: Vec<i64>,
+}
+impl Seen {
+    fn index(&self, mut n: usize) -> Vec<usize> {
+        let mut index = vec![0; self.shape.len()];
+        for (at, size) in index.iter_mut().zip(&self.shape).rev() {
+            (*at, n) = (n % size, n / size);
+        }
+        index
+    }
+    fn place(&self, index: &[usize]) -> i64 {
+        self.places[index.iter().zip(&self.shape).fold(0, |n, (i, size)| n * size + i)]
+    }
+    fn mapped(&self, shape: Vec<usize>, from: impl Fn(&[usize]) -> Vec<usize>) -> Seen {
+        let mut seen = Seen { places: vec![0; shape.iter().product()], shape };
+        let places = (0..seen.places.len()).map(|n| self.place(&from(&seen.index(n)))).collect();
+        seen.places = places;
+        seen
+    }
+    /// Is there a step for each axis? By trying, not by any rule of shapes.
+    fn has_strides(&self) -> bool {
+        let zero = vec![0; self.shape.len()];
+        let step = |axis: usize| {
+            let mut one = zero.clone();
+            one[axis] = 1;
+            if self.shape[axis] > 1 { self.place(&one) - self.place(&zero) } else { 0 }
+        };
+        let steps: Vec<i64> = (0..self.shape.len()).map(step).collect();
+        (0..self.places.len()).all(|n| self.places[n] == self.place(&zero) + self.index(n).iter().zip(&steps).map(|(i, step)| *i as i64 * step).sum::<i64>())
+    }
+}
+/// A view that is drawn, of the tensor and on the host.
+fn viewed(random: &mut Random, x: &Tensor, seen: &Seen) -> (Tensor, Seen) {
+    let (rank, shape) = (seen.shape.len(), seen.shape.clone());
+    let axis = random.below(rank);
+    match random.below(5) {
+        0 => {
+            let mut order: Vec<usize> = (0..rank).collect();
+            (1..rank).for_each(|k| order.swap(k, random.below(k + 1)));
+            let to = order.iter().map(|&a| shape[a]).collect();
+            let from = |index: &[usize]| (0..rank).map(|a| index[order.iter().position(|&o| o == a).unwrap()]).collect();
+            (x.permute(order.iter().map(|&a| a as i64).collect::<Vec<_>>()), seen.mapped(to, from))
+        }
+        1 => {
+            let start = random.below(shape[axis]);
+            let count = random.between(1, shape[axis] - start);
+            let mut to = shape;
+            to[axis] = count;
+            let from = |index: &[usize]| index.iter().enumerate().map(|(a, i)| i + if a == axis { start } else { 0 }).collect();
+            (x.narrow(axis, start, count), seen.mapped(to, from))
+        }
+        2 => {
+            let from = |index: &[usize]| index.iter().enumerate().map(|(a, i)| if a == axis { shape[a] - 1 - i } else { *i }).collect();
+            (x.flip([axis as i64]), seen.mapped(shape.clone(), from))
+        }
+        3 if rank < 5 => {
+            let mut to = shape;
+            to.insert(axis, random.between(1, 3));
+            let from = |index: &[usize]| index.iter().enumerate().filter(|(a, _)| *a != axis).map(|(_, i)| *i).collect();
+            (x.unsqueeze(axis as i64).expand(&to[..]), seen.mapped(to, from))
+        }
+        _ => {
+            let at = random.below(shape[axis]);
+            let mut to = shape;
+            to.remove(axis);
+            let from = |index: &[usize]| {
+                let mut all = index.to_vec();
+                all.insert(axis, at);
+                all
+            };
+            if rank == 1 {
+                (x.clone(), Seen { shape: seen.shape.clone(), places: seen.places.clone() })
+            } else {
+                (x.select(axis, at as i64), seen.mapped(to, from))
+            }
+        }
+    }
+}
+/// Another shape of as many elements.
+fn reshaped(random: &mut Random, mut elements: usize) -> Vec<usize> {
+    let mut shape = Vec::new();
+    while elements > 1 && shape.len() < 5 {
+        let factors: Vec<usize> = (1..=elements).filter(|f| elements.is_multiple_of(*f)).collect();
+        let size = if shape.len() == 4 { elements } else { *random.pick(&factors) };
+        shape.push(size);
+        elements /= size;
+    }
+    if shape.is_empty() || elements > 1 {
+        shape.push(elements);
+    }
+    shape
+}
+#[test]
+fn a_reshape_moves_elements_only_where_there_are_no_strides_for_it() -> Result<()> {
+    let mut random = Random::new(17);
+    let (mut shared, mut moved) = (0, 0);
+    Context::new(CpuBackend::builder().threads(1))?.run(|| {
+        for case in 0..600 {
+            let shape: Vec<usize> = (0..random.between(1, 4)).map(|_| random.between(1, 5)).collect();
+            let n: usize = shape.iter().product();
+            let x = Tensor::from_vec((0..n as i64).collect::<Vec<_>>(), &shape[..]);
+            let (mut y, mut seen) = (x.clone(), Seen { shape, places: (0..n as i64).collect() });
+            for _ in 0..random.between(1, 3) {
+                (y, seen) = viewed(&mut random, &y, &seen);
+            }
+            // In one window with its views, or of what has been given out.
+            if random.one_in(2) {
+                flush()?;
+            }
+            let to = reshaped(&mut random, seen.places.len());
+            let what = format!("case {case}: {:?} to {to:?}", seen.shape);
+            let want = Seen { shape: to, places: seen.places };
+            flush()?;
+            take_stats();
+            let y = y.reshape(&want.shape[..]);
+            flush()?;
+            let kernels = take_stats().kernels;
+            assert_eq!(kernels > 0, !want.has_strides(), "{what}: {kernels} kernels");
+            assert_eq!((y.shape()?.to_vec(), y.to_vec::<i64>()?), (want.shape.clone(), want.places.clone()), "{what}");
+            if kernels == 0 { shared += 1 } else { moved += 1 }
+        }
+        Ok::<(), adamant_core::Error>(())
+    })?;
+    assert!(shared > 100 && moved > 100, "{shared} share, {moved} are moved");
+    Ok(())
+}
+
+fn numbers(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
+    let n: usize = shape.iter().product();
+    Tensor::from_vec((0..n as u64).map(|k| (element_bits([seed, 0, 0, 0], k) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect::<Vec<_>>(), shape).cast(dtype)
+}
+/// How an operand lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lies {
+    Dense,
+    /// heads inside of rows
+    HeadsInside,
+    /// a part of longer rows
+    Part,
+    /// heads inside of rows, of a part of longer ones
+    Packed,
+    /// rows that begin anywhere: they are moved
+    Askew,
+    /// rows in reverse: they are moved
+    Flipped,
+}
+const ALL: [Lies; 6] = [Lies::Dense, Lies::HeadsInside, Lies::Part, Lies::Packed, Lies::Askew, Lies::Flipped];
+/// The same numbers, lying so.
+fn laid(x: &Tensor, lies: Lies) -> Result<Tensor> {
+    let copied = |t: Tensor| -> Result<Tensor> {
+        // Into memory of its own: a value that is computed is dense.
+        let y = Tensor::cat(&[&t], 0) + 0.0;
+        flush()?;
+        Ok(y)
+    };
+    let last = x.shape()?[3];
+    let swapped = |t: &Tensor| t.transpose(1, 2);
+    Ok(match lies {
+        Lies::Dense => copied(x.clone())?,
+        Lies::HeadsInside => swapped(&reordered(&swapped(x))?),
+        Lies::Part => reordered(&Tensor::cat(&[x, x, x], 3))?.narrow(3, last, last),
+        Lies::Packed => swapped(&reordered(&Tensor::cat(&[swapped(x), swapped(x)], 3))?).narrow(3, last, last),
+        Lies::Askew => reordered(&Tensor::cat(&[x.narrow(3, 0, 1), x.clone()], 3))?.narrow(3, 1, last),
+        Lies::Flipped => reordered(&x.flip([2]))?.flip([2]),
+    })
+}
+/// Memory in the order of the axes.
+fn reordered(x: &Tensor) -> Result<Tensor> {
+    let data = Tensor::from_vec(x.cast(DType::F64).to_vec::<f64>()?, x.shape()?).cast(x.dtype()?);
+    flush()?;
+    Ok(data)
+}
+fn bits(t: &Tensor) -> Result<Vec<u64>> {
+    Ok(t.cast(DType::F64).to_vec::<f64>()?.iter().map(|v| v.to_bits()).collect())
+}
+fn apply(op: Op, inputs: &[Tensor]) -> Vec<Tensor> {
+    Tensor::apply_many(op, Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here()).into_iter().collect()
+}
+fn families(ran: &[Ran]) -> Vec<&str> {
+    ran.iter().map(|r| r.kernel).collect()
+}
+#[test]
+fn attention_has_the_same_bits_wherever_its_rows_lie() -> Result<()> {
+    let mut random = Random::new(5);
+    let mut in_place = 0;
+    for threads in [1, 3] {
+        Context::new(CpuBackend::builder().threads(threads))?.run(|| {
+            for case in 0..40 {
+                let dtype = *random.pick(&[DType::F32, DType::F64, DType::BF16, DType::F16]);
+                let (batch, shared, ratio) = (random.between(1, 3), random.between(1, 3), random.between(1, 2));
+                let (queries, keys) = (*random.pick(&[1, 5, 64, 70, 130]), *random.pick(&[1, 7, 65, 129]));
+                let (features, values) = (8 * random.between(1, 3), 8 * random.between(1, 3));
+                let heads = shared * ratio;
+                let attention = Attention { scale: 0.37, causal: random.one_in(2), mask: false, dropout: 0.0 };
+                let shapes =
+                    [[batch, heads, queries, values], [batch, heads, queries, features], [batch, shared, keys, features], [batch, shared, keys, values]];
+                let lies: Vec<Lies> = shapes.iter().map(|_| *random.pick(&ALL)).collect();
+                let what = format!("case {case}, {threads} threads: {dtype} {shapes:?} {lies:?}");
+                let operands: Vec<Tensor> = (0u32..).zip(&shapes).map(|(k, shape)| numbers(shape, 10 * case + k, dtype)).collect();
+                let dense = operands.iter().map(|x| laid(x, Lies::Dense)).collect::<Result<Vec<_>>>()?;
+                let elsewhere = operands.iter().zip(&lies).map(|(x, lies)| laid(x, *lies)).collect::<Result<Vec<_>>>()?;
+                let run = |operands: &[Tensor], orders: bool| -> Vec<Tensor> {
+                    let [g, q, k, v] = operands else { unreachable!() };
+                    let forward = apply(Op::Composite(keyed(attention)), &[q.clone(), k.clone(), v.clone()]);
+                    // What is read by rows of all heads is written so.
+                    let by_rows = |t: &Tensor| {
+                        let [b, h, n, e] = t.shape().unwrap().to_vec()[..] else { unreachable!() };
+                        t.transpose(1, 2).reshape([b, n, h * e]).reshape([b, n, h, e]).transpose(1, 2)
+                    };
+                    let ordered = |t: &Tensor| if orders { by_rows(t) } else { t.clone() };
+                    let out = ordered(&forward[0]);
+                    let backward = apply(
+                        Op::Composite(keyed(AttentionBackward { forward: attention, with_lse: false })),
+                        &[g.clone(), q.clone(), k.clone(), v.clone(), forward[0].clone(), forward[1].clone()],
+                    );
+                    [out, forward[1].clone()].into_iter().chain(backward.iter().map(ordered)).collect()
+                };
+                let all_bits = |results: Vec<Tensor>| results.iter().map(bits).collect::<Result<Vec<_>>>();
+                let want = all_bits(run(&dense, false))?;
+                let (made, ran) = trace(|| {
+                    let results = run(&elsewhere, true);
+                    flush()?;
+                    Ok::<_, adamant_core::Error>(results)
+                });
+                let ran: Vec<String> = families(&ran).into_iter().map(String::from).collect();
+                let is_row = |l: &Lies| matches!(l, Lies::Dense | Lies::HeadsInside | Lies::Part | Lies::Packed);
+                if lies.iter().all(is_row) {
+                    assert_eq!(ran, ["adamant.attention", "adamant.attention_backward"], "{what}");
+                    in_place += 1;
+                }
+                assert!(all_bits(made?)? == want, "{what}: other bits; {ran:?} ran");
+            }
+            Ok::<(), adamant_core::Error>(())
+        })?;
+    }
+    assert!(in_place > 5, "{in_place} cases had no copy");
+    Ok(())
+}
+#[test]
+fn a_block_of_attention_copies_nothing() -> Result<()> {
+    Context::new(CpuBackend::builder().threads(2))?.run(|| {
+        let (batch, time, heads, each) = (2, 33, 3, 8);
+        let width = heads * each;
+        let x = numbers(&[batch, time, width], 1, DType::F32);
+        let (into, from) = (numbers(&[3 * width, width], 2, DType::F32), numbers(&[width, width], 3, DType::F32));
+        flush()?;
+        let (y, ran) = trace(|| {
+            let all = linear(&x, &into, None);
+            let part = |k: usize| all.narrow(2, k * width, width).reshape([batch, time, heads, each]).transpose(1, 2);
+            let y = scaled_dot_product_attention(&part(0), &part(1), &part(2), &AttentionOptions { is_causal: true, ..Default::default() });
+            linear(&y.transpose(1, 2).reshape([batch, time, width]), &from, None).to_vec::<f32>()
+        });
+        assert!(y?.iter().all(|v| v.is_finite()));
+        assert_eq!(families(&ran), ["matmul", "adamant.attention", "matmul"]);
+        Ok(())
+    })
+}
