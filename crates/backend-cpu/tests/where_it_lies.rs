@@ -6,7 +6,7 @@ use adamant_backend_cpu::{
 };
 use adamant_conformance::random::Random;
 use adamant_core::{
-    Arg, DType, Op, Origin, Result, Tensor,
+    Arg, Cell, DType, Op, Origin, Result, Tensor,
     composite::{
         attention::{Attention, AttentionBackward},
         keyed,
@@ -274,6 +274,48 @@ fn a_block_of_attention_copies_nothing() -> Result<()> {
         });
         assert!(y?.iter().all(|v| v.is_finite()));
         assert_eq!(families(&ran), ["matmul", "adamant.attention", "matmul"]);
+        Ok(())
+    })
+}
+
+#[test]
+fn cotangents_of_slices_are_joined() -> Result<()> {
+    let mut random = Random::new(29);
+    Context::new(CpuBackend::builder().threads(1))?.run(|| {
+        for case in 0..200 {
+            let (rows, columns) = (random.between(1, 6), random.between(1, 6));
+            let cell = Cell::new(&Tensor::from_vec(vec![1.0f32; rows * columns], [rows, columns]), true)?;
+            // A node between, as slices of a parameter go to it one by one.
+            let x = cell.get() * 1.0f32;
+            let (mut loss, mut want) = (Tensor::scalar(0.0f32), vec![0.0f32; rows * columns]);
+            for use_of in 0..random.between(1, 6) {
+                let factor = (use_of + 1) as f32;
+                let axis = random.below(2);
+                let size = [rows, columns][axis];
+                let (start, count) = if random.one_in(4) { (0, size) } else { (random.below(size), 0) };
+                let count = if count == 0 { random.between(1, size - start) } else { count };
+                let part = if random.one_in(5) { x.clone() } else { x.narrow(axis, start, count) };
+                let is_whole = part.shape()? == x.shape()?;
+                loss = loss + (part * factor).sum(..);
+                for (n, want) in want.iter_mut().enumerate() {
+                    let at = [n / columns, n % columns][axis];
+                    *want += if is_whole || (start..start + count).contains(&at) { factor } else { 0.0 };
+                }
+            }
+            let got = loss.backward()?.of(&cell).unwrap().to_vec::<f32>()?;
+            assert_eq!(got, want, "case {case}: {rows}x{columns}");
+        }
+        // Of many steps each is copied once.
+        let steps = 24;
+        let cell = Cell::new(&Tensor::from_vec(vec![1.0f32; steps * 40], [steps, 40]), true)?;
+        let x = cell.get() * 2.0f32;
+        let loss = (0..steps).map(|t| x.select(0, t as i64).square().sum(..)).reduce(|a, b| a + b).unwrap();
+        loss.item::<f32>()?;
+        take_stats();
+        let gradient = loss.backward()?;
+        let (gradient, kernels) = (gradient.of(&cell).unwrap().to_vec::<f32>()?, take_stats().kernels);
+        assert!(gradient.iter().all(|g| *g == 8.0), "{gradient:?}");
+        assert!(kernels <= 2 * steps as u64 + 4, "{kernels} kernels for {steps} slices");
         Ok(())
     })
 }

@@ -6,6 +6,7 @@ use crate::{
     composite::Keyed,
     composite::{Cotangents, RuleArgs},
     hash::Folded,
+    op::View,
     primitive,
     record::{context, with_switch},
     recycle::{self, Shared, SpareLists},
@@ -24,6 +25,7 @@ use std::{
 };
 
 mod checkpoint;
+mod gathered;
 mod hooks;
 mod marks;
 mod of_leaves;
@@ -31,6 +33,7 @@ mod region;
 mod tape;
 use checkpoint::run_again;
 pub use checkpoint::{checkpoint, is_for_backward};
+use gathered::{Gathered, Slab, both};
 pub use hooks::{HookHandle, depends_on_hooks, hooks_changed, tap};
 pub use marks::{mark, with_marks};
 pub use of_leaves::{GradOptions, gradients};
@@ -328,43 +331,57 @@ impl Ord for ByNumber {
         self.0.id.cmp(&other.0.id)
     }
 }
-/// The sum of two cotangents, of which one may have kept its f32 sums.
-fn both(a: &Tensor, b: &Tensor) -> Tensor {
-    if a.error().is_none() && b.error().is_none() && a.meta().dtype != b.meta().dtype { a.widened() + b.widened() } else { a + b }
-}
 /// Nodes that a walk has reached, and what has come to each so far.
 struct Reached {
     nodes: BinaryHeap<ByNumber>,
     waiting: Waiting,
+    /// where the walk ends
+    ends: Vec<(Shared<Tape>, Gathered)>,
 }
 /// By the node's number.
-type Waiting = HashMap<u64, Cotangents, Folded>;
+type Waiting = HashMap<u64, SmallVec<[Gathered; 3]>, Folded>;
 thread_local! {
     static NODES: SpareLists<Vec<ByNumber>> = const { RefCell::new(Vec::new()) };
     static WAITING: SpareLists<Waiting> = const { RefCell::new(Vec::new()) };
 }
 impl Reached {
     fn new() -> Reached {
-        Reached { nodes: recycle::take(&NODES).into(), waiting: recycle::take(&WAITING) }
+        Reached { nodes: recycle::take(&NODES).into(), waiting: recycle::take(&WAITING), ends: Vec::new() }
     }
     /// Adds a cotangent of a node's output.
     fn give(&mut self, node: &Shared<Tape>, output: u8, g: Tensor) {
-        let cotangents = self.waiting.entry(node.id).or_insert_with(|| {
-            self.nodes.push(ByNumber(node.clone()));
-            smallvec![None; node.outputs.len()]
-        });
-        if let Some(sum) = cotangents.get_mut(output as usize) {
-            *sum = Some(match sum.take() {
-                Some(sum) => both(&sum, &g),
-                None => g,
-            });
+        let Some(meta) = node.outputs.get(output as usize) else { return };
+        if let Some(gathered) = self.at(node).get_mut(output as usize) {
+            gathered.add(g, meta);
         }
     }
+    /// Adds a cotangent of a slice of a node's output.
+    fn give_slab(&mut self, node: &Shared<Tape>, output: u8, slab: Slab) {
+        if let Some(gathered) = self.at(node).get_mut(output as usize) {
+            gathered.add_slab(slab);
+        }
+    }
+    /// What has come to a node at which the walk ends; it has one output.
+    fn at_end(&mut self, node: &Shared<Tape>) -> &mut Gathered {
+        let known = self.ends.iter().position(|(end, _)| end.id == node.id);
+        let at = known.unwrap_or_else(|| {
+            self.ends.push((node.clone(), Gathered::default()));
+            self.ends.len() - 1
+        });
+        &mut self.ends[at].1
+    }
+    fn at(&mut self, node: &Shared<Tape>) -> &mut [Gathered] {
+        self.waiting.entry(node.id).or_insert_with(|| {
+            self.nodes.push(ByNumber(node.clone()));
+            node.outputs.iter().map(|_| Gathered::default()).collect()
+        })
+    }
     /// The node that was recorded last, and all that came to it: nothing more will.
-    fn next(&mut self) -> Option<(Shared<Tape>, Cotangents)> {
-        let ByNumber(node) = self.nodes.pop()?;
-        let cotangents = self.waiting.remove(&node.id)?;
-        Some((node, cotangents))
+    fn next(&mut self) -> Result<Option<(Shared<Tape>, Cotangents)>> {
+        let Some(ByNumber(node)) = self.nodes.pop() else { return Ok(None) };
+        let Some(gathered) = self.waiting.remove(&node.id) else { return Ok(None) };
+        let cotangents = gathered.into_iter().zip(&node.outputs).map(|(gathered, meta)| gathered.total(meta)).collect::<Result<Cotangents>>()?;
+        Ok(Some((node, cotangents)))
     }
 }
 impl Drop for Reached {
@@ -374,17 +391,25 @@ impl Drop for Reached {
     }
 }
 
+/// The axis and the start of a slice of neighbours.
+fn slice_of(kind: &TapeKind) -> Option<(usize, usize)> {
+    match kind {
+        TapeKind::Op(Op::View(View::Slice { axis, len: 1.., step: 1 }), Arg::Start(start)) => Some((*axis as usize, *start)),
+        _ => None,
+    }
+}
 fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk, region: &Region<'_>, here: Origin) -> Result<()> {
     let wide_leaves = context(|c| c.wide_leaves.get());
     let of_leaf = |g: Tensor| if wide_leaves { g.widened() } else { g };
     let mut reached = Reached::new();
-    let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
-        if region.ends_at(t.id) { grads.add(t.id, g) } else { reached.give(t, k, g) }
+    let give = |reached: &mut Reached, t: &Shared<Tape>, k: u8, g: Tensor| match t.outputs.first() {
+        Some(meta) if region.ends_at(t.id) => reached.at_end(t).add(g, meta),
+        _ => reached.give(t, k, g),
     };
     for (t, k, g) in roots {
-        give(&mut reached, grads, &t, k, g);
+        give(&mut reached, &t, k, g);
     }
-    while let Some((t, mut cotangents)) = reached.next() {
+    while let Some((t, mut cotangents)) = reached.next()? {
         if walk.is_whole {
             marks::come_by(t.id, grads)?;
         }
@@ -421,6 +446,15 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
                 *saved = None;
             }
         }
+        if let (Some((axis, start)), Some(Parent::Node(node, output))) = (slice_of(&t.kind), t.parents.first())
+            && region.wants(&t.parents[0])
+        {
+            if let Some(cotangent) = cotangents.first_mut().and_then(Option::take) {
+                let slab = Slab { axis, start, cotangent };
+                if region.ends_at(node.id) { reached.at_end(node).add_slab(slab) } else { reached.give_slab(node, *output, slab) }
+            }
+            continue;
+        }
         let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| region.wants(p)).collect();
         let wide: SmallVec<[bool; 8]> = t.parents.iter().map(|p| p.takes_wide(wide_leaves)).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs, takes_wide: &wide };
@@ -435,9 +469,14 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         for (k, g) in results.iter_mut().enumerate().filter(|(k, _)| needs.get(*k) == Some(&true)) {
             match (g.take(), t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, of_leaf(g).ok()?),
-                (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, grads, node, *output, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, node, *output, g.ok()?),
                 _ => {}
             }
+        }
+    }
+    for (end, gathered) in reached.ends.drain(..) {
+        if let Some(g) = end.outputs.first().map_or(Ok(None), |meta| gathered.total(meta))? {
+            grads.add(end.id, g);
         }
     }
     Ok(())
@@ -509,7 +548,7 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tens
     for (t, k, g) in roots {
         give(&mut reached, grads, &t, k, g);
     }
-    while let Some((t, cotangents)) = reached.next() {
+    while let Some((t, cotangents)) = reached.next()? {
         let TapeKind::Op(op, arg) = &t.kind else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };

@@ -69,7 +69,8 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
         // These kernels read dense memory, but for rows: what has gaps is reshaped to its own shape, which moves it.
         let rows = rows_of(&r.op, device);
         for (k, i) in inputs.iter_mut().enumerate() {
-            if !g.dense[*i as usize] && !(rows.inputs >> k & 1 == 1 && g.is_aligned(*i, &g.layout(*i))) {
+            let is_row = |g: &Graph| rows.inputs >> k & 1 == 1 && g.is_aligned(*i, &g.layout(*i));
+            if !g.dense[*i as usize] && !is_row(g) {
                 let meta = g.vals[*i as usize].meta;
                 *i = g.node(Op::View(View::Reshape(meta.shape)), ArgFrom::Body(Arg::None), SmallVec::from_slice(&[*i]), std::iter::once(meta), record);
             }
