@@ -337,8 +337,7 @@ fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
             out.strides[from.rank()] = inside;
             out
         }
-        // A reshape that shares its source's storage has a dense source.
-        Op::View(View::Reshape(_)) => Layout { offset: l.offset, strides: to.strides() },
+        Op::View(View::Reshape(_)) => l.reshape(from, to).unwrap_or(Layout { offset: l.offset, strides: to.strides() }),
         _ => *l,
     }
 }

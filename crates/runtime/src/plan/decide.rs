@@ -433,7 +433,7 @@ fn views(g: &Graph) -> (Vec<u32>, Vec<Option<u32>>) {
             op if op.is_view() => {
                 let source = x.inputs[0] as usize;
                 constant[v] = constant[source];
-                if !matches!(op, Op::View(crate::op::View::Reshape(_))) || g.dense[source] {
+                if !g.moves[v] {
                     root[v] = root[source];
                 }
             }

@@ -1,5 +1,6 @@
 //! What a plan is made for: one flat list of primitives, and of the composites that the device claims. All decisions are made
 //! on this list.
+use super::view_layout;
 use crate::{
     ErrorKind, Meta, Op, Shape, Stored,
     hash::mix,
@@ -52,6 +53,8 @@ pub struct Graph {
     pub inputs: Vec<(u32, Source)>,
     /// Is the value row-major without gaps, as far as structure tells?
     pub dense: Vec<bool>,
+    /// Is it a reshape of what lies so that its elements have to be moved?
+    pub moves: Vec<bool>,
     /// The layouts of inputs that come from the window.
     pub layouts: HashMap<u32, Layout>,
     /// A hash of the whole structure, bodies included.
@@ -97,17 +100,42 @@ impl Graph {
             ArgFrom::Body(Arg::Start(s)) => h = mix(h, s as u64),
             _ => {}
         }
-        self.hash = h;
+        let moves = self.is_moved(&op, &inputs);
         let dense = match &op {
             Op::StopGrad | Op::View(View::Slice { axis: 0, step: 1, .. }) => self.dense[inputs[0] as usize],
+            Op::View(View::Reshape(_)) if !self.dense[inputs[0] as usize] => {
+                h = mix(h, moves as u64);
+                moves
+            }
             Op::View(View::Reshape(_)) => true,
             Op::View(_) => false,
             _ => true,
         };
+        self.hash = h;
         self.dense.resize(self.vals.len(), dense);
+        self.moves.resize(self.vals.len(), moves);
         let outputs = self.vals.len() as u32 - first;
         self.nodes.push(Node { op, arg, inputs, first, outputs, record });
         first
+    }
+    /// Does an op reshape what lies so that no strides tell the new shape? Of one's own shape a reshape is asked for to move what has gaps.
+    fn is_moved(&self, op: &Op, inputs: &[u32]) -> bool {
+        let (Op::View(View::Reshape(to)), Some(&source)) = (op, inputs.first()) else { return false };
+        let from = self.shape(source);
+        !self.dense[source as usize] && (from == to || self.layout(source).reshape(from, to).is_none())
+    }
+    /// How a value lies in its storage, but for where that and slices begin.
+    fn layout(&self, v: u32) -> Layout {
+        let (x, shape) = (self.node_of(v), self.shape(v));
+        match (&x.op, x.inputs.first()) {
+            (Op::Input, _) => {
+                let constant =
+                    || self.inputs.iter().find_map(|(i, source)| if let (Source::Constant(stored), true) = (source, *i == v) { Some(stored) } else { None });
+                self.layouts.get(&v).copied().or_else(|| constant().map(|stored| stored.layout(shape))).unwrap_or_else(|| Layout::dense(shape))
+            }
+            (op, Some(&source)) if op.is_view() && !self.moves[v as usize] => view_layout(op, &self.layout(source), self.shape(source), shape),
+            _ => Layout::dense(shape),
+        }
     }
     /// The node that makes a value.
     pub fn node_of(&self, v: u32) -> &Node {
