@@ -196,8 +196,29 @@ fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, 
         }
         return;
     }
+    if target > 1 && matches!(source, 0 | 1) {
+        let line = &from[s as usize..][..if source == 0 { 1 } else { count }];
+        let to = &mut to[t as usize..][..(count - 1) * target as usize + 1];
+        return match target {
+            2 => spaced::<T, 2>(line, to),
+            3 => spaced::<T, 3>(line, to),
+            4 => spaced::<T, 4>(line, to),
+            _ => to.chunks_mut(target as usize).zip(line.iter().cycle()).for_each(|(to, v)| to[0] = *v),
+        };
+    }
     for k in 0..count as isize {
         to[(t + k * target) as usize] = from[(s + k * source) as usize];
+    }
+}
+/// A line, or one element again and again, to every `N`-th place.
+fn spaced<T: Copy, const N: usize>(line: &[T], to: &mut [T]) {
+    let (places, last) = to.as_chunks_mut::<N>();
+    match line {
+        [one] => places.iter_mut().for_each(|to| to[0] = *one),
+        _ => places.iter_mut().zip(line).for_each(|(to, v)| to[0] = *v),
+    }
+    if let (Some(to), Some(v)) = (last.first_mut(), line.last()) {
+        *to = *v;
     }
 }
 /// `to[t + i * row + j] = from[s + j * column + i]` for i < rows, j < columns, by blocks that stay in cache.
@@ -236,7 +257,7 @@ struct SquareBlock<T>([T; SIDE * SIDE]);
 /// `to[c * to_stride + r] = from[s + r * stride + c]`: in vectors of floats where elements are as large as those, whose
 /// bits stay as they are.
 #[allow(clippy::too_many_arguments)]
-fn turn<T: bytemuck::Pod>(isa: Isa, from: &[T], s: isize, stride: isize, to: &mut [T], to_stride: usize, rows: usize, columns: usize) {
+pub(crate) fn turn<T: bytemuck::Pod>(isa: Isa, from: &[T], s: isize, stride: isize, to: &mut [T], to_stride: usize, rows: usize, columns: usize) {
     match size_of::<T>() {
         4 if stride > 0 => {
             let (from, to) = (bytemuck::cast_slice(&from[s as usize..]), bytemuck::cast_slice_mut(to));

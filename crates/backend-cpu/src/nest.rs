@@ -85,6 +85,10 @@ impl Nest {
         let last = self.dims.len() - 1;
         (self.strides[k][last] == 1 && at % self.dims[last] + n <= self.dims[last]).then(|| self.offset(k, at))
     }
+    /// Cuts the positions `at .. at + n` of operand k into [`Lines`].
+    pub fn lines(&self, k: usize, at: usize, n: usize, f: impl FnMut(Lines)) {
+        lines(&self.dims, &self.strides[k], at, n, f);
+    }
     /// Cuts the positions `at .. at + n` of operand k into runs of one stride: `f(first, count, offset, stride)`,
     /// `first` counted from `at`.
     pub fn runs(&self, k: usize, at: usize, n: usize, f: impl FnMut(usize, usize, isize, isize)) {
@@ -93,7 +97,7 @@ impl Nest {
 }
 
 /// See [`Nest::offset`].
-pub(crate) fn offset(dims: &[usize], strides: &Strides, mut at: usize) -> isize {
+pub(crate) fn offset(dims: &[usize], strides: &[isize], mut at: usize) -> isize {
     let Some((_, inner)) = dims.split_first() else { return 0 };
     let mut offset = 0;
     // The outermost axis has what is left, which takes no division.
@@ -136,6 +140,38 @@ pub(crate) fn runs(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f
     }
 }
 
+/// Lines of equal length, one behind the other: `count` elements every `stride`, `lines` times every `step`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lines {
+    /// the first position, counted from where the cutting began
+    pub first: usize,
+    pub lines: usize,
+    pub count: usize,
+    /// where the first element is
+    pub offset: isize,
+    pub step: isize,
+    pub stride: isize,
+}
+/// See [`Nest::lines`].
+fn lines(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnMut(Lines)) {
+    let [.., outer, inner] = *dims else {
+        return runs(dims, strides, at, n, |first, count, offset, stride| f(Lines { first, lines: 1, count, offset, step: 0, stride }));
+    };
+    let last = dims.len() - 1;
+    let (step, stride) = (strides[last - 1], strides[last]);
+    let mut done = 0;
+    while done < n {
+        let place = at + done;
+        let (column, row) = (place % inner, place / inner % outer);
+        // To the end of a line, or whole lines to the end of the axis along which they follow each other.
+        let whole = ((n - done) / inner).min(outer - row);
+        let (lines, count) = if column == 0 && whole > 0 { (whole, inner) } else { (1, (inner - column).min(n - done)) };
+        let offset = offset(&dims[..last - 1], strides, place / inner / outer) + row as isize * step + column as isize * stride;
+        f(Lines { first: done, lines, count, offset, step, stride });
+        done += lines * count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +203,12 @@ mod tests {
                     seen.extend((0..count as isize).map(|k| offset + k * stride));
                 });
                 assert_eq!(seen, (at..at + n).map(|p| nest.offset(0, p)).collect::<Vec<_>>());
+                let mut of_lines = vec![];
+                nest.lines(0, at, n, |l| {
+                    assert_eq!(l.first, of_lines.len());
+                    of_lines.extend((0..l.lines as isize).flat_map(|i| (0..l.count as isize).map(move |j| l.offset + i * l.step + j * l.stride)));
+                });
+                assert_eq!(of_lines, seen);
                 // Its elements are three apart, and never side by side.
                 assert_eq!(nest.run(0, at, n), None);
             }

@@ -24,6 +24,7 @@ pub mod linear;
 pub mod logsumexp;
 pub mod loss;
 pub mod norm;
+pub mod on_diagonal;
 pub mod packed;
 pub mod quantize;
 pub mod quantized_attention;

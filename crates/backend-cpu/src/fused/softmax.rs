@@ -7,6 +7,7 @@ use super::{
     side_by_side::{self, LineFunction, OfLines, SideBySide},
 };
 use crate::{
+    copy::turn,
     device::{CpuKernel, KernelOperands, Runtime},
     element::with_float,
     isa::Isa,
@@ -391,6 +392,25 @@ impl<M: StoredElement, const K: usize> RowScratch<M, K> {
         self.columns = columns;
     }
 }
+/// A row of so few elements is not worth vectors of its own.
+const FEW: usize = 32;
+/// Rows of a few elements, turned so that they lie side by side, and back.
+fn turned<M: StoredElement, const K: usize>(isa: Isa, n: usize, x: [&[M]; K], out: &mut [M], function: impl RowFunction<M::Real, K>) -> Result<(), ErrorKind> {
+    let width = side_by_side::width(n).min(out.len() / n);
+    let mut lines = filled(M::zeroed(), (K + 1) * n * width)?;
+    for (k, out) in out.chunks_mut(n * width).enumerate() {
+        let (at, rows) = (k * n * width, out.len() / n);
+        let (given, made) = lines.split_at_mut(K * n * width);
+        for (x, lines) in x.iter().zip(given.chunks_exact_mut(n * width)) {
+            turn(isa, x, at as isize, n as isize, lines, width, rows, n);
+        }
+        let given = &*given;
+        let of = std::array::from_fn(|k| SideBySide { x: &given[k * n * width..], step: width, n, width: rows });
+        function.lines(isa, of, made)?;
+        turn(isa, made, 0, width as isize, out, n, n, rows);
+    }
+    Ok(())
+}
 /// Runs a function over all rows along an axis.
 fn along<'a, M: StoredElement, const K: usize>(
     runtime: &Runtime,
@@ -418,6 +438,9 @@ fn along<'a, M: StoredElement, const K: usize>(
             if done? {
                 return Ok(());
             }
+        }
+        if inner == 1 && n <= FEW && out.len() >= side_by_side::LEAST * n {
+            return turned(isa, n, x.map(|x| &x[task * planes * n..][..out.len()]), out, function);
         }
         let mut scratch = RowScratch::<M, K>::new(n, inner > 1)?;
         let mut rows = stream::StreamedRows::new(n, bytes)?;

@@ -2,7 +2,7 @@
 use super::loops::{Src, convert, to_bf16, to_f16};
 use super::{tile::odd, tiles::Lane};
 use crate::isa::Isa;
-use crate::nest::Nest;
+use crate::nest::{Lines, Nest};
 use crate::operand::{In, internal};
 use adamant_runtime::{DType, ErrorKind, f8_to_f32, f32_to_f8};
 use bytemuck::Pod;
@@ -76,20 +76,65 @@ fn by_runs<M: MemoryElement<T>, T: Decode>(isa: Isa, dtype: DType, from: NestedO
     let NestedOperand { bytes, base, nest, k } = from;
     let elements: &[M] = bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<M>() * size_of::<M>()]);
     let mut known = true;
-    nest.runs(k, at, out.len(), |first, count, offset, stride| {
-        let (out, start) = (&mut out[first..first + count], base + offset);
-        match stride {
-            0 => out.fill(elements[start as usize].lane()),
-            1 if count >= SHORT => {
-                let (start, size) = (start as usize, size_of::<M>());
-                known &= T::decode_dense(isa, dtype, &bytes[start * size..(start + count) * size], out);
+    let mut line = |out: &mut [T], start: isize, stride: isize| match stride {
+        0 => out.fill(elements[start as usize].lane()),
+        1 if out.len() >= SHORT => {
+            let (start, size) = (start as usize, size_of::<M>());
+            known &= T::decode_dense(isa, dtype, &bytes[start * size..(start + out.len()) * size], out);
+        }
+        1 => out.iter_mut().zip(&elements[start as usize..]).for_each(|(o, v)| *o = v.lane()),
+        2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
+        _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
+    };
+    nest.lines(k, at, out.len(), |Lines { first, lines, count, offset, step, stride }| {
+        let (out, start) = (&mut out[first..first + lines * count], base + offset);
+        match (step, stride) {
+            _ if lines == 1 => line(out, start, stride),
+            (_, 1) if step == count as isize => line(out, start, 1),
+            // The same line again and again.
+            (0, _) => {
+                line(&mut out[..count], start, stride);
+                let mut made = count;
+                while made < out.len() {
+                    let more = made.min(out.len() - made);
+                    out.copy_within(..more, made);
+                    made += more;
+                }
             }
-            1 => out.iter_mut().zip(&elements[start as usize..]).for_each(|(o, v)| *o = v.lane()),
-            2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
-            _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
+            (1, 0) => repeat(&elements[start as usize..start as usize + lines], out, count),
+            (1.., 1) if count < SHORT => side_by_side(&elements[start as usize..], step as usize, out, count),
+            _ => out.chunks_exact_mut(count).zip(0..).for_each(|(out, i)| line(out, start + i * step, stride)),
         }
     });
     known
+}
+/// Each element `count` times.
+fn repeat<M: MemoryElement<T>, T: Lane>(elements: &[M], out: &mut [T], count: usize) {
+    fn few<M: MemoryElement<T>, T: Lane, const N: usize>(elements: &[M], out: &mut [T]) {
+        out.as_chunks_mut::<N>().0.iter_mut().zip(elements).for_each(|(o, v)| *o = [v.lane(); N]);
+    }
+    match count {
+        2 => few::<M, T, 2>(elements, out),
+        3 => few::<M, T, 3>(elements, out),
+        4 => few::<M, T, 4>(elements, out),
+        _ => out.chunks_exact_mut(count).zip(elements).for_each(|(o, v)| o.fill(v.lane())),
+    }
+}
+/// Lines of `count` elements side by side, which begin every `step`.
+fn side_by_side<M: MemoryElement<T>, T: Lane>(elements: &[M], step: usize, out: &mut [T], count: usize) {
+    fn few<M: MemoryElement<T>, T: Lane, const N: usize>(elements: &[M], step: usize, out: &mut [T]) {
+        let (out, _) = out.as_chunks_mut::<N>();
+        for (k, out) in out.iter_mut().enumerate() {
+            let line = &elements[k * step..][..N];
+            *out = std::array::from_fn(|j| line[j].lane());
+        }
+    }
+    match count {
+        2 => few::<M, T, 2>(elements, step, out),
+        3 => few::<M, T, 3>(elements, step, out),
+        4 => few::<M, T, 4>(elements, step, out),
+        _ => out.chunks_exact_mut(count).enumerate().for_each(|(k, o)| o.iter_mut().zip(&elements[k * step..]).for_each(|(o, v)| *o = v.lane())),
+    }
 }
 macro_rules! decode {
     ($t:ty, $($d:pat => $m:ty),* $(; $other:pat => false)?) => {

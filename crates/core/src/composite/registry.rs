@@ -15,6 +15,7 @@ use super::{
     logsumexp::LogSumExp,
     loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
     norm::{BatchNormInference, Norm, NormBackward, Over},
+    on_diagonal::OnDiagonal,
     packed::{Dequantize, QuantizedConv, QuantizedLinear},
     quantize::FakeQuantize,
     quantized_attention::QuantizedAttention,
@@ -119,6 +120,7 @@ own! {
     "adamant.fourier" |g| some::<1, 1, _> => Fourier { kind: fourier_kind(g)?, n: g.size("n")?, inverse: g.bool("inverse")?, scale: g.float("scale")? };
     "adamant.taps" |g| some::<3, 3, _> => Taps { axis: g.size("axis")? };
     "adamant.taps_backward" |g| some::<3, 3, _> => TapsBackward { axis: g.size("axis")?, size: g.size("size")? };
+    "adamant.on_diagonal" |g| some::<1, 1, _> => OnDiagonal { offset: g.int("offset")? as isize };
     "adamant.ctc_alignments" |_g| some::<5, 5, _> => CtcAlignments;
     "adamant.ctc_alignments_backward" |_g| some::<7, 7, _> => CtcAlignmentsBackward;
     "adamant.true_places" |_g| some::<2, 2, _> => TruePlaces;

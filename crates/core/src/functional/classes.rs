@@ -2,7 +2,7 @@
 use super::loss::reduce;
 use crate::{Arg, Op, Scalar, Shape};
 use crate::{
-    AxisSet, DType, ErrorKind, Meta, Tensor,
+    DType, ErrorKind, Meta, Tensor,
     composite::{
         ctc::{CtcAlignments, IMPOSSIBLE},
         loss::{Reduction, check_classes, check_weight, class_axis, classes, gather},
@@ -135,10 +135,12 @@ pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction)
         let valid = ended.eq(0);
         let index = valid.where_(&target, Scalar::Int(0));
         let rows = |t: &Tensor| t.reshape([n, classes, 1]);
-        let is_target = rows(&index).eq(Tensor::full_on([n, classes, classes], 0, DType::I64, m.device).iota_like(2, DType::I64)).logical_and(rows(&valid));
-        let any = is_target.cast(DType::I32).sum_keepdim(AxisSet::one(1)).gt(0);
+        // Behind the classes is a place for targets that are none.
+        let marked = valid.where_(&target, classes as i64);
+        let none = Tensor::full_on([n, classes + 1], false, DType::Bool, m.device);
+        let is_target = none.scatter_value(1, &marked, true).narrow(1, 0, classes).reshape([n, 1, classes]);
         let margins = (x.reshape([n, 1, classes]) - rows(&gather(&x, 1, &index)) + 1.0).relu();
-        let counted = rows(&valid).logical_and(any.logical_not());
+        let counted = rows(&valid).logical_and(is_target.logical_not());
         let sum = counted.where_(&margins, 0.0).sum([1, 2]) / classes as f64;
         Ok(reduce(if batched { sum } else { sum.reshape(()) }, reduction, m.dtype))
     })

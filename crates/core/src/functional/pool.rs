@@ -292,6 +292,8 @@ fn even_means(x: &Tensor, axis: usize, size: usize, out: usize) -> Tensor {
 }
 /// The windows along one axis spread out: `[.., out, longest, ..]`. Elements past a window's end repeat its last one.
 struct SpreadWindows {
+    /// where each begins
+    start: Tensor,
     index: Tensor,
     longest: usize,
 }
@@ -303,7 +305,7 @@ fn spread(size: usize, out: usize, like: &Meta) -> SpreadWindows {
     let start = (&row * size).floor_divide(out);
     let end = ((row + 1) * size + (out - 1)).floor_divide(out);
     let at = &start + grid.iota_like(1, DType::I32);
-    SpreadWindows { index: at.minimum(&(end - 1)), longest }
+    SpreadWindows { index: at.minimum(&(end - 1)), start: start.narrow(1, 0, 1), longest }
 }
 /// x with an axis replaced by `[out, longest]`.
 #[track_caller]
@@ -343,11 +345,13 @@ fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKin
     Ok(y.cast(m.dtype))
 }
 
+/// Windows that are as long along the last axis are lines whose extreme is sought, each by itself.
+const LONG: usize = 8;
 fn adaptive_max(x: &Tensor, output: &[Option<usize>], origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
     let m = x.meta();
     let n = output.len();
     let out = adaptive_sizes(&m, output)?;
-    if let Some(w) = uniform(&m.shape, &out) {
+    if let Some(w) = uniform(&m.shape, &out).filter(|w| w.size.last().is_some_and(|&size| size < LONG)) {
         let mut both = Tensor::apply_many(window(WindowOp::Max, &w, SmallVec::from_elem((0, 0), n)), Arg::None, &[x], origin).into_iter();
         return match (both.next(), both.next()) {
             (Some(values), Some(indices)) => Ok((values, indices)),
@@ -358,26 +362,42 @@ fn adaptive_max(x: &Tensor, output: &[Option<usize>], origin: Origin) -> Result<
     // stays, as in a walk over the window row by row.
     let lead = m.shape.rank() - n;
     let plane: usize = m.shape[lead..].iter().product();
-    let spatial = Shape::new(&m.shape[lead..])?;
-    let flat = Tensor::full_on([plane], 0, DType::I64, m.device);
-    let mut at = flat.iota_like(0, DType::I64).reshape(spatial).expand(m.shape);
     let mut best = x.detach();
+    // The place in the plane of what is the best so far, but for the axes that are still to come.
+    let mut at: Option<Tensor> = None;
     for k in (0..n).rev() {
         let axis = lead + k;
-        let (size, o) = (best.meta().shape[axis], out[k]);
-        if o == size {
+        let (shape, o) = (best.meta().shape, out[k]);
+        let size = shape[axis];
+        let step: usize = m.shape[axis + 1..].iter().product();
+        let place = if o == size {
+            best.iota_like(axis, DType::I64)
+        } else if o == 0 {
+            (best, at) = (best.narrow(axis, 0, 0), at.map(|at| at.narrow(axis, 0, 0)));
             continue;
-        }
-        if o == 0 {
-            (best, at) = (best.narrow(axis, 0, 0), at.narrow(axis, 0, 0));
-            continue;
-        }
-        let s = spread(size, o, &m);
-        let (values, places) = (spread_axis(&best, axis, &s, o)?, spread_axis(&at, axis, &s, o)?);
-        let winner = Tensor::apply(Op::ArgReduce { op: ArgOp::Max, axis: axis as u8 + 1 }, Arg::None, &[&values]);
-        let shape = best.meta().shape.with(axis, o);
-        (best, at) = (gather(&values, axis + 1, &winner).reshape(shape), gather(&places, axis + 1, &winner).reshape(shape));
+        } else {
+            let (values, start) = if size.is_multiple_of(o) {
+                let each = size / o;
+                let start = Tensor::full_on([o], 0, DType::I64, m.device).iota_like(0, DType::I64) * each as i64;
+                (best.reshape(shape.with(axis, o).insert(axis + 1, each)?), start)
+            } else {
+                let s = spread(size, o, &m);
+                (spread_axis(&best, axis, &s, o)?, s.start.cast(DType::I64))
+            };
+            let winner = Tensor::apply(Op::ArgReduce { op: ArgOp::Max, axis: axis as u8 + 1 }, Arg::None, &[&values]);
+            let made = shape.with(axis, o);
+            best = gather(&values, axis + 1, &winner).reshape(made);
+            let place = winner.reshape(made) + start.reshape(Shape::along(0, o, shape.rank() - axis));
+            at = at.map(|at| gather(&at, axis, &place));
+            place
+        };
+        let here = if step == 1 { place } else { place * step as i64 };
+        at = Some(match at {
+            Some(at) => at + here,
+            None => here,
+        });
     }
+    let at = at.unwrap_or_else(|| best.iota_like(lead, DType::I64));
     let shape = at.meta().shape;
     let mut lines = m.shape[..lead].to_vec();
     lines.push(plane);

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{compose1, refuse},
 };
-use crate::{DType, ErrorKind, Shape, shape::Axis};
+use crate::{DType, ErrorKind, Shape, composite::on_diagonal::OnDiagonal, shape::Axis};
 
 impl Tensor {
     /// The lower triangle of each matrix up to a diagonal (0: the main one, positive: above it), zeros elsewhere.
@@ -76,10 +76,7 @@ impl Tensor {
             if a == b {
                 return refuse("the two axes of a diagonal differ");
             }
-            // In the flattened matrix a diagonal is every (size + 1)-th element from its first one on.
-            let start = if offset < 0 { size * offset.unsigned_abs() } else { offset.unsigned_abs() };
-            let flat = x.dilated(lead, start, size + 1, size * size)?;
-            Ok(flat.reshape(full).movedim([-2isize, -1], [a as isize, b as isize]))
+            Ok(Tensor::composite1(OnDiagonal { offset }, &[x]).movedim([-2isize, -1], [a as isize, b as isize]))
         })
     }
 }

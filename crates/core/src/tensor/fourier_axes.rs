@@ -285,8 +285,10 @@ impl Tensor {
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
         compose("complex_mul", &[self, other], || {
-            let (parts, others) = ((self.real(), self.imag()), (other.real(), other.imag()));
-            let [a, b, c, d] = crate::promotion::alike([&parts.0, &parts.1, &others.0, &others.1])?;
+            lead(self)?;
+            lead(other)?;
+            let (parts, others) = (self.unbind(-1)?, other.unbind(-1)?);
+            let [a, b, c, d] = crate::promotion::alike([&parts[0], &parts[1], &others[0], &others[1]])?;
             let dtype = a.meta().dtype;
             // Products of 16 bits may cancel: they are rounded after they met.
             let [a, b, c, d] = if dtype.is_float() { [a, b, c, d].map(|t| t.widened()) } else { [a, b, c, d] };

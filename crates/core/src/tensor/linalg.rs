@@ -286,10 +286,9 @@ impl Tensor {
                 }
                 .into());
             }
-            let (a, b) = (self.expand(shape), other.expand(shape));
-            // (a × b)[k] = a[k+1] b[k+2] - a[k+2] b[k+1], indices modulo 3.
-            let turn = |t: &Tensor, by: isize| t.roll(-by, axis);
-            Ok(turn(&a, 1) * turn(&b, 2) - turn(&a, 2) * turn(&b, 1))
+            let (a, b) = (self.expand(shape).unbind(axis)?, other.expand(shape).unbind(axis)?);
+            let parts = [(1, 2), (2, 0), (0, 1)].map(|(i, j)| &a[i] * &b[j] - &a[j] * &b[i]);
+            Ok(Tensor::stack(&parts, axis))
         })
     }
 }

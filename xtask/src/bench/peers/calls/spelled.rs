@@ -11,6 +11,8 @@ use adamant_conformance::{
 /// The name (without its space where one is meant), words that its entry has, and PyTorch's expression.
 const SPELLED: &[(&str, &str, &str)] = &[
     ("contiguous", "", "x[0].mT.contiguous()"),
+    // By itself PyTorch notes that whoever reads it has to negate.
+    ("conj", "", "pairs(x[0]).conj().resolve_conj()"),
     ("ravel", "", "x[0].mT.ravel()"),
     ("slice", "", "x[0][1:6:2]"),
     ("update_slice", "", "torch.slice_scatter(x[0], x[1], 0, 1, 1 + x[1].shape[0])"),
