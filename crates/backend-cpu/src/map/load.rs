@@ -2,7 +2,7 @@
 use super::loops::{Src, convert, to_bf16, to_f16};
 use super::{tile::odd, tiles::Lane};
 use crate::isa::Isa;
-use crate::nest::{Lines, Nest};
+use crate::nest::{EvenLines, Nest};
 use crate::operand::{In, internal};
 use adamant_runtime::{DType, ErrorKind, f8_to_f32, f32_to_f8};
 use bytemuck::Pod;
@@ -86,7 +86,7 @@ fn by_runs<M: MemoryElement<T>, T: Decode>(isa: Isa, dtype: DType, from: NestedO
         2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
         _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
     };
-    nest.lines(k, at, out.len(), |Lines { first, lines, count, offset, step, stride }| {
+    nest.lines(k, at, out.len(), |EvenLines { first, lines, count, offset, step, stride }| {
         let (out, start) = (&mut out[first..first + lines * count], base + offset);
         match (step, stride) {
             _ if lines == 1 => line(out, start, stride),
@@ -120,7 +120,7 @@ fn repeat<M: MemoryElement<T>, T: Lane>(elements: &[M], out: &mut [T], count: us
         _ => out.chunks_exact_mut(count).zip(elements).for_each(|(o, v)| o.fill(v.lane())),
     }
 }
-/// Lines of `count` elements side by side, which begin every `step`.
+/// EvenLines of `count` elements side by side, which begin every `step`.
 fn side_by_side<M: MemoryElement<T>, T: Lane>(elements: &[M], step: usize, out: &mut [T], count: usize) {
     fn few<M: MemoryElement<T>, T: Lane, const N: usize>(elements: &[M], step: usize, out: &mut [T]) {
         let (out, _) = out.as_chunks_mut::<N>();
