@@ -85,8 +85,8 @@ impl Nest {
         let last = self.dims.len() - 1;
         (self.strides[k][last] == 1 && at % self.dims[last] + n <= self.dims[last]).then(|| self.offset(k, at))
     }
-    /// Cuts the positions `at .. at + n` of operand k into [`Lines`].
-    pub fn lines(&self, k: usize, at: usize, n: usize, f: impl FnMut(Lines)) {
+    /// Cuts the positions `at .. at + n` of operand k into [`EvenLines`].
+    pub fn lines(&self, k: usize, at: usize, n: usize, f: impl FnMut(EvenLines)) {
         lines(&self.dims, &self.strides[k], at, n, f);
     }
     /// Cuts the positions `at .. at + n` of operand k into runs of one stride: `f(first, count, offset, stride)`,
@@ -142,7 +142,7 @@ pub(crate) fn runs(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f
 
 /// Lines of equal length, one behind the other: `count` elements every `stride`, `lines` times every `step`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lines {
+pub(crate) struct EvenLines {
     /// the first position, counted from where the cutting began
     pub first: usize,
     pub lines: usize,
@@ -153,9 +153,9 @@ pub(crate) struct Lines {
     pub stride: isize,
 }
 /// See [`Nest::lines`].
-fn lines(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnMut(Lines)) {
+fn lines(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnMut(EvenLines)) {
     let [.., outer, inner] = *dims else {
-        return runs(dims, strides, at, n, |first, count, offset, stride| f(Lines { first, lines: 1, count, offset, step: 0, stride }));
+        return runs(dims, strides, at, n, |first, count, offset, stride| f(EvenLines { first, lines: 1, count, offset, step: 0, stride }));
     };
     let last = dims.len() - 1;
     let (step, stride) = (strides[last - 1], strides[last]);
@@ -167,7 +167,7 @@ fn lines(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnM
         let whole = ((n - done) / inner).min(outer - row);
         let (lines, count) = if column == 0 && whole > 0 { (whole, inner) } else { (1, (inner - column).min(n - done)) };
         let offset = offset(&dims[..last - 1], strides, place / inner / outer) + row as isize * step + column as isize * stride;
-        f(Lines { first: done, lines, count, offset, step, stride });
+        f(EvenLines { first: done, lines, count, offset, step, stride });
         done += lines * count;
     }
 }

@@ -130,8 +130,8 @@ fn embedded(seed: u64) {
             let y = x.diag_embed(offset, -2, -1);
             assert_eq!(y.to_vec::<f64>().unwrap(), wanted, "[{lines}, {n}] at {offset} on {device}");
             assert_eq!(gradient(&x, &y, &weights), of_x, "the gradient of [{lines}, {n}] at {offset} on {device}");
-            let turned = x.diag_embed(offset, 0, -1).movedim(0, 1);
-            assert_eq!(turned.to_vec::<f64>().unwrap(), wanted, "[{lines}, {n}] at {offset} turned on {device}");
+            let transposed = x.diag_embed(offset, 0, -1).movedim(0, 1);
+            assert_eq!(transposed.to_vec::<f64>().unwrap(), wanted, "[{lines}, {n}] at {offset} transposed on {device}");
         });
     }
 }

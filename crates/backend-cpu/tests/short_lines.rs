@@ -23,9 +23,9 @@ fn numbers(r: &mut Random, shape: &[usize], dtype: DType) -> (Tensor, Vec<i64>) 
         0 => dense,
         1 => Tensor::stack(&[dense.clone(), dense.zeros_like()], rank).select(rank, 0),
         2 => {
-            let turned = dense.flip(-1);
-            turned.materialize().unwrap();
-            Tensor::from_vec(turned.cast(DType::I64).to_vec::<i64>().unwrap(), shape).cast(dtype).flip(-1)
+            let reversed = dense.flip(-1);
+            reversed.materialize().unwrap();
+            Tensor::from_vec(reversed.cast(DType::I64).to_vec::<i64>().unwrap(), shape).cast(dtype).flip(-1)
         }
         _ => {
             let wide = Tensor::cat(&[dense.zeros_like(), dense.clone(), dense.zeros_like()], -1);

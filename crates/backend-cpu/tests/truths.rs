@@ -6,7 +6,8 @@ use adamant_core::*;
 
 /// All zero but few, all true but few, either, or one alone.
 fn numbers(r: &mut Random, n: usize) -> Vec<f64> {
-    let (kind, alone) = (r.below(4), r.below(n.max(1)));
+    // One alone stands anywhere, or at an end.
+    let (kind, alone) = (r.below(4), [0, n.saturating_sub(1), r.below(n.max(1))][r.below(3)]);
     let rare = [2, 40, 5000][r.below(3)];
     let some = [1.0, 2.0, -1.0, f64::NAN, f64::INFINITY, 0.5, 128.0];
     (0..n)
@@ -65,6 +66,13 @@ fn check(device: &Device, name: &str, seed: u64) {
         }
         let of = |t: Tensor| t.cast(DType::Bool).to_vec::<bool>().unwrap();
         let what = format!("{dtype} {shape:?} over {axes:?}, lying {way}, seed {seed} on {name}");
+        // The number itself is asked for beside its truth.
+        if dtype.computes() && dtype != DType::Bool {
+            let read = x.cast(DType::F64).to_vec::<f64>().unwrap();
+            let chosen = (&x.cast(DType::Bool)).where_(&x.cast(DType::F64) + 1.0, 7.0).to_vec::<f64>().unwrap();
+            let wrong = chosen.iter().zip(&read).position(|(c, v)| *c != if *v != 0.0 { v + 1.0 } else { 7.0 } && !v.is_nan());
+            assert_eq!(wrong, None, "numbers beside their truth, of {what}");
+        }
         assert_eq!(of(x.any(&axes[..])), any[..outputs], "any of {what}");
         assert_eq!(of(x.all(&axes[..])), all[..outputs], "all of {what}");
     });

@@ -24,7 +24,7 @@ fn coordinates(mut k: usize, shape: &[usize]) -> Vec<usize> {
     all.reverse();
     all
 }
-fn turned(r: &mut Random, v: &Viewed) -> Viewed {
+fn viewed(r: &mut Random, v: &Viewed) -> Viewed {
     let rank = v.shape.len();
     let axis = r.below(rank);
     let with = |axis: usize, d: usize| v.shape.iter().enumerate().map(|(k, &s)| if k == axis { d } else { s }).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ fn check(seed: u64, moved: &mut [usize; 2]) {
     // Views of what was in memory before, or all in one plan.
     let at_once = r.below(2) == 0;
     for _ in 0..1 + r.below(3) {
-        v = turned(&mut r, &v);
+        v = viewed(&mut r, &v);
         if !at_once {
             v.x.materialize().unwrap();
         }

@@ -394,8 +394,14 @@ impl<M: StoredElement, const K: usize> RowScratch<M, K> {
 }
 /// A row of so few elements is not worth vectors of its own.
 const FEW: usize = 32;
-/// Rows of a few elements, turned so that they lie side by side, and back.
-fn turned<M: StoredElement, const K: usize>(isa: Isa, n: usize, x: [&[M]; K], out: &mut [M], function: impl RowFunction<M::Real, K>) -> Result<(), ErrorKind> {
+/// Rows of a few elements, transposed so that they lie side by side, and back.
+fn transposed<M: StoredElement, const K: usize>(
+    isa: Isa,
+    n: usize,
+    x: [&[M]; K],
+    out: &mut [M],
+    function: impl RowFunction<M::Real, K>,
+) -> Result<(), ErrorKind> {
     let width = side_by_side::width(n).min(out.len() / n);
     let mut lines = filled(M::zeroed(), (K + 1) * n * width)?;
     for (k, out) in out.chunks_mut(n * width).enumerate() {
@@ -440,7 +446,7 @@ fn along<'a, M: StoredElement, const K: usize>(
             }
         }
         if inner == 1 && n <= FEW && out.len() >= side_by_side::LEAST * n {
-            return turned(isa, n, x.map(|x| &x[task * planes * n..][..out.len()]), out, function);
+            return transposed(isa, n, x.map(|x| &x[task * planes * n..][..out.len()]), out, function);
         }
         let mut scratch = RowScratch::<M, K>::new(n, inner > 1)?;
         let mut rows = stream::StreamedRows::new(n, bytes)?;

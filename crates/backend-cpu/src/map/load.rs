@@ -2,7 +2,7 @@
 use super::loops::{Src, convert, to_bf16, to_f16};
 use super::{tile::odd, tiles::Lane};
 use crate::isa::Isa;
-use crate::nest::{Lines, Nest};
+use crate::nest::{EvenLines, Nest};
 use crate::operand::{In, internal};
 use adamant_runtime::{DType, ErrorKind, f8_to_f32, f32_to_f8};
 use bytemuck::Pod;
@@ -86,7 +86,7 @@ fn by_runs<M: MemoryElement<T>, T: Decode>(isa: Isa, dtype: DType, from: NestedO
         2.. => out.iter_mut().zip(elements[start as usize..].iter().step_by(stride as usize)).for_each(|(o, v)| *o = v.lane()),
         _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = elements[(start + j as isize * stride) as usize].lane()),
     };
-    nest.lines(k, at, out.len(), |Lines { first, lines, count, offset, step, stride }| {
+    nest.lines(k, at, out.len(), |EvenLines { first, lines, count, offset, step, stride }| {
         let (out, start) = (&mut out[first..first + lines * count], base + offset);
         match (step, stride) {
             _ if lines == 1 => line(out, start, stride),

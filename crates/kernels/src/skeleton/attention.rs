@@ -208,7 +208,8 @@ let plane: u32 = number / (tiles * chunks);
             numbered: Numbering::InSubgroup(size),
             shared: Vec::new(),
             functions: &functions,
-            blocks: Some(OF_128_REGISTERS / LANES),
+            // Of as many features as an invocation holds the sums take half of them.
+            blocks: Some(OF_128_REGISTERS / LANES / if held == HELD { 2 } else { 1 }),
             body,
         }
         .text()

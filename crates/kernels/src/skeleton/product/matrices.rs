@@ -116,7 +116,9 @@ const uint32_t left_shared = (uint32_t)__cvta_generic_to_shared(lefts), right_sh
     let functions = verbatim(guarded("adm_product", LIBRARY) + "\n") + functions;
     // Words: two elements each.
     let shared = (0..2).map(|k| SharedArray { name: NAMES[k][0], of: "u32", length: STAGES * [rows, columns][k] * SLICE / 2 }).collect();
-    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks: Some(OF_128_REGISTERS / lanes), body }.text()
+    // Elements that are stored one by one take more than 128 registers.
+    let blocks = Some((OF_128_REGISTERS / lanes / if form.paired { 1 } else { 2 }).max(1));
+    KernelFrame { bindings, lanes, numbered: Numbering::InWorkgroup, shared, functions: &functions, blocks, body }.text()
 }
 /// The declarations of what brings a side's pieces, by a thread that fills some of them in each stage, and of where they go.
 fn side(factors: &UnitFactors, side: usize, extent: usize, lanes: usize, gather: Option<&str>) -> String {
