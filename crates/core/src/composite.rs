@@ -8,7 +8,7 @@ use crate::{
     error::Origin,
     recycle::{Remembered, remembered},
 };
-pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, Reads, RowOperands};
+pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, OperandSet, Reads};
 pub use host::HostFunction;
 use smallvec::SmallVec;
 use std::{

@@ -81,7 +81,7 @@ pub enum Reads {
 
 /// Operands of a composite; bit k is that of input or output k.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RowOperands {
+pub struct OperandSet {
     /// what is read
     pub inputs: u32,
     /// what is written
@@ -115,8 +115,8 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     }
     /// The operands that a kernel may take as rows of matrices wherever these lie ([`RowLayout`](crate::shape::RowLayout)), where
     /// the device's does; all others are dense.
-    fn rows(&self) -> RowOperands {
-        RowOperands::default()
+    fn rows(&self) -> OperandSet {
+        OperandSet::default()
     }
     /// Is it defined by [`Composite::host`]?
     fn is_host(&self) -> bool {

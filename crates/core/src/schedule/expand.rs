@@ -4,7 +4,7 @@ use super::{join, lower};
 use crate::{
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
-    composite::{InTensors, RowOperands},
+    composite::{InTensors, OperandSet},
     foreign::guarded,
     kernel::KernelKind,
     op::{Arg, View},
@@ -85,10 +85,10 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
     Ok((first..first + n).collect())
 }
 /// The operands of an op that its kernel on this device takes as rows wherever they lie.
-fn rows_of(op: &Op, device: Device) -> RowOperands {
+fn rows_of(op: &Op, device: Device) -> OperandSet {
     match op {
-        Op::Composite(c) if c.rows() != RowOperands::default() && device.backend().takes_rows(&**c.function()) => c.rows(),
-        _ => RowOperands::default(),
+        Op::Composite(c) if c.rows() != OperandSet::default() && device.backend().takes_rows(&**c.function()) => c.rows(),
+        _ => OperandSet::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention and its gradient.
 use super::{
-    Attr, Attrs, Composite, RowOperands,
+    Attr, Attrs, Composite, OperandSet,
     wide::{floats, same_dtype, wide},
 };
 use crate::{DType, ErrorKind, Shape, TensorType, Types};
@@ -54,8 +54,8 @@ impl Composite for Attention {
         1
     }
     /// q, k, v, and the output.
-    fn rows(&self) -> RowOperands {
-        RowOperands { inputs: 0b111, outputs: 1 }
+    fn rows(&self) -> OperandSet {
+        OperandSet { inputs: 0b111, outputs: 1 }
     }
     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         let (q, k, v) = (floats(&inputs[0])?, &inputs[1], &inputs[2]);
@@ -114,9 +114,9 @@ impl Composite for AttentionBackward {
         attrs
     }
     /// The cotangent, q, k, v, the output, and the cotangents of q, k, v.
-    fn rows(&self) -> RowOperands {
+    fn rows(&self) -> OperandSet {
         let out = 4 + u32::from(self.forward.mask) + u32::from(self.forward.dropout > 0.0);
-        RowOperands { inputs: 0b1111 | 1 << out, outputs: 0b111 }
+        OperandSet { inputs: 0b1111 | 1 << out, outputs: 0b111 }
     }
     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         let mut out = Types::from_slice(&inputs[1..4]);

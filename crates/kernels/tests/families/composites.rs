@@ -12,7 +12,7 @@ use adamant_core::{
 use adamant_ir::{
     DType, HostArray, Shape, TensorType,
     composite::{
-        RowOperands,
+        OperandSet,
         attention::{Attention, AttentionBackward},
         loss::{CrossEntropy, CrossEntropyBackward, Reduction},
         norm::{Norm, NormBackward, Over},
@@ -53,7 +53,7 @@ impl Maker {
         let to: Vec<(Shape, DType)> = composite.infer(&types).unwrap().iter().map(|m| (m.shape, m.dtype)).collect();
         let shapes: Vec<String> = inputs.iter().map(|a| format!("{}{}", a.dtype, a.shape)).collect();
         let mut maker = self;
-        let rows = if takes_rows(&**composite.function()) { composite.rows() } else { RowOperands::default() };
+        let rows = if takes_rows(&**composite.function()) { composite.rows() } else { OperandSet::default() };
         let is_in = |of: u32, k: usize| of >> k & 1 == 1;
         let arrays = inputs.iter().enumerate().map(|(k, a)| if is_in(rows.inputs, k) { maker.known_rows(a) } else { maker.known(a) }).collect();
         let outputs =

@@ -4,7 +4,7 @@ use super::view_layout;
 use crate::{
     ErrorKind, Meta, Op, Shape, Stored,
     backend::ROW_ALIGNMENT,
-    composite::RowOperands,
+    composite::OperandSet,
     hash::mix,
     op::{Arg, View},
     shape::Layout,
@@ -138,7 +138,7 @@ impl Graph {
     }
     /// Lets a value that is reshaped have no copy made of it: of a value that a kernel makes as rows wherever they lie, it has the
     /// axes in another order, which the kernel then gives them in memory.
-    pub fn make_in_order_of(&mut self, view: u32, rows_of: impl Fn(&Op) -> RowOperands) {
+    pub fn make_in_order_of(&mut self, view: u32, rows_of: impl Fn(&Op) -> OperandSet) {
         let x = self.node_of(view);
         let (Op::View(View::Permute(order)), &[root]) = (&x.op, &x.inputs[..]) else { return };
         let number = root - self.node_of(root).first;
