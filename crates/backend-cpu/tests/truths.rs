@@ -69,7 +69,7 @@ fn check(device: &Device, name: &str, seed: u64) {
         // The number itself is asked for beside its truth.
         if dtype.computes() && dtype != DType::Bool {
             let read = x.cast(DType::F64).to_vec::<f64>().unwrap();
-            let chosen = (&x.cast(DType::Bool)).where_(&x.cast(DType::F64) + 1.0, 7.0).to_vec::<f64>().unwrap();
+            let chosen = x.cast(DType::Bool).where_(&x.cast(DType::F64) + 1.0, 7.0).to_vec::<f64>().unwrap();
             let wrong = chosen.iter().zip(&read).position(|(c, v)| *c != if *v != 0.0 { v + 1.0 } else { 7.0 } && !v.is_nan());
             assert_eq!(wrong, None, "numbers beside their truth, of {what}");
         }

@@ -189,3 +189,32 @@ fn cotangents_of_slices_are_joined() -> Result<()> {
         Ok(())
     })
 }
+#[test]
+fn an_order_is_given_only_to_what_nobody_has_seen() -> Result<()> {
+    Context::new(CpuBackend::builder().threads(1))?.run(|| {
+        // Rows of 8 elements may lie in another order, those of 6 are not aligned: one structure, and plans of both kinds in turn.
+        for each in [8, 6, 8, 6] {
+            let (batch, heads, time) = (2, 3, 5);
+            let operands: Vec<Tensor> = (0..3).map(|k| numbers(&[batch, heads, time, each], k, DType::F32)).collect();
+            flush()?;
+            let attended = || scaled_dot_product_attention(&operands[0], &operands[1], &operands[2], &AttentionOptions::default());
+            let together = |y: &Tensor| y.transpose(1, 2).reshape([batch, time, heads * each]);
+            let alone = attended();
+            flush()?;
+            let (rows, weights) = (together(&alone).to_vec::<f32>()?, alone.softmax(-1).to_vec::<f32>()?);
+            // A kernel of dense operands reads it first, or afterwards.
+            for reads_first in [true, false] {
+                let y = attended();
+                let (softened, seen) = if reads_first {
+                    let softened = y.softmax(-1);
+                    (softened, together(&y))
+                } else {
+                    let seen = together(&y);
+                    (y.softmax(-1), seen)
+                };
+                assert_eq!((seen.to_vec::<f32>()?, softened.to_vec::<f32>()?), (rows.clone(), weights.clone()), "{each} features, {reads_first}");
+            }
+        }
+        Ok(())
+    })
+}
