@@ -145,7 +145,7 @@ fn a_reshape_that_stays_where_its_plan_was_made_for_one_that_does() {
             let y = x.narrow(1, 2, 4).reshape([4 * rows as usize]);
             y.materialize().unwrap();
             assert_eq!(take_stats().kernels, u64::from(!stays), "{rows} rows");
-            let wanted: Vec<i32> = (0..rows as i32).flat_map(|k| (2..6).map(move |j| 8 * k + j)).collect();
+            let wanted: Vec<i32> = (0..rows).flat_map(|k| (2..6).map(move |j| 8 * k + j)).collect();
             assert_eq!(y.to_vec::<i32>().unwrap(), wanted);
         }
     });
