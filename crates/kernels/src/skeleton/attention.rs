@@ -3,6 +3,8 @@
 //! subgroup, so there is no memory of the workgroup and no barrier. Features beyond what registers hold are shared out
 //! over subgroups, which form the scores again.
 //!
+//! Queries, keys, values, output and cotangents are rows of matrices wherever they lie ([`RowLayout`]), each with steps of its own.
+//!
 //! The backward is two launches: by queries for the cotangent of q (and the row sums that both need), by keys for those
 //! of k and v. A mask that is added has one more (`of_mask.rs`), unless its loops are too long for who runs them.
 mod matrices;
@@ -73,6 +75,36 @@ struct AttentionOperands<'s> {
     cotangent: Option<[&'s Array; 3]>,
     of_lse: Option<&'s Array>,
 }
+/// How much of everything there is.
+struct AttentionSizes {
+    /// matrices of queries, and of keys and values
+    heads: usize,
+    shared: usize,
+    queries: usize,
+    keys: usize,
+    features: usize,
+    values: usize,
+}
+impl AttentionSizes {
+    /// Heads that share a matrix of keys.
+    fn ratio(&self) -> usize {
+        self.heads.checked_div(self.shared).unwrap_or(1)
+    }
+}
+impl AttentionOperands<'_> {
+    fn sizes(&self) -> AttentionSizes {
+        let of = |o: &Array| {
+            let [lead @ .., rows, columns] = &o.shape[..] else { return (1, 1, 1) };
+            (lead.iter().product(), *rows, *columns)
+        };
+        let ((heads, queries, features), (shared, keys, values)) = (of(self.q), of(self.v));
+        AttentionSizes { heads, shared, queries, keys, features, values }
+    }
+}
+/// What the weights that are not dropped are multiplied by.
+fn factor_of_kept(attention: &Attention) -> f32 {
+    if attention.dropout < 1.0 { (1.0 / (1.0 - attention.dropout)) as f32 } else { 0.0 }
+}
 /// Records a step.
 ///
 /// # Errors
@@ -109,25 +141,22 @@ const SIZES: [&str; 10] = ["heads", "queries", "keys", "features", "values", "ra
 
 fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOperands<'_>, kind: AttentionRole, outputs: &[Array]) -> Result<(), ErrorKind> {
     let Some(size) = launcher.target().subgroup else { return Err(misshapen("attention")) };
-    let rank = of.q.shape.rank();
-    let heads: usize = of.q.shape[..rank - 2].iter().product();
-    let shared: usize = of.k.shape[..rank - 2].iter().product();
-    let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
+    let sizes = of.sizes();
+    let AttentionSizes { heads, shared, queries, keys, features, values } = sizes;
     let (kept, planes, wide) = match kind {
         AttentionRole::Forward => (queries, heads, values),
         AttentionRole::OfQueries => (queries, heads, features),
         AttentionRole::OfKeys => (keys, shared, features.max(values)),
     };
-    may_walk(&launcher.target(), kind, size, of)?;
+    may_walk(&launcher.target(), kind, size, &sizes)?;
     let sides = if kind == AttentionRole::OfKeys { 2 } else { 1 };
     let most = (launcher.target().dialect.most_sums() / (ROWS * sides)).max(1);
     let held = wide.div_ceil(size).next_power_of_two().min(HELD).min(most);
     let chunks = wide.div_ceil(size * held).max(1);
     let tiles = kept.div_ceil(ROWS);
     let scale = attention.scale as f32;
-    let drop = if attention.dropout < 1.0 { (1.0 / (1.0 - attention.dropout)) as f32 } else { 0.0 };
-    let mut parameters: Vec<u32> = [heads, queries, keys, features, values, heads.checked_div(shared).unwrap_or(1), tiles, chunks].map(|v| v as u32).to_vec();
-    parameters.extend([scale.to_bits(), planes as u32, (attention.dropout as f32).to_bits(), drop.to_bits()]);
+    let mut parameters: Vec<u32> = [heads, queries, keys, features, values, sizes.ratio(), tiles, chunks].map(|v| v as u32).to_vec();
+    parameters.extend([scale.to_bits(), planes as u32, (attention.dropout as f32).to_bits(), factor_of_kept(attention).to_bits()]);
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut bound = Vec::new();
     let mut bind = |bindings: &mut Bindings, name: &'static str, o: &Array, access: Access| {
@@ -156,7 +185,7 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOper
     let scratch =
         (kind != AttentionRole::Forward).then(|| bindings.bind(Place::Scratch, if kind == AttentionRole::OfQueries { Access::Write } else { Access::Read }));
     launcher.scratch(if scratch.is_some() { (heads * queries) as u64 } else { 0 })?;
-    let scores = of.q.shape.with(rank - 1, keys);
+    let scores = of.q.shape.with(of.q.shape.rank() - 1, keys);
     let mut nest = mask_nest(launcher, &bindings, of, &scores)?;
     nest.iter_mut().for_each(|(n, _, _)| n.place(&mut parameters));
     let mask = nest.as_ref().zip(of.mask);
@@ -219,17 +248,14 @@ let plane: u32 = number / (tiles * chunks);
 }
 /// Whether one invocation may walk its rows: what it walks is not cut, for an error is better than a result of some of
 /// the keys.
-fn may_walk(target: &LaunchTarget, kind: AttentionRole, size: usize, of: &AttentionOperands<'_>) -> Result<(), ErrorKind> {
-    let rank = of.q.shape.rank();
-    let heads: usize = of.q.shape[..rank - 2].iter().product();
-    let shared: usize = of.k.shape[..rank - 2].iter().product();
-    let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
+fn may_walk(target: &LaunchTarget, kind: AttentionRole, size: usize, sizes: &AttentionSizes) -> Result<(), ErrorKind> {
+    let &AttentionSizes { queries, keys, features, values, .. } = sizes;
     let of_dots = |columns: usize| columns / size.min(8) + columns % size.min(8) + 2;
     let of_walk = 1 + of_dots(features) + if size > 8 { size / 8 + 1 } else { 0 };
     let rounds = match kind {
         AttentionRole::Forward => (keys.div_ceil(size) + 1) * of_walk,
         AttentionRole::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
-        AttentionRole::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+        AttentionRole::OfKeys => sizes.ratio() * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
     };
     if target.on_host && rounds > MOST_ROUNDS {
         let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");

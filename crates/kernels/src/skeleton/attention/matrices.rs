@@ -19,7 +19,7 @@
 //! | 64 features | 32 (16 with a mask or dropout, or backward) | 32 |
 //! | 128 | 16 | 32 (16 for cotangents with a mask or dropout) |
 //! | 256 | 16, of which one side is read anew for each tile in the backward | 16 |
-use super::{AttentionOperands, mask_nest, row_parameters};
+use super::{AttentionOperands, AttentionSizes, factor_of_kept, mask_nest, row_parameters};
 use crate::{
     bindings::{Access, Bindings, Place},
     dialect::guarded,
@@ -167,18 +167,15 @@ fn launch(
     tile: AttentionTile,
     outputs: &[Option<&Array>],
 ) -> Result<(), ErrorKind> {
-    let rank = of.q.shape.rank();
-    let heads: usize = of.q.shape[..rank - 2].iter().product();
-    let shared: usize = of.k.shape[..rank - 2].iter().product();
-    let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
+    let sizes = of.sizes();
+    let AttentionSizes { heads, shared, queries, keys, features, values } = sizes;
     let keeps_queries = matches!(pass, AttentionPass::Forward | AttentionPass::OfQueries);
     let (kept, planes) = if keeps_queries { (queries, heads) } else { (keys, shared) };
     let tiles = kept.div_ceil(tile.rows());
     let measure = Measure::of(attention);
-    let drop = if attention.dropout < 1.0 { (1.0 / (1.0 - attention.dropout)) as f32 } else { 0.0 };
-    let mut parameters: Vec<u32> = [queries, keys, features, values, heads.checked_div(shared).unwrap_or(1), tiles, planes].map(|v| v as u32).to_vec();
+    let mut parameters: Vec<u32> = [queries, keys, features, values, sizes.ratio(), tiles, planes].map(|v| v as u32).to_vec();
     parameters.extend([measure.scale, measure.size, measure.unit].map(f32::to_bits));
-    parameters.extend([measure.flip, (attention.dropout as f32).to_bits(), drop.to_bits()]);
+    parameters.extend([measure.flip, (attention.dropout as f32).to_bits(), factor_of_kept(attention).to_bits()]);
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut arguments: Vec<String> = Vec::new();
     for o in [Some(of.q), Some(of.k), Some(of.v), of.cotangent.map(|c| c[0])].into_iter().flatten() {
@@ -202,7 +199,7 @@ fn launch(
         });
     }
     let draws = of.random.map(|o| pointer(&mut bindings, &mut parameters, o, Access::Read, "const uint32_t"));
-    let mut mask = mask_nest(launcher, &bindings, of, &of.q.shape.with(rank - 1, keys))?;
+    let mut mask = mask_nest(launcher, &bindings, of, &of.q.shape.with(of.q.shape.rank() - 1, keys))?;
     let masked = mask.as_mut().zip(of.mask).map(|((nest, rows, columns), array)| {
         nest.place(&mut parameters);
         parameters.extend([*rows, *columns]);

@@ -1,7 +1,7 @@
 //! The cotangent of a mask that is added: those of the scores, before their scale, added up over heads, queries and keys along
 //! which the mask broadcasts. An invocation forms the scores of its element again, one after another; where there are many a
 //! subgroup shares them. The row sums are those that the cotangent of queries has left.
-use super::{AttentionOperands, BoundOperand, LANES, mask_nest, score};
+use super::{AttentionOperands, AttentionSizes, BoundOperand, LANES, factor_of_kept, mask_nest, score};
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
@@ -42,9 +42,8 @@ pub(super) fn record(launcher: &mut dyn Launcher, attention: &Attention, of: &At
     let wrong = || misshapen("attention");
     let (size, mask, [g, _, lse]) = (launcher.target().subgroup.ok_or_else(wrong)?, of.mask.ok_or_else(wrong)?, of.cotangent.ok_or_else(wrong)?);
     let rank = of.q.shape.rank();
-    let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
-    let heads: usize = of.q.shape[..rank - 2].iter().product();
-    let shared: usize = of.k.shape[..rank - 2].iter().product();
+    let sizes = of.sizes();
+    let AttentionSizes { heads, queries, keys, features, values, .. } = sizes;
     let scores = of.q.shape.with(rank - 1, keys);
     let extent = |axis: usize| (axis + mask.shape.rank()).checked_sub(rank).map_or(1, |own| mask.shape[own]);
     let walked = |axis: usize| if extent(axis) == scores[axis] { 1 } else { scores[axis] };
@@ -54,11 +53,9 @@ pub(super) fn record(launcher: &mut dyn Launcher, attention: &Attention, of: &At
         return Err(launcher.target().dialect.lacks(format!("{rounds} scores for one element of a mask")));
     }
     let alone = rounds < MANY;
-    let drop = if attention.dropout < 1.0 { (1.0 / (1.0 - attention.dropout)) as f32 } else { 0.0 };
     let elements = mask.shape.elements();
-    let mut parameters: Vec<u32> =
-        [heads, queries, keys, features, values, heads.checked_div(shared).unwrap_or(1), elements, rounds].map(|v| v as u32).to_vec();
-    parameters.extend([(attention.scale as f32).to_bits(), 0, (attention.dropout as f32).to_bits(), drop.to_bits()]);
+    let mut parameters: Vec<u32> = [heads, queries, keys, features, values, sizes.ratio(), elements, rounds].map(|v| v as u32).to_vec();
+    parameters.extend([(attention.scale as f32).to_bits(), 0, (attention.dropout as f32).to_bits(), factor_of_kept(attention).to_bits()]);
     parameters.extend([extent(rank - 2), extent(rank - 1), walked(rank - 2), walked(rank - 1)].map(|v| v as u32));
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut bound = Vec::new();

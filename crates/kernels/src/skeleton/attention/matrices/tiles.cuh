@@ -66,8 +66,8 @@ template <int TALL, int UNITS, bool HELD> struct adm_near {
         for (uint32_t q = 0; q < 4u; q++) a[q] = HELD ? held[HELD ? t : 0][HELD ? k : 0][q] : word(t, k, q);
     }
 };
-/* Copies far rows, so many elements apart, from `first` on to shared memory; zero where there are none. Each lane stays at its piece of a row; where a row's do
-   not share the lanes evenly, the last have none. */
+/* Copies far rows, so many elements apart, from `first` on to shared memory; zero where there are none. Each lane stays at its piece
+   of a row; where a row's do not share the lanes evenly, the last have none. */
 template <int N, int UNITS> static inline void adm_copy_rows(uint32_t to, const uint16_t *from, uint32_t step, uint32_t first, uint32_t rows, uint32_t columns) {
     constexpr uint32_t PIECES = UNITS * 2u, TOGETHER = ADM_LANES / PIECES, PITCH = (PIECES + 1u) * 16u;
     const uint32_t row = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
