@@ -377,11 +377,11 @@ impl Reached {
         })
     }
     /// The node that was recorded last, and all that came to it: nothing more will.
-    fn next(&mut self) -> Result<Option<(Shared<Tape>, Cotangents)>> {
-        let Some(ByNumber(node)) = self.nodes.pop() else { return Ok(None) };
-        let Some(gathered) = self.waiting.remove(&node.id) else { return Ok(None) };
-        let cotangents = gathered.into_iter().zip(&node.outputs).map(|(gathered, meta)| gathered.total(meta)).collect::<Result<Cotangents>>()?;
-        Ok(Some((node, cotangents)))
+    fn next(&mut self) -> Option<(Shared<Tape>, Cotangents)> {
+        let ByNumber(node) = self.nodes.pop()?;
+        let gathered = self.waiting.remove(&node.id)?;
+        let cotangents = gathered.into_iter().zip(&node.outputs).map(|(gathered, meta)| gathered.total(meta)).collect();
+        Some((node, cotangents))
     }
 }
 impl Drop for Reached {
@@ -409,7 +409,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
     for (t, k, g) in roots {
         give(&mut reached, &t, k, g);
     }
-    while let Some((t, mut cotangents)) = reached.next()? {
+    while let Some((t, mut cotangents)) = reached.next() {
         if walk.is_whole {
             marks::come_by(t.id, grads)?;
         }
@@ -475,8 +475,8 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         }
     }
     for (end, gathered) in reached.ends.drain(..) {
-        if let Some(g) = end.outputs.first().map_or(Ok(None), |meta| gathered.total(meta))? {
-            grads.add(end.id, g);
+        if let Some(g) = end.outputs.first().and_then(|meta| gathered.total(meta)) {
+            grads.add(end.id, g.ok()?);
         }
     }
     Ok(())
@@ -548,7 +548,7 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tens
     for (t, k, g) in roots {
         give(&mut reached, grads, &t, k, g);
     }
-    while let Some((t, cotangents)) = reached.next()? {
+    while let Some((t, cotangents)) = reached.next() {
         let TapeKind::Op(op, arg) = &t.kind else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };

@@ -43,14 +43,6 @@ impl KernelKind {
     pub fn may_ask_for_memory(&self) -> bool {
         !matches!(self, KernelKind::Map { .. } | KernelKind::Copy)
     }
-    /// Must its inputs be dense (core copies them first where they are not)?
-    pub fn needs_dense_inputs(&self) -> bool {
-        match self {
-            KernelKind::Conv(_) | KernelKind::Composite(_) => true,
-            KernelKind::Primitive(op) => op.reads_dense(),
-            _ => false,
-        }
-    }
     /// The family's name, as profiles show it.
     pub fn family(&self) -> &'static str {
         match self {

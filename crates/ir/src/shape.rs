@@ -465,6 +465,21 @@ impl Layout {
     }
     /// The rows of a tensor of at least two axes. `None`: elements of a row do not follow each other, something is flipped, or what
     /// is before the last three axes has no one step.
+    ///
+    /// ```
+    /// use adamant_ir::shape::{Layout, MAX_RANK, Shape};
+    /// # fn main() -> Result<(), adamant_ir::ErrorKind> {
+    /// // `[batch, heads, time, each]` of 2 x 3 x 5 x 8 elements, seen in memory of `[batch, time, heads, each]`.
+    /// let shape = Shape::new(&[2, 3, 5, 8])?;
+    /// let mut strides = [0; MAX_RANK];
+    /// strides[..4].copy_from_slice(&[120, 8, 24, 1]);
+    /// let rows = Layout { offset: 0, strides }.rows(&shape).unwrap();
+    /// assert_eq!((rows.row, rows.matrix, rows.group, rows.each), (24, 8, 120, 3));
+    /// // The second head of the second batch.
+    /// assert_eq!(rows.begin(4), 128);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rows(&self, shape: &Shape) -> Option<RowLayout> {
         let last = shape.rank().checked_sub(1).filter(|last| *last > 0)?;
         if shape.elements() == 0 {

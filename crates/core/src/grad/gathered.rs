@@ -1,7 +1,7 @@
 //! What comes to one place of the tape. Cotangents of slices wait until something else comes or the place is walked to: those that
 //! lie side by side are then joined, where each by itself would be surrounded with zeros and added, all of the sliced value for every
 //! slice of it.
-use crate::{Meta, Result, Tensor};
+use crate::{Meta, Tensor};
 
 /// The cotangent of a slice of neighbours.
 pub(super) struct Slab {
@@ -28,32 +28,29 @@ impl Gathered {
     /// One of the whole value, whose meta this is.
     pub fn add(&mut self, g: Tensor, meta: &Meta) {
         self.join(meta);
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => both(&sum, &g),
-            None => g,
-        });
+        self.plus(g);
     }
     /// One of a slice of it.
     pub fn add_slab(&mut self, slab: Slab) {
         self.slabs.push(slab);
     }
     /// The sum of all.
-    pub fn total(mut self, meta: &Meta) -> Result<Option<Tensor>> {
+    pub fn total(mut self, meta: &Meta) -> Option<Tensor> {
         self.join(meta);
-        self.sum.map(Tensor::ok).transpose()
+        self.sum
+    }
+    fn plus(&mut self, g: Tensor) {
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => both(&sum, &g),
+            None => g,
+        });
     }
     /// Adds the slices that wait.
     fn join(&mut self, meta: &Meta) {
         let slabs = std::mem::take(&mut self.slabs);
-        let parts = match joined(&slabs, meta) {
-            Some(all) => vec![all],
-            None => slabs.iter().map(|slab| slab.whole(meta)).collect(),
-        };
-        for part in parts {
-            self.sum = Some(match self.sum.take() {
-                Some(sum) => both(&sum, &part),
-                None => part,
-            });
+        match joined(&slabs, meta) {
+            Some(all) => self.plus(all),
+            None => slabs.iter().for_each(|slab| self.plus(slab.whole(meta))),
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Graph {
     pub inputs: Vec<(u32, Source)>,
     /// Is the value row-major without gaps, as far as structure tells?
     pub dense: Vec<bool>,
-    /// The layouts of inputs that come from the window.
+    /// The layouts of inputs that come from the window, and of values that their kernels make in another order of axes.
     pub layouts: HashMap<u32, Layout>,
     /// A hash of the whole structure, bodies included.
     pub hash: u64,
@@ -104,7 +104,7 @@ impl Graph {
             Op::StopGrad | Op::View(View::Slice { axis: 0, step: 1, .. }) => self.dense[inputs[0] as usize],
             Op::View(View::Reshape(to)) => {
                 self.dense[inputs[0] as usize] || {
-                    let shares = self.reshaped(inputs[0], to).is_some();
+                    let shares = self.shares(inputs[0], to);
                     // It depends on sizes, so it is structure.
                     h = mix(h, shares as u64);
                     !shares
@@ -130,11 +130,11 @@ impl Graph {
             view_layout(&x.op, &self.layout(x.inputs[0]), self.shape(x.inputs[0]), self.shape(v))
         }
     }
-    /// Where a reshaped value lies that has gaps or another order, if its elements may stay where they are. To its own shape it is
-    /// reshaped to be moved.
-    fn reshaped(&self, source: u32, to: &Shape) -> Option<Layout> {
+    /// Of a value that has gaps or another order: may its elements stay where they are in this shape? To its own shape it is reshaped
+    /// to be moved.
+    fn shares(&self, source: u32, to: &Shape) -> bool {
         let from = self.shape(source);
-        if from == to { None } else { self.layout(source).reshape(from, to) }
+        from != to && self.layout(source).reshape(from, to).is_some()
     }
     /// Lets a value that is reshaped have no copy made of it: of a value that a kernel makes as rows wherever they lie, it has the
     /// axes in another order, which the kernel then gives them in memory.
