@@ -11,7 +11,7 @@
 //! the two and spoils what is handed over.
 use crate::random::Random;
 use adamant_core::{
-    DType, Device, ErrorKind,
+    Composite, DType, Device, ErrorKind,
     backend::{Asynchronous, Backend, DeviceInfo, Event, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
     kernel::{Fault, KernelKind, Step},
 };
@@ -88,6 +88,9 @@ impl Backend for Late {
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         self.inner.backend().supports(kernel, dtypes)
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        self.inner.backend().takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(LateMemory { block: LateBlock::new(self.inner, bytes)?, queues: self.queues.clone() }))

@@ -3,7 +3,7 @@
 //! the check of [`super::drive`] finds it. Without a mistake the same way finds nothing.
 use super::{Late, Options, drive};
 use adamant_core::{
-    DType, Device, ErrorKind,
+    Composite, DType, Device, ErrorKind,
     backend::{Asynchronous, Backend, DeviceInfo, Event, Guard, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, When, Words},
     kernel::{KernelKind, Step},
 };
@@ -124,6 +124,9 @@ impl Backend for PlantedBackend {
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         self.late.supports(kernel, dtypes)
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        self.late.takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         self.late.alloc(bytes)

@@ -2,7 +2,7 @@
 //! the device goes on.
 use crate::{plain, random::Random};
 use adamant_core::{
-    Cell, DType, Device, ErrorKind, HostVec, Result, Tensor,
+    Cell, Composite, DType, Device, ErrorKind, HostVec, Result, Tensor,
     backend::{Backend, DeviceInfo, Memory, ReadBack, Support},
     kernel::{KernelKind, Step},
     step,
@@ -49,6 +49,9 @@ impl Backend for Breaking {
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
         self.fuse.pass("supports");
         self.inner.supports(kernel, dtypes)
+    }
+    fn takes_rows(&self, composite: &dyn Composite) -> bool {
+        self.inner.takes_rows(composite)
     }
     fn alloc(&self, bytes: usize) -> std::result::Result<Box<dyn Memory>, ErrorKind> {
         self.fuse.pass("alloc");
