@@ -1,14 +1,10 @@
 //! Distances of all pairs of rows: against sums in f64, the same bits on every device and whichever rows stand beside, and the
 //! gradients of the body.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_core::{composite::distances::Distances, *};
+use devices::devices;
 
-fn devices() -> Vec<Device> {
-    let threads = [1, 2, 8].into_iter().map(|t| CpuBackend::builder().threads(t));
-    let sets = Isa::ALL.into_iter().filter(|i| i.is_available()).map(|isa| CpuBackend::builder().threads(1).isa(isa));
-    threads.chain(sets).map(|b| Context::new(b).unwrap().device()).collect()
-}
 fn numbers(n: usize, seed: u32, scale: f64) -> Vec<f64> {
     (0..n as u64).map(|k| ((rng::element_bits([seed, 0, 0, 0], k) >> 8) as f64 / (1 << 21) as f64 - 4.0) * scale).collect()
 }
@@ -38,7 +34,7 @@ fn every_order_of_every_shape() {
                 for ord in orders {
                     let (x, y) = (numbers(p * m, 1, scale), numbers(r * m, 2, scale));
                     let mut first: Option<Vec<u64>> = None;
-                    for device in devices() {
+                    for (_, device) in devices(&[1, 2, 8]) {
                         device.scoped(|| {
                             let tensor = |v: &[f64], n: usize| Tensor::from_vec(v.to_vec(), [n, m]).cast(dtype);
                             let (x, y) = (tensor(&x, p), tensor(&y, r));
@@ -60,7 +56,7 @@ fn every_order_of_every_shape() {
 }
 #[test]
 fn rows_among_themselves_are_those_above_the_diagonal() {
-    for device in devices() {
+    for (_, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             for (n, m) in [(0, 3), (1, 3), (2, 1), (19, 5), (66, 20)] {
                 let x = Tensor::from_vec(numbers(n * m, 1, 1.0), [n, m]).cast(DType::F32);
@@ -75,7 +71,7 @@ fn rows_among_themselves_are_those_above_the_diagonal() {
 }
 #[test]
 fn a_pair_has_its_bits_whoever_stands_beside_it() {
-    for device in devices() {
+    for (_, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             let (x, y) = (
                 Tensor::from_vec(numbers(21 * 130, 1, 1.0), [21, 130]).cast(DType::F32),
@@ -93,7 +89,7 @@ fn a_pair_has_its_bits_whoever_stands_beside_it() {
 }
 #[test]
 fn what_is_no_number_and_what_is_infinite() {
-    for device in devices() {
+    for (_, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             let x = Tensor::from_vec(vec![f32::NAN, 1.0, f32::INFINITY, 1.0, 2.0, 1.0], [3, 2]);
             let y = Tensor::from_vec(vec![0.0f32, 1.0], [1, 2]);

@@ -1,6 +1,6 @@
 //! Kernels of whole compounds: the bits of the compounds' bodies, over shapes, dtypes, threads and instruction sets.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_core::{
     composite::{
         attention::{Attention, AttentionBackward},
@@ -19,6 +19,7 @@ use adamant_core::{
     op::{ConvRole, ConvSpec},
     *,
 };
+use devices::devices;
 use std::sync::Arc;
 
 #[path = "fused/codes.rs"]
@@ -40,17 +41,10 @@ fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
     let canonical = |v: &f64| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
     tensors.iter().map(|t| t.cast(DType::F64).to_vec::<f64>().unwrap().iter().map(canonical).collect()).collect()
 }
-fn devices() -> Vec<(String, Device)> {
-    let mut all: Vec<(String, Device)> = [1, 2, 8].map(|t| (format!("{t} threads"), Context::new(CpuBackend::builder().threads(t)).unwrap().device())).into();
-    for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
-        all.push((format!("{isa:?}"), Context::new(CpuBackend::builder().threads(1).isa(isa)).unwrap().device()));
-    }
-    all
-}
 /// The composite, claimed by the device, against its body on the same device; and the same bits on every device.
 fn check<C: Compound + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) {
     let mut first: Option<Vec<Vec<u64>>> = None;
-    for (name, device) in devices() {
+    for (name, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             let inputs = inputs();
             let what = || format!("{composite:?} of {:?} on {name}", inputs.iter().map(|t| (t.shape().unwrap(), t.dtype().unwrap())).collect::<Vec<_>>());
@@ -271,7 +265,7 @@ fn fourier(f: Fourier, rows: usize, dtype: DType) {
         FourierKind::HalfToReal => vec![rows, half, 2],
     };
     let mut first: Option<Vec<Vec<u64>>> = None;
-    for (name, device) in devices() {
+    for (name, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             let x = numbers(&shape, 1, dtype);
             let y = Tensor::composite1(f, &[&x]);
@@ -443,7 +437,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
 }
 #[test]
 fn a_class_out_of_range_is_a_fault_that_names_it() {
-    for (_, device) in devices() {
+    for (_, device) in devices(&[1, 2, 8]) {
         device.scoped(|| {
             let loss = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
             let t = Tensor::from_vec(vec![0i64, 5, 1, 7], [4]);

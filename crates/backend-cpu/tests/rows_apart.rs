@@ -1,18 +1,14 @@
 //! Rows that lie side by side along an axis that is not the last, and their extremes; lines that lie apart. Against each row by itself.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_conformance::random::Random;
 use adamant_core::{
     composite::loss::Reduction,
     functional::{CrossEntropyOptions, cross_entropy},
     *,
 };
+use devices::in_turn;
 
-fn devices() -> Vec<Device> {
-    let mut all: Vec<Device> = [1, 3].map(|t| Context::new(CpuBackend::builder().threads(t)).unwrap().device()).into();
-    all.extend(Isa::ALL.into_iter().filter(|i| i.is_available()).map(|i| Context::new(CpuBackend::builder().threads(1).isa(i)).unwrap().device()));
-    all
-}
 fn bits(t: &Tensor) -> Vec<u64> {
     t.to_vec_as::<f64>().unwrap().into_iter().map(|v| if v.is_nan() { 0 } else { v.to_bits() }).collect()
 }
@@ -89,16 +85,13 @@ fn extremes(device: &Device, seed: u64) {
 
 #[test]
 fn a_row_among_its_neighbours_that_has_other_bits() {
-    let devices = devices();
-    (0..100).for_each(|seed| softmaxes(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..100, |device, _, seed| softmaxes(device, seed));
 }
 #[test]
 fn a_pixel_whose_loss_is_anothers() {
-    let devices = devices();
-    (0..100).for_each(|seed| entropies(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..100, |device, _, seed| entropies(device, seed));
 }
 #[test]
 fn a_line_whose_extreme_is_looked_for_elsewhere() {
-    let devices = devices();
-    (0..120).for_each(|seed| extremes(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..120, |device, _, seed| extremes(device, seed));
 }

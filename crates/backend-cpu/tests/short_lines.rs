@@ -1,18 +1,14 @@
 //! Operands that are broadcast, or lie apart, beside others along lines of a few elements; joins of which each gives every second, third, ..
 //! place. Every dtype, against plain loops.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_conformance::random::Random;
 use adamant_core::*;
+use devices::in_turn;
 
 /// The last one is stored and not computed with.
 const DTYPES: [DType; 10] = [DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I16];
 
-fn devices() -> Vec<Device> {
-    let mut all: Vec<Device> = [1, 3].map(|t| Context::new(CpuBackend::builder().threads(t)).unwrap().device()).into();
-    all.extend(Isa::ALL.into_iter().filter(|i| i.is_available()).map(|i| Context::new(CpuBackend::builder().threads(1).isa(i)).unwrap().device()));
-    all
-}
 /// Small whole numbers, of which every dtype has the sums.
 fn numbers(r: &mut Random, shape: &[usize], dtype: DType) -> (Tensor, Vec<i64>) {
     let values: Vec<i64> = (0..shape.iter().product()).map(|_| r.below(50) as i64).collect();
@@ -94,11 +90,9 @@ fn joined(device: &Device, seed: u64) {
 
 #[test]
 fn an_element_of_a_short_line_that_is_another() {
-    let devices = devices();
-    (0..900).for_each(|seed| sums(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..900, |device, _, seed| sums(device, seed));
 }
 #[test]
 fn a_place_between_others_that_is_lost() {
-    let devices = devices();
-    (0..300).for_each(|seed| joined(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..300, |device, _, seed| joined(device, seed));
 }

@@ -1,8 +1,9 @@
 //! Many rows of a few elements go side by side: with the bits that each row has by itself.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_conformance::random::Random;
 use adamant_core::*;
+use devices::in_turn;
 
 fn check(device: &Device, seed: u64) {
     device.scoped(|| {
@@ -40,7 +41,5 @@ fn both(x: &Tensor, g: &Tensor, logarithm: bool) -> [Tensor; 2] {
 
 #[test]
 fn a_row_that_has_other_bits_among_others() {
-    let mut devices: Vec<Device> = [1, 3].map(|t| Context::new(CpuBackend::builder().threads(t)).unwrap().device()).into();
-    devices.extend(Isa::ALL.into_iter().filter(|i| i.is_available()).map(|i| Context::new(CpuBackend::builder().threads(1).isa(i)).unwrap().device()));
-    (0..160).for_each(|seed| check(&devices[seed as usize % devices.len()], seed));
+    in_turn(0..160, |device, _, seed| check(device, seed));
 }

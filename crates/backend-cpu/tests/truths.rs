@@ -1,8 +1,9 @@
 //! Whether any element is true, and whether all are: every dtype, every way to lie in memory, against plain loops.
 #![allow(clippy::unwrap_used)]
-use adamant_backend_cpu::{Context, CpuBackend, Isa};
+mod devices;
 use adamant_conformance::random::Random;
 use adamant_core::*;
+use devices::in_turn;
 
 /// All zero but few, all true but few, either, or one alone.
 fn numbers(r: &mut Random, n: usize) -> Vec<f64> {
@@ -80,12 +81,5 @@ fn check(device: &Device, name: &str, seed: u64) {
 
 #[test]
 fn an_element_whose_truth_is_lost() {
-    let mut devices: Vec<(String, Device)> = [1, 3].map(|t| (format!("{t} threads"), Context::new(CpuBackend::builder().threads(t)).unwrap().device())).into();
-    for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
-        devices.push((format!("{isa:?}"), Context::new(CpuBackend::builder().threads(1).isa(isa)).unwrap().device()));
-    }
-    for seed in 0..400 {
-        let (name, device) = &devices[seed as usize % devices.len()];
-        check(device, name, seed);
-    }
+    in_turn(0..400, check);
 }

@@ -39,16 +39,10 @@ enum Lies {
 const ALL: [Lies; 6] = [Lies::Dense, Lies::HeadsInside, Lies::Part, Lies::Packed, Lies::Askew, Lies::Flipped];
 /// The same numbers, lying so.
 fn laid(x: &Tensor, lies: Lies) -> Result<Tensor> {
-    let copied = |t: Tensor| -> Result<Tensor> {
-        // Into memory of its own: a value that is computed is dense.
-        let y = Tensor::cat(&[&t], 0) + 0.0;
-        flush()?;
-        Ok(y)
-    };
     let last = x.shape()?[3];
     let swapped = |t: &Tensor| t.transpose(1, 2);
     Ok(match lies {
-        Lies::Dense => copied(x.clone())?,
+        Lies::Dense => reordered(x)?,
         Lies::HeadsInside => swapped(&reordered(&swapped(x))?),
         Lies::Part => reordered(&Tensor::cat(&[x, x, x], 3))?.narrow(3, last, last),
         Lies::Packed => swapped(&reordered(&Tensor::cat(&[swapped(x), swapped(x)], 3))?).narrow(3, last, last),
